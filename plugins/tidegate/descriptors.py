@@ -1,4 +1,4 @@
-"""Protobuf's descriptors: a FileDescriptorSet in Base64 becomes a message type, and says which columns it can give.
+"""Protobuf's descriptors: message types from a FileDescriptorSet in Base64, and the columns that fit them.
 
 Both planes ask it: the spec before a pipeline runs, the workers when they read. Nothing else of Tidegate is imported
 but the core.
@@ -83,7 +83,7 @@ def message_type(descriptor_set: str, name: str) -> Descriptor:
 
 
 def _add(name: str, waiting: dict, done: set[str], pool: descriptor_pool.DescriptorPool) -> None:
-    """A file after those that it imports, whatever the set's order."""
+    """Add a file after those that it imports, whatever the set's order."""
     if name in done:
         return
     done.add(name)
@@ -99,7 +99,7 @@ def _add(name: str, waiting: dict, done: set[str], pool: descriptor_pool.Descrip
 
 
 def _well_known_file(name: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """Google's own files need not be in a set."""
+    """One of Google's own files, which need not be in a set."""
     if not name.startswith("google/protobuf/"):
         return None
     from google.protobuf import duration_pb2, empty_pb2, struct_pb2, timestamp_pb2, wrappers_pb2  # noqa: F401
@@ -114,7 +114,7 @@ def _well_known_file(name: str) -> descriptor_pb2.FileDescriptorProto | None:
 
 
 def index_path(message: Descriptor) -> tuple[int, ...]:
-    """Where the message stands in its file, as Confluent's wire format says it: from the outermost message inwards."""
+    """Indexes of the message in its file, for Confluent's wire format: from the outermost message inwards."""
     parent = message.containing_type
     siblings = parent.nested_types if parent is not None else list(message.file.message_types_by_name.values())
     own = next(i for i, m in enumerate(siblings) if m.full_name == message.full_name)
@@ -209,7 +209,7 @@ def misfit(field: FieldDescriptor, kind: HiveType) -> str | None:
 
 
 def element_misfit(field: FieldDescriptor, kind: HiveType) -> str | None:
-    """The same for one of a repeated field's elements."""
+    """Why no element of a repeated field can be a `kind`; None if some can."""
     inner = wrapped(field)
     if inner is not None and not isinstance(kind, Struct):
         return element_misfit(inner, kind)

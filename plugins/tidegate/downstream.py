@@ -1,4 +1,4 @@
-"""For DAGs that read tables which Tidegate fills.
+"""Names for DAGs that read tables which Tidegate fills.
 
     from tidegate.downstream import table, window_published
 

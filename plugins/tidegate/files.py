@@ -1,4 +1,4 @@
-"""For readers by path: the files of published windows, by the ledger; no directory is listed.
+"""Files of published windows for readers by path, from the ledger; no directory is listed.
 
     from tidegate.files import files_in_force
 

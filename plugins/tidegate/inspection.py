@@ -1,4 +1,4 @@
-"""A workflow's context for looking: it registers nothing, starts no job, and connects to nothing before it is asked to.
+"""A workflow's context to look with: it registers nothing, starts no job, and connects on first use.
 
 For commands and pages; `wiring.context_for` makes the one that works.
 """
@@ -24,7 +24,7 @@ def context(
     source: Callable[[], Source],
     say: Callable[[str], None] = lambda line: None,
 ) -> Context:
-    """`spec_version` is 0 for a spec that no run has registered. Raises LedgerError."""
+    """The context; its `spec_version` is 0 for a spec that no run has registered. Raises LedgerError."""
     from tidegate.adapters.clock import SystemClock
     from tidegate.adapters.later import Later
     from tidegate.spec.compiled import fingerprint
@@ -45,7 +45,7 @@ def context(
 
 
 def source(pipeline: Pipeline, lookup: Lookup, client_id: str, timeout_s: float) -> Source:
-    """Requests are given up after `timeout_s`. Raises ConnectionMissing, SourceError."""
+    """The pipeline's source; requests end after `timeout_s`. Raises ConnectionMissing, SourceError."""
     from tidegate.kinds import source_kind
 
     connection = lookup(pipeline.source.conn_id)
@@ -60,4 +60,4 @@ def tables(pipeline: Pipeline, lookup: Lookup) -> Targets:
 
 
 def _no_job() -> Any:
-    raise NotImplementedError("who only looks starts no job")
+    raise NotImplementedError("a context to look with starts no job")

@@ -56,7 +56,7 @@ knows whether the server has left another one unanswered."""
 
 @dataclass(frozen=True, kw_only=True)
 class SourceKind:
-    """All that the rest knows of a kind of source. `title` is how people call it.
+    """Kind of source, as the rest of Tidegate knows it. `title` is its name for people.
 
     `connection_types`: of Airflow connections that fit. `section`: the pydantic model of its YAML section, a subclass
     of `tidegate.spec.source.SourceSection`. `reader(plan, settings)`: the worker's side, secrets included.

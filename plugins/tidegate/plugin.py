@@ -1,4 +1,4 @@
-"""Tidegate as Airflow sees it. Imported by every Airflow process at its start: nothing heavy here, and no listeners."""
+"""Tidegate's plugin for Airflow. Every Airflow process imports it at its start: nothing heavy here, no listeners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.orchestration import weights as old_weights
 
 
 class TidegatePlugin(AirflowPlugin):
-    """The schedules and weights that serialised DAGs name, and the board, which only the webserver asks for."""
+    """Schedules and weights that serialised DAGs name, and the board, which only the webserver loads."""
 
     name = "tidegate"
     timetables = [

@@ -1,4 +1,4 @@
-"""The framework's settings, from where Airflow users look: AIRFLOW__TIDEGATE__<KEY>, else [tidegate] of airflow.cfg.
+"""Tidegate's settings: AIRFLOW__TIDEGATE__<KEY>, else [tidegate] of airflow.cfg.
 
 Read without importing Airflow, so that `tidegate` in a terminal answers at once and DAG parsing stays cheap.
 """
@@ -62,7 +62,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
 
 
 def airflow_setting(section: str, key: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """A setting of Airflow's own, from its environment or its file; None where neither says it.
+    """A setting of Airflow's own, from its environment or its file; None without one.
 
     Raises ValueError when airflow.cfg cannot be parsed."""
     return _Reader(os.environ if environ is None else environ).get(section, key)
@@ -92,7 +92,7 @@ class _Reader:
         self._file: configparser.ConfigParser | None = None
 
     def get(self, section: str, key: str) -> str | None:
-        """Environment first, then the file; None if neither has it. The file is only read when it is asked."""
+        """The setting from the environment, then from the file, which is read on first use; None without one."""
         value = self._env.get(f"AIRFLOW__{section.upper()}__{key.upper()}")
         if value is not None:
             return value.strip()

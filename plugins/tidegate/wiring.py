@@ -1,4 +1,4 @@
-"""The composition root: a pipeline's workflow context, made of adapters and Airflow's connections.
+"""The composition root: a pipeline's workflow context from adapters and Airflow's connections.
 
 Without Airflow (commands, tests) connections come from the environment; Airflow's processes pass a lookup of their own.
 """
@@ -91,7 +91,7 @@ def ledger_address(lookup: Lookup | None = None) -> str:
 
 
 def open_waits(url: str) -> WaitLedger:
-    """What waiting windows ask; it connects at the first look."""
+    """The ledger of waiting windows; it connects at the first look."""
     from tidegate.ledger.waits import SqlWaits
 
     return SqlWaits(url)
@@ -99,14 +99,14 @@ def open_waits(url: str) -> WaitLedger:
 
 @contextmanager
 def open_specs(url: str) -> Iterator[SpecsInForce]:
-    """Specs as consumers find them; it connects at the first question. Raises TidegateError."""
+    """Registered specs, for consumers; it connects at the first question. Raises TidegateError."""
     with open_files(url) as ledger:
         yield ledger.specs
 
 
 @contextmanager
 def open_files(url: str) -> Iterator[FilesLedger]:
-    """What readers by path ask; it connects at the first question. Raises TidegateError."""
+    """The ledger of readers by path; it connects at the first question. Raises TidegateError."""
     from tidegate.ledger.sql import SqlLedger
 
     ledger = SqlLedger(url, "consumer")
@@ -154,7 +154,7 @@ def registry_secrets(connection: Connection) -> dict[str, str]:
 
 
 def command_lookup(conn_id: str) -> Connection:
-    """For commands: the environment, then Airflow's database where there is an Airflow. Raises ConnectionMissing."""
+    """Look a command's connection up, in the environment, then in Airflow. Raises ConnectionMissing."""
     try:
         return resolve(conn_id)
     except ConnectionMissing:
@@ -170,7 +170,7 @@ def command_lookup(conn_id: str) -> Connection:
 
 
 class SparkByConnection:
-    """Implements `core.batch.launcher.Launcher`: spark-submit by the pipeline's Spark connection, looked up late."""
+    """Launcher by the pipeline's Spark connection, looked up late (`core.batch.launcher.Launcher`)."""
 
     def __init__(self, pipeline: Pipeline, say: Say, lookup: Lookup | None = None) -> None:
         self._pipeline, self._say, self._lookup = pipeline, say, lookup
@@ -219,7 +219,7 @@ def warm_launcher(
     secrets: Mapping[str, str],
     user: str | None,
 ) -> WarmLauncher:
-    """By the settings now in force. Raises JobFailed for a connection that no warm session can have."""
+    """A warm launcher by the settings now in force. Raises JobFailed for an unsuitable connection."""
     from tidegate.spark.warm_session import WarmLauncher, refuse_cluster_mode
 
     refuse_cluster_mode(connection)

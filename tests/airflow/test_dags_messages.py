@@ -93,7 +93,7 @@ def test_a_ledger_that_is_away_fails_nothing(
 
     monkeypatch.setattr("tidegate.wiring.open_ledger", away)
     failed(world)
-    assert "nobody is told of this failure: LedgerError: the ledger is away" in caplog.text
+    assert "no message of this failure was sent: LedgerError: the ledger is away" in caplog.text
 
 
 def test_a_connection_that_is_missing_leaves_the_message_for_later(
@@ -155,7 +155,7 @@ def test_neither_fails_the_task_nor_the_other(
     monkeypatch.setattr("tidegate.workflow.tell.notices.tell", broken)
     messages.tell(world.context(), LOG)
     assert "nothing is checked: RuntimeError: odd" in caplog.text
-    assert "nobody is told: RuntimeError: odd" in caplog.text
+    assert "no message was sent: RuntimeError: odd" in caplog.text
 
 
 def test_who_is_configured() -> None:

@@ -105,7 +105,7 @@ def test_what_nobody_answers_is_said(tide: Tide, counts: Path) -> None:
 
 def test_a_pipeline_that_asks_nobody(tide: Tide) -> None:
     result = tide("complete", "readings", HOUR_1)
-    assert (result.exit_code, "has no `completeness:`" in result.output) == (2, True)
+    assert (result.exit_code, "has no section `completeness`" in result.output) == (2, True)
 
 
 def test_explain_and_status_show_what_is_held(tide: Tide, world: World, counts: Path) -> None:

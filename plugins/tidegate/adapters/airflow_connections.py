@@ -6,7 +6,7 @@ from tidegate.adapters.connections import Connection, ConnectionMissing
 
 
 def airflow_connection(conn_id: str) -> Connection:
-    """An `adapters.connections.Lookup`. Raises ConnectionMissing."""
+    """Look a connection up in Airflow (`adapters.connections.Lookup`). Raises ConnectionMissing."""
     from airflow.exceptions import AirflowNotFoundException
     from airflow.hooks.base import BaseHook
 

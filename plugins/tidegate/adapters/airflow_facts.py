@@ -1,6 +1,6 @@
-"""Airflow's own database, read by plain SQL: whether its services beat, its pools, DAGs and import errors, its clock.
+"""Facts from Airflow's own database by plain SQL: heartbeats of its services, pools, DAGs, import errors, its clock.
 
-Nothing of Airflow is imported: it takes seconds, and makes a home where there is none.
+It does not import Airflow, which takes seconds and creates a home where one is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidegate.core.dirty.redrive import IngestFacts
 from tidegate.core.doctor.rules import DagFacts
 
 SILENT_S = 120.0
-"""A scheduler without a heartbeat for so long does not begin what is queued."""
+"""Seconds without a heartbeat after which a scheduler starts no queued task."""
 _JOBS = {"SchedulerJob": "scheduler", "TriggererJob": "triggerer"}
 
 
@@ -37,7 +37,7 @@ class AirflowFacts:
 
 
 def airflow_facts(url: str, timeout_s: float) -> AirflowFacts:
-    """Raises sqlalchemy.exc.SQLAlchemyError where it does not answer, or is no Airflow's."""
+    """The facts. Raises sqlalchemy.exc.SQLAlchemyError where the database gives no answer, or is not Airflow's."""
     address = _address(url)
     server = address.get_backend_name() != "sqlite"
     limits = {"connect_timeout": max(1, int(timeout_s))} if server else {}
@@ -58,7 +58,7 @@ def airflow_facts(url: str, timeout_s: float) -> AirflowFacts:
 
 
 def ingest_facts(url: str, dag_id: str, runs: Sequence[str], timeout_s: float) -> IngestFacts | None:
-    """Of a pipeline's ingest DAG and these of its runs (`<dag id>/<run id>`); None for one that Airflow does
+    """Facts of a pipeline's ingest DAG and these of its runs (`<dag id>/<run id>`); None for one that Airflow does
     not know. Raises sqlalchemy.exc.SQLAlchemyError."""
     facts = airflow_facts(url, timeout_s)
     dag = facts.dags.get(dag_id)
@@ -79,7 +79,7 @@ def ingest_facts(url: str, dag_id: str, runs: Sequence[str], timeout_s: float) -
 
 
 def _address(url: str) -> URL:
-    """SQLAlchemy's own words would quote the address, with its password."""
+    """The parsed address; SQLAlchemy's own error would quote it, with its password."""
     try:
         return make_url(url)
     except (ArgumentError, ValueError):
@@ -87,7 +87,7 @@ def _address(url: str) -> URL:
 
 
 def clock_ahead(connection: Connection) -> float:
-    """Seconds by which the database's clock is ahead of this machine's; half the way there and back is taken off."""
+    """Seconds by which the database's clock is ahead of this machine's, less half of the round trip."""
     asked = time.time()
     found = connection.execute(text("SELECT CURRENT_TIMESTAMP")).scalar()
     answered = time.time()
@@ -114,7 +114,7 @@ def _import_errors(connection: Connection) -> tuple[tuple[str, str], ...]:
 
 
 def _last_line(trace: str) -> str:
-    """What went wrong: a trace's last line that is not advice."""
+    """Last line of a trace that is not advice: the error itself."""
     lines = [line.strip() for line in trace.splitlines() if line.strip() and not line.strip().startswith("what to do")]
     return lines[-1] if lines else "no reason was kept"
 
@@ -124,13 +124,13 @@ def _rows(connection: Connection, statement: str) -> Sequence[tuple[Any, ...]]:
 
 
 def _seconds(at: datetime | str) -> float:
-    """SQLite keeps texts without a zone: they are UTC."""
+    """Seconds since 1970; SQLite keeps texts without a zone, in UTC."""
     found = datetime.fromisoformat(at) if isinstance(at, str) else at
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def add_pool(url: str, name: str, slots: int, description: str) -> bool:
-    """Make a pool that is not there; whether it was made. Raises sqlalchemy.exc.SQLAlchemyError."""
+    """Make a missing pool. Returns whether it did. Raises sqlalchemy.exc.SQLAlchemyError."""
     engine = create_engine(_address(url), poolclass=NullPool)
     try:
         with engine.begin() as connection:

@@ -9,5 +9,5 @@ class SystemClock:
     """Implements `core.base.clock.Clock`."""
 
     def now_ms(self) -> int:
-        """UTC ms."""
+        """Now, in UTC ms."""
         return time.time_ns() // 1_000_000

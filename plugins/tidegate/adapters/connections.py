@@ -1,4 +1,4 @@
-"""Airflow connections without Airflow: what `AIRFLOW_CONN_<ID>` says, read as Airflow 2.11 reads it.
+"""Airflow connections without Airflow: `AIRFLOW_CONN_<ID>`, parsed as Airflow 2.11 does.
 
 Commands answer at once because nothing of Airflow is imported. Airflow's own processes pass a `lookup` that also knows
 the connections of its database and its secrets backends.
@@ -24,12 +24,12 @@ _LIBPQ = frozenset(
 
 
 class ConnectionMissing(TidegateError):
-    """No such connection, or one that cannot be read. The message never holds its value, which may be a secret."""
+    """A connection is missing or invalid. The message never holds its value, which may be a secret."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """An Airflow connection; what it does not say is None, or an empty dict."""
+    """An Airflow connection; unset fields are None, or an empty dict."""
 
     conn_id: str
     conn_type: str | None = None
@@ -46,7 +46,7 @@ Lookup = Callable[[str], Connection]
 
 
 def resolve(conn_id: str, lookup: Lookup | None = None) -> Connection:
-    """By `lookup` if there is one, else from the environment. Raises ConnectionMissing."""
+    """Find a connection by `lookup`, or in the environment without one. Raises ConnectionMissing."""
     if lookup is not None:
         return lookup(conn_id)
     name = f"AIRFLOW_CONN_{conn_id.upper()}"
@@ -76,7 +76,7 @@ def _from_json(conn_id: str, text: str) -> Connection:
 
 
 def _from_uri(conn_id: str, uri: str) -> Connection:
-    """`type://login:password@host:port/schema?extra`; the host may carry a protocol (`type://https://host`)."""
+    """Parse `type://login:password@host:port/schema?extra`; the host may carry a protocol (`type://https://host`)."""
     scheme, found, rest = uri.partition("://")
     protocol, inner, after = rest.partition("://")
     if any(c in protocol for c in "/?"):  # a `://` in the path or in the extra
@@ -99,7 +99,7 @@ def _from_uri(conn_id: str, uri: str) -> Connection:
 
 
 def _host(netloc: str, hostname: str | None) -> str:
-    """A path as host, such as a Unix socket's directory, keeps its case; other names are lower case."""
+    """The host in lower case, but for a path, such as a Unix socket's directory."""
     host = unquote(hostname or "")
     return unquote(netloc.rpartition("@")[2].partition(":")[0]) if "/" in host else host
 

@@ -1,4 +1,4 @@
-"""Files of any format, read by a child process: what runs here must not import the worker's libraries."""
+"""Files of any format, read by a child process, because this one must not import the worker's libraries."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tidegate.core.base.slabs import Slab
 
 
 class LineReader(ABC):
-    """core.coverage.FileReader, by whoever answers the requests that `spark_jobs/footers.py` describes."""
+    """File reader (`core.audit.coverage.FileReader`) by the requests that `spark_jobs/footers.py` describes."""
 
     @abstractmethod
     def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
-        """Send one request, yield its answers. It is sent even if nobody looks at them."""
+        """Send one request, even if its answers are not read, and yield its answers."""
 
     def close(self) -> None:  # noqa: B027 (nothing to let go of is fine)
-        """Let go of whatever answers; it comes back at the next request."""
+        """Let go of the answering process; the next request starts it again."""
 
     def footers(self, uris: Sequence[str]) -> Iterator[Footer]:
         return map(footer_of, self._ask(list(uris), len(uris))) if uris else iter(())
@@ -46,7 +46,7 @@ class LineReader(ABC):
 
 
 class FooterProcess(LineReader):
-    """Its answers come from `spark_jobs/footers.py`. Raises StorageError when that cannot start, or dies."""
+    """File reader by `spark_jobs/footers.py`. Raises StorageError when that cannot start, or dies."""
 
     def __init__(self, python: str = sys.executable, user: str | None = None) -> None:
         advice = "install tidegate[worker] (pyarrow, numpy) beside this command, or leave the files out: --no-files"
@@ -66,7 +66,7 @@ def _asked(f: RowsSought) -> list[Any]:
 
 
 def footer_of(line: Mapping[str, Any]) -> Footer:
-    """One file's line."""
+    """The footer in one file's line."""
     if "error" in line:
         return Footer(path=line["path"], error=str(line["error"]))
     coordinates, parts = line.get("coordinates"), line["partitions"]
@@ -86,7 +86,7 @@ def footer_of(line: Mapping[str, Any]) -> Footer:
 
 
 def findings_of(line: Mapping[str, Any]) -> Findings:
-    """The line that ends a slab."""
+    """The findings in the line that ends a slab."""
     return Findings(
         line["rows"],
         tuple(Missing(b, p, n, _intervals(first)) for b, p, n, first in line["missing"]),

@@ -1,4 +1,4 @@
-"""What a connection of type http in Airflow says of requests: their headers, how a certificate is held to be good."""
+"""Airflow's connections of type http: headers of requests, and trust in certificates."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SETTINGS = frozenset((
     "allow_redirects", "cert", "check_response", "headers", "max_redirects", "path", "proxies", "proxy", "srv_lookup",
     "stream", "timeout", "trust_env", "verify", "verify_ssl",
 ))  # fmt: skip
-"""What such connections say in their extra beside headers."""
+"""Keys of such a connection's extra beside headers."""
 
 
 def headers(connection: Connection) -> dict[str, str]:
-    """Text in `extra`, `extra.headers`, and the login: Basic with a user, Bearer without."""
+    """Headers from texts in `extra`, `extra.headers`, and the login: Basic with a user, Bearer without."""
     given = connection.extra.get("headers")
     own = {**(given if isinstance(given, dict) else {}), **connection.extra}
     found = {name: value for name, value in own.items() if name not in _SETTINGS and isinstance(value, str)}
@@ -32,13 +32,13 @@ def headers(connection: Connection) -> dict[str, str]:
 
 
 def opener(connection: Connection) -> urllib.request.OpenerDirector:
-    """It follows no redirect: that would take the login along. Raises TidegateError for authorities that cannot be
-    read."""
+    """An opener that follows no redirect, which would take the login along. Raises TidegateError for bad
+    authorities."""
     return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=_tls(connection)))
 
 
 def _tls(connection: Connection) -> ssl.SSLContext:
-    """`verify`, as Airflow reads it: false, or a file with authorities."""
+    """The TLS context for `verify`, as Airflow reads it: false, or a file with authorities."""
     verify = connection.extra.get("verify", connection.extra.get("verify_ssl", True))
     try:
         context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)

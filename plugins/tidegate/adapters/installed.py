@@ -1,4 +1,4 @@
-"""What is installed on this machine: versions of libraries, and every copy of tidegate that Airflow could import."""
+"""Installed versions of libraries, and every copy of tidegate that Airflow could import."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tidegate.core.doctor.rules import Place
 
 
 def python_version() -> str:
-    """3.11.7"""
+    """Version such as `3.11.7`."""
     return platform.python_version()
 
 
 def versions(names: Iterable[str]) -> Mapping[str, str | None]:
-    """By distribution; None for one that is not there."""
+    """Versions by distribution; None for a missing one."""
     found: dict[str, str | None] = {}
     for name in names:
         try:
@@ -31,7 +31,7 @@ def versions(names: Iterable[str]) -> Mapping[str, str | None]:
 
 
 def own_version() -> str:
-    """Of the sources that are imported here: of a copied folder there is no distribution to ask."""
+    """Version of the sources that are imported here: a copied folder has no distribution to ask."""
     return __version__
 
 
@@ -41,7 +41,7 @@ def host_platform() -> str:
 
 
 def places(plugins_folder: Path | None) -> list[Place]:
-    """The one that is imported here first; then a wheel, and a copy in Airflow's plugins folder."""
+    """Folders of all copies: the imported one first, then a wheel, and a copy in Airflow's plugins folder."""
     here = Path(__file__).resolve().parents[1]
     wheel = _wheel()
     candidates = [here, *([wheel] if wheel else []), *([plugins_folder / "tidegate"] if plugins_folder else [])]
@@ -56,7 +56,7 @@ def places(plugins_folder: Path | None) -> list[Place]:
 
 
 def digest(package: Path) -> str:
-    """Of its Python sources."""
+    """Digest of a copy's Python sources."""
     total = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         total.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
@@ -64,7 +64,7 @@ def digest(package: Path) -> str:
 
 
 def _wheel() -> Path | None:
-    """Where an installed distribution has its package; an editable one has none of its own."""
+    """Folder of an installed distribution's package; None for an editable one."""
     try:
         files = metadata.distribution("tidegate").files or ()
     except metadata.PackageNotFoundError:

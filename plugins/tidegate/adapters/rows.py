@@ -12,7 +12,7 @@ from tidegate.core.look.sighting import Lookup, Row
 
 
 class LineRows(ABC):
-    """core.sighting.RowReader, by whoever answers the requests."""
+    """Row reader (`core.look.sighting.RowReader`) by requests to a process."""
 
     @abstractmethod
     def _ask(self, request: Any) -> dict[str, Any]: ...
@@ -31,8 +31,8 @@ class LineRows(ABC):
 
 
 class RowProcess(LineRows):
-    """Its answers come from `spark_jobs/rows.py`; `with` starts it at once, and ends it after `limit_s` if that is
-    given. Raises StorageError."""
+    """Row reader by `spark_jobs/rows.py`; `with` starts it at once, and ends it after `limit_s` if that is given.
+    Raises StorageError."""
 
     def __init__(self, python: str = sys.executable, user: str | None = None, limit_s: float | None = None) -> None:
         advice = "install tidegate[worker] (pyarrow) beside this command: without it only the ledger is asked"

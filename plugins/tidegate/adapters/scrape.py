@@ -13,18 +13,18 @@ from typing import Any
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 KEEP_S = 15.0
 DEADLINE_S = 8.0
-"""Below Prometheus' own time-out of ten seconds."""
+"""Seconds for an answer, below Prometheus' own time-out of ten."""
 IDLE_S = 10.0
-"""A client that says nothing is hung up on."""
+"""Seconds after which a silent client is disconnected."""
 MOST_CLIENTS = 16
 
 
 class Unavailable(Exception):
-    """There is no answer in time; its text is for the client."""
+    """No answer in time; the text is for the client."""
 
 
 class Kept:
-    """What `look` gave last, for `keep_s`; older ones are looked at anew, by one at a time."""
+    """Keeps the last result of `look` for `keep_s`; then one caller at a time renews it."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Kept:
         self._looking = False
 
     def text(self) -> str:
-        """Raises Unavailable."""
+        """The exposition. Raises Unavailable."""
         with self._changed:
             if self._fresh():
                 return self._text
@@ -69,7 +69,7 @@ class Kept:
 
 
 class Server(ThreadingHTTPServer):
-    """Raises OSError where the address is taken."""
+    """HTTP server of `/metrics`. Raises OSError where the address is taken."""
 
     daemon_threads = True
 
@@ -119,11 +119,11 @@ class Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no trouble of ours."""
+        """Ignore a client that went away."""
 
 
 def address(text: str) -> tuple[str, int]:
-    """`host:port`, `[::1]:port` or a port of the loopback address. Raises ValueError."""
+    """Parse `host:port`, `[::1]:port` or a port of the loopback address. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     host = host.strip("[]") if colon else "127.0.0.1"
     number = int(port)

@@ -17,10 +17,10 @@ HANGS_S = 900.0
 """A call to a server that takes longer hangs: their clients' own time-outs are all shorter."""
 
 MOST_STUCK = 8
-"""Calls that may hang at once; with more, the other side is taken to be away, and nothing more is sent to it."""
+"""Most calls that may hang at once; beyond it the other side counts as away and gets no further call."""
 
 ANY = "*"
-"""In a mapping of limits: the limit of every call that it does not name."""
+"""Key in a mapping of limits for every call that it does not name."""
 
 Limits = Mapping[str, float] | float
 """Seconds for each call, or for calls by name; `ANY` is needed where a name may be missing."""
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class Watchdog:
-    """Counts what hangs; safe for any number of threads. One for each server that can hang."""
+    """Limits calls and counts those that hang; safe for any number of threads. One for each server that can hang."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Watchdog:
 
     @property
     def stuck(self) -> int:
-        """Calls that were given up and have not come back yet."""
+        """Number of calls that were given up and have not come back yet."""
         return self._stuck
 
     def limit(self, name: str) -> float:
@@ -59,7 +59,7 @@ class Watchdog:
         return self._limits
 
     def call(self, name: str, function: Callable[[], _T], *, about: str = "") -> _T:
-        """What `function` returns or raises within its limit. `about` says on what, for the error."""
+        """Call `function` within its limit; returns or raises what it does. `about` names the subject for the error."""
         if self._stuck >= self._most_stuck:
             raise self._refused(f"{name}{about}: not tried: {self._stuck} calls before it hang without an answer")
         call = _Call(function)
@@ -81,7 +81,7 @@ class Watchdog:
             self._stuck -= call.given_up
 
     def _give_up(self, call: _Call[Any]) -> bool:
-        """False if it came back at the last moment."""
+        """Give the call up; False if it came back at the last moment."""
         with self._lock:
             call.given_up = not call.done.is_set()
             self._stuck += call.given_up
@@ -95,7 +95,7 @@ class Watchdog:
 
 
 def _wait(done: threading.Event, seconds: float) -> bool:
-    """In slices: a signal that another thread was given is handled when this one next runs."""
+    """Wait in slices: Python handles a signal when the main thread next runs."""
     end = time.monotonic() + seconds
     while not done.wait(max(0.0, min(_SLICE_S, end - time.monotonic()))):
         if time.monotonic() >= end:
@@ -130,7 +130,7 @@ class _Call(Generic[_T]):
 
 
 class Watched:
-    """A port whose methods are called under a watchdog; attributes that are no methods are passed through."""
+    """Port whose methods are called under a watchdog; other attributes are passed through."""
 
     def __init__(
         self,
@@ -141,13 +141,13 @@ class Watched:
         looking: Collection[str] = (),
         most_stuck: int = MOST_STUCK,
     ) -> None:
-        """As for `Watchdog`; `looking` names the port's methods that change nothing."""
+        """Arguments as for `Watchdog`; `looking` names the port's methods that change nothing."""
         self._port = port
         self._watchdog = Watchdog(limits, unknown, refused, looking, most_stuck)
 
     @property
     def stuck(self) -> int:
-        """Calls that were given up and have not come back yet."""
+        """Number of calls that were given up and have not come back yet."""
         return self._watchdog.stuck
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Messages to people: a POST of JSON to a web address, or a call of a Python function of the user's.
+"""Messages to people: a POST of JSON to a web address, or a call of the user's Python function.
 
 An address may be a secret (incoming webhooks' are), so errors name its host only.
 """
@@ -22,7 +22,7 @@ from tidegate.core.base.errors import TidegateError
 from tidegate.core.tell.notices import NotTold
 
 TIMEOUT_S = 10.0
-"""For connecting, for each wait, and for the whole answer; twice as long for all of it together."""
+"""Seconds for connecting, for each wait, and for the whole answer; twice as long for all of it together."""
 
 
 class Webhook:
@@ -43,7 +43,7 @@ class Webhook:
         self._opener, self._timeout_s = opener(connection), timeout_s
 
     def send(self, payload: dict[str, Any]) -> None:
-        """Raises NotTold."""
+        """Send it. Raises NotTold."""
         body = json.dumps(payload).encode()  # ASCII: what is odd is escaped
         ended = _within(2 * self._timeout_s, self.who, lambda: self._post(body))
         if ended is None:  # each wait was short: an answer that comes byte by byte, a resolver that is slow
@@ -79,7 +79,7 @@ class Function:
         self.who, self._timeout_s = name, timeout_s
 
     def send(self, payload: dict[str, Any]) -> None:
-        """Raises NotTold."""
+        """Send it. Raises NotTold."""
         ended = _within(self._timeout_s, self.who, lambda: self._found()(json.loads(json.dumps(payload))))
         if ended is None:
             raise NotTold(f"{self.who} has not come back within {self._timeout_s:g} s")
@@ -93,7 +93,7 @@ class Function:
 
 
 def _within(seconds: float, who: str, call: Callable[[], object]) -> tuple[BaseException | None] | None:
-    """What `call` raised, if anything; None for one that has not ended: its thread does not keep its process alive."""
+    """Wait for `call` in a daemon thread. Returns its error; None without one, or while it runs."""
     ended: list[BaseException | None] = []
 
     def run() -> None:

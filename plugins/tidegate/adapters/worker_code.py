@@ -1,4 +1,4 @@
-"""The worker's code on this machine: where it lies, and what a process needs to import it."""
+"""Place of the worker's code on this machine, and the path that a process needs to import it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.core.base.errors import JobFailed
 
 
 def land_application() -> Path:
-    """`land.py`: installed with the wheel, or beside `plugins/` in a checkout. Raises JobFailed without it."""
+    """Path of `land.py`: installed with the wheel, or beside `plugins/` in a checkout. Raises JobFailed."""
     spec = importlib.util.find_spec("spark_jobs")
     folders = [Path(p) for p in (spec.submodule_search_locations or ())] if spec else []
     folders.append(Path(__file__).resolve().parents[3] / "spark_jobs")

@@ -1,6 +1,6 @@
-"""The task `catch_up`: its process publishes many windows that are ready, and each gets a run that has succeeded.
+"""The task `catch_up`: one process publishes many ready windows, and each gets a run that has succeeded.
 
-So the archive's grid, Clear and the schedule meet what they would have met after a run of the window's own. The run is
+So the archive's grid, Clear and the schedule find the same as after a run of the window's own. The run is
 made after the publication, under the lock that the scheduler makes runs under: a window that has a run by then keeps
 it. When windows are left, the next maintenance run is triggered: it takes its turn by its logical date, behind other
 pipelines that catch up too.
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from tidegate.workflow.base.context import Published
 
 LOCK_S, LOOK_S, URGENT_S = 20.0, 0.2, 10.0
-"""How long the scheduler's lock is waited for, and how often looked at; how often others are looked for that wait."""
+"""Seconds: to wait for the scheduler's lock, between tries, and between looks for others that wait."""
 CERTIFICATE = "certificate"
 
 
 def carry_out(task: PipelineOperator, archive_dag_id: str, ctx: PipelineContext, context: Context) -> None:
-    """Publish what is to be caught up with. Raises AirflowSkipException where that is nothing."""
+    """Publish the windows that have no run. Raises AirflowSkipException without enough of them."""
     from airflow.utils.session import create_session
 
     from tidegate.workflow.maintain import reconcile
@@ -71,7 +71,7 @@ def carry_out(task: PipelineOperator, archive_dag_id: str, ctx: PipelineContext,
 
 
 def part_of(context: Context) -> Interval | None:
-    """What the run's conf asks for first. Raises AskedWrong."""
+    """The range that the run's conf asks for first. Raises AskedWrong."""
     return rules.asked_part(getattr(context["dag_run"], "conf", None))
 
 
@@ -81,8 +81,8 @@ def run_of(context: Context) -> str:
 
 
 def trigger(dag_id: str, left: WindowKey, part: Interval | None) -> str:
-    """The maintenance run that goes on, named by the first window that is left: a Clear triggers nothing twice, and
-    what gets nowhere does not trigger itself. What was done, in words."""
+    """Trigger the maintenance run that goes on, named by the first window left: a Clear triggers no second one, nor
+    does a run without progress. Returns what it did, in words."""
     from airflow.exceptions import DagNotFound
 
     try:
@@ -98,8 +98,8 @@ class _Dag:
 
 
 class Runs:
-    """Implements `workflow.publish.catchup.Runs`. Windows (starts): `looked_at` by this process, and
-    `done` with. `owed`: windows that are published and whose run could not be made, as somebody held the lock."""
+    """Implements `workflow.publish.catchup.Runs`. Starts of windows: `looked_at` by this process, and `done`. `owed`:
+    published windows without a run, because another process held the lock."""
 
     def __init__(self, task: PipelineOperator, archive_dag_id: str, ctx: PipelineContext, context: Context) -> None:
         self._task, self._ctx, self._ti = task, ctx, context["ti"]
@@ -113,7 +113,7 @@ class Runs:
         self.done: set[int] = set()
 
     def free(self, key: WindowKey) -> bool:
-        """One look-up: the schedule may have come to the window meanwhile."""
+        """Whether the window has no run yet: the schedule may have come to it meanwhile."""
         from airflow.utils.session import create_session
 
         self._task.about = f"window {iso(key.start_ms)}"
@@ -125,7 +125,7 @@ class Runs:
         return free
 
     def published(self, key: WindowKey, certificate: Certificate, published: Published) -> None:
-        """The run, then the event: whoever hears of the window can look at its run."""
+        """Make the run, then the event: a consumer can look at the run."""
         from tidegate.workflow.tell import announcements
 
         self.done.add(key.start_ms)
@@ -138,7 +138,7 @@ class Runs:
             self._task.log.info(datasets.announce(self._ctx, notice, teller))
 
     def leave(self, key: WindowKey) -> bool:
-        """As many ordinary runs as maintenance makes at once."""
+        """Whether the window got an ordinary run; as many do as maintenance makes at once."""
         self.done.add(key.start_ms)
         if self._made >= runs_module.MOST_AT_ONCE:
             return False
@@ -152,7 +152,7 @@ class Runs:
         return True
 
     def yields(self) -> bool:
-        """Looked at now and then."""
+        """Whether more urgent tasks wait for the pool; looks now and then."""
         from airflow.utils.session import create_session
 
         if time.monotonic() - self._looked < URGENT_S:
@@ -162,7 +162,7 @@ class Runs:
             return pools.starves(self._task.pool, self._task.priority_weight, session)
 
     def complete(self, ctx: PipelineContext, keys: Sequence[WindowKey]) -> None:
-        """Windows that are published and have no run, because an earlier try ended between the two, get theirs."""
+        """Make the runs of published windows that have none, because an earlier try ended in between."""
         from airflow.utils.session import create_session
 
         from tidegate.workflow.publish import archive
@@ -177,7 +177,7 @@ class Runs:
                 self._finished(key, archive.ready(ctx, key), current, line)
 
     def _finished(self, key: WindowKey, certificate: Certificate, number: int, line: str) -> TaskInstance | None:
-        """The task instance that has published; None for a window that has another run by now."""
+        """Make the window's finished run. Returns its publishing task; None where another run exists by now."""
         from tidegate.workflow.look import certificates
 
         shown = {
@@ -230,8 +230,8 @@ class _locked:
 
 
 def finished_run(known: _Dag, key: WindowKey, note: str, shown: dict[str, Any], session: Session) -> TaskInstance:
-    """The window's scheduled run, as it would be after its tasks; `shown` are their certificates. The scheduler never
-    sees it unfinished: it is made and finished in one transaction."""
+    """Make the window's scheduled run as it would be after its tasks; `shown` are their certificates. The scheduler
+    never sees it unfinished: one transaction makes and finishes it."""
     from airflow.models.dagrun import DagRun
     from airflow.models.xcom import XCom
     from airflow.utils.state import DagRunState, TaskInstanceState

@@ -1,4 +1,4 @@
-"""After the watermark: windows that wait until another system's count lets them through, in the triggerer.
+"""Windows that wait for another system's count after the watermark, in the triggerer.
 
 Only pipelines with `completeness` come here, one window at a time and rarely: each asks the ledger once a minute at
 most, where an operator's acceptance shows too, and the other system as often as its spec says. All of it happens in
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 60.0
 AT_ONCE = 4
-"""Windows that ask at the same time, in one triggerer."""
+"""Most windows of one triggerer that ask at the same time."""
 LEDGER_LIFE_S = 600.0
 _SHORTEST_S = 0.05
 
@@ -66,8 +66,8 @@ def _until(certificate: Certificate, now_ms: int) -> float:
 
 
 async def _look(pipeline: str, window: WindowKey) -> tuple[Certificate | None, str]:
-    """The ledger's trouble is waited out, also what no retry mends, as while its schema is another release's: it is no
-    window's. Then there is no certificate."""
+    """The certificate, and what to say. There is no certificate while the ledger fails, even with an error that no
+    retry cures, such as another release's schema: that is no window's fault."""
     try:
         async with _slots():
             certificate = await in_thread(lambda: look(pipeline, window), "tidegate-counts")
@@ -77,7 +77,7 @@ async def _look(pipeline: str, window: WindowKey) -> tuple[Certificate | None, s
 
 
 def look(pipeline: str, window: WindowKey) -> Certificate:
-    """One look, in a thread. Raises TidegateError."""
+    """The window's certificate, asked for in a thread. Raises TidegateError."""
     from tidegate.adapters.clock import SystemClock
     from tidegate.workflow.completeness import ask
 
@@ -87,7 +87,7 @@ def look(pipeline: str, window: WindowKey) -> Certificate:
 
 @functools.lru_cache(maxsize=128)
 def parts(pipeline: str) -> tuple[Pipeline, Truth | None]:
-    """Once for each spec, so that calls that hang are counted."""
+    """The pipeline and its other system, made once for each spec, so that hanging calls are counted."""
     from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.completeness.connection import truth_of
 
@@ -100,7 +100,7 @@ _ledgers: list[tuple[Ledger, float]] = []
 
 
 def ledger() -> Ledger:
-    """This process's own, opened anew now and then, so that a changed connection is noticed. Raises TidegateError."""
+    """The process's own ledger, opened anew now and then to notice a changed connection. Raises TidegateError."""
     from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.wiring import open_ledger
 

@@ -1,7 +1,7 @@
 """The Airflow dataset of a pipeline's table, `tidegate://<database>.<table>`, and its events: one for each generation.
 
-An event is written by us, in a transaction of its own, and not left to the end of the task: a task may have several
-to tell of (maintenance) or die after it, and only so can a second try see that the first one has told already.
+Tidegate writes an event itself, in a transaction of its own, and not at the end of the task: a task may have several
+(maintenance) or die after it, and a second try must see that the first one has written it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidegate.workflow.base.context import Context as PipelineContext
 
 CLOCKS_DIFFER = timedelta(hours=1)
-"""Between the host that published and the one that looks for the event."""
+"""Most that clocks may differ between the host that published and the one that looks for the event."""
 
 
 def dataset_of(pipeline: Pipeline) -> Dataset:
@@ -33,19 +33,19 @@ def dataset_of(pipeline: Pipeline) -> Dataset:
 
 
 def dataset_named(name: str) -> Dataset:
-    """`name` is `database.table`."""
+    """The dataset of the table `database.table`."""
     return Dataset(f"tidegate://{name}")
 
 
 def table(name: str) -> Dataset:
-    """For a consumer's `schedule`: `database.table`, or the name of a pipeline whose YAML is in the pipelines folder.
+    """The dataset for a consumer's `schedule`, by `database.table` or a pipeline's name in the pipelines folder.
 
     Raises SpecError where there is no such YAML."""
     return dataset_named(name if "." in name else _table_of(name))
 
 
 def _table_of(pipeline: str) -> str:
-    """Read as lightly as DAG files should be: of two YAML files, one value."""
+    """The table of a pipeline; reads one value of two YAML files, as little as a DAG file should."""
     import yaml
 
     from tidegate.settings import load
@@ -69,7 +69,7 @@ def _table_of(pipeline: str) -> str:
 
 
 def announce(ctx: PipelineContext, notice: Notice, task_instance: TaskInstance) -> str:
-    """One event for this generation, whoever else tries at the same time and however often; what was done, in words.
+    """Write one event for this generation, however many tasks try. Returns what it did, in words.
 
     The ledger hears of it last: a task that dies in between finds the event, and only says so."""
     from airflow.utils.session import create_session
@@ -86,13 +86,13 @@ def announce(ctx: PipelineContext, notice: Notice, task_instance: TaskInstance) 
 
 
 def register(pipeline: Pipeline, notice: Notice, task_instance: TaskInstance, session: Session) -> bool | None:
-    """True if the event was added, False if it was there, None if no DAG that is known to Airflow has the dataset."""
+    """Add the event. Returns False if it existed, None if no DAG that Airflow knows has the dataset."""
     from airflow.datasets.manager import dataset_manager
     from airflow.models.dataset import DatasetEvent, DatasetModel
     from sqlalchemy import select
 
     dataset, extra = dataset_of(pipeline), announcement.extra(pipeline, notice)
-    # one at a time: between the look and the event nobody else may add it
+    # one at a time: no other process may add it between the look and the event
     known = session.scalar(select(DatasetModel.id).where(DatasetModel.uri == dataset.uri).with_for_update())
     if known is None:
         return None

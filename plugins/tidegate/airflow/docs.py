@@ -1,11 +1,11 @@
-"""What Airflow's UI shows of a DAG: its purpose, the table, what each task does and what Clear means, the spec."""
+"""Page of a DAG in Airflow's UI: its purpose, the table, each task, the meaning of Clear, the spec."""
 
 from __future__ import annotations
 
 from tidegate.core.spec.pipeline import Pipeline
 
 TASKS = {
-    "plan": "Fixes which offsets this run reads, in the ledger, before anything is read. "
+    "plan": "Writes to the ledger which offsets this run reads, before it reads any. "
     "**Clear**: shows the batch that this run is bound to; it never plans another one.",
     "write": "Spark reads exactly the planned offsets into a directory of this attempt. "
     "**Clear**: a new attempt (epoch + 1) of the same offsets, unless the batch has landed; then nothing.",
@@ -13,18 +13,18 @@ TASKS = {
     "**Clear**: verifies or finishes this run's batch.",
     "ready": "Waits until the watermark of every Kafka partition has passed the window's end, without a worker. "
     "The log says which partition holds it. **Clear**: asks again.",
-    "publish": "Closes the window, assembles its files and adds the hour to the table in one rename. "
-    "**Clear**: verifies what is published: a lost Hive partition is added again, a lost file rebuilt from Kafka "
-    "as the next generation; an intact window is left as it is. Rows are never doubled.",
+    "publish": "Closes the window, assembles its files and adds the hour to the table by one rename. "
+    "**Clear**: verifies the published window: it adds a lost Hive partition again and rebuilds a lost file from Kafka "
+    "as the next generation; an intact window stays as it is. No row is ever doubled.",
     "replay": "Rebuilds the window from the Kafka ranges of its batches as the next generation; the old one stays "
     "readable until the swap. Unchanged content publishes nothing and says so. Or does what the run's conf asks for: "
     "other windows, a reopening, a rollback. **Clear**: does it again.",
     "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
     "gives up replays that died a day ago, finishes late and dirty files on their way to their tables, reopens windows "
-    "whose late rows have waited long enough (`late.reopen_after`), tells other DAGs of publications that nobody has "
-    "told of, and deletes what nobody can need any more (section `clean` of the YAML). It sends what is measured to "
-    "Airflow's metrics, and says in its log and under XCom when Kafka's retention would pass unread records. "
-    "**Clear**: does it again.",
+    "whose late rows have waited long enough (`late.reopen_after`), tells other DAGs of publications that they did not "
+    "hear of, and deletes files that no task or reader needs any more (section `clean` of the YAML). It sends "
+    "measures to Airflow's metrics, and says in its log and under XCom when Kafka's retention would pass unread "
+    "records. **Clear**: does it again.",
     "catch_up": "Skipped unless 20 or more windows are ready and have no run, as after a pause. Then it publishes them "
     "in this one process, oldest first, at most 200 windows or five minutes, and triggers the next run for the rest, "
     "which takes them however few they are. Each window gets a run of `archive` that has succeeded, with a note that "
@@ -39,8 +39,8 @@ _PURPOSES = {
 }
 _TASKS_OF = {"ingest": ("plan", "write", "land"), "archive": ("ready", "publish"), "maintain": ("maintain", "catch_up")}
 _USE = {
-    "ingest": "Runs by its schedule, one at a time; trigger it for a batch at once. Backfilling it means nothing: "
-    "a run reads what is new, whatever its date.",
+    "ingest": "Runs by its schedule, one at a time; trigger it for a batch at once. A backfill of it means nothing: "
+    "a run reads the new records, whatever its date.",
     "archive": "Runs by its schedule once it is unpaused, from `windows.start` on. A range while it is paused:\n\n"
     "    airflow dags backfill {dag_id} -s 2013-01-05T00:00 -e 2013-01-05T23:00\n\n"
     "Start and end are windows' starts, both included. A manual run means the window that its logical date lies in.\n\n"
@@ -62,7 +62,7 @@ _USE = {
 
 
 def description(kind: str, pipeline: Pipeline) -> str:
-    """One line for the list of DAGs."""
+    """Line for the list of DAGs."""
     return f"{_PURPOSES[kind][0]}: {pipeline.source.topic} -> {pipeline.sink.table}"
 
 

@@ -1,4 +1,4 @@
-"""`window_published`: a consumer's task that waits until the windows of its own data interval are in the table."""
+"""`window_published`: a task that waits until the windows of its own data interval are in the table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegate.core.window.waits import Answer
 
 GRACE_MS = 120_000
-"""How long after its deadline a deferral that no triggerer answers is given up."""
+"""Milliseconds after its deadline at which a deferral without a triggerer ends."""
 DAY = timedelta(days=1)
 
 
@@ -119,7 +119,7 @@ class WindowPublishedSensor(BaseOperator):
 
 
 class WindowPublishedTrigger(BaseTrigger):
-    """Waits at the triggerer's hub, with all others that do; a triggerer may stop and another go on."""
+    """Waits at the triggerer's hub; a triggerer may stop and another go on."""
 
     def __init__(
         self, pipeline: str, windows: str, start_ms: int, end_ms: int, at_least: int, deadline_ms: int, poll_s: float
@@ -130,7 +130,7 @@ class WindowPublishedTrigger(BaseTrigger):
         self.at_least, self.deadline_ms, self.poll_s = at_least, deadline_ms, poll_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """What the triggerer makes it from again."""
+        """Class and arguments, from which a triggerer makes it again."""
         return "tidegate.airflow.downstream.WindowPublishedTrigger", {
             "pipeline": self.pipeline,
             "windows": self.windows,
@@ -160,7 +160,7 @@ class WindowPublishedTrigger(BaseTrigger):
 
 
 def _instant_ms(text: str | datetime) -> int:
-    """Without a zone it is UTC. Raises AirflowFailException."""
+    """UTC ms of an instant, which is UTC without a zone. Raises AirflowFailException."""
     try:
         at = text if isinstance(text, datetime) else datetime.fromisoformat(text.strip())
     except ValueError:

@@ -39,15 +39,15 @@ from tidegate.spec import loader
 from tidegate.spec.expressions import Judge
 
 SINCE = datetime(2000, 1, 1, tzinfo=UTC)
-"""start_date of DAGs without windows; with catchup=False only its being past matters."""
+"""start_date of DAGs without windows; with catchup=False any past date will do."""
 MAINTAIN_SCHEDULE = "*/10 * * * *"
 RETRY_DELAY, LONGEST_RETRY_DELAY = timedelta(seconds=15), timedelta(minutes=10)
 MAINTAIN_RETRIES = 5
-"""They outlast an outage of five minutes (`core.base.patience`), and never wait longer than its schedule would."""
+"""Enough to outlast five minutes without a server (`core.base.patience`), never longer than to its next run."""
 
 
 def build_dags(settings: Settings | None = None) -> dict[str, DAG]:
-    """DAGs by id, for a DAG file's globals. For a task that is about to run: the DAG asked for and no other.
+    """DAGs by id, for a DAG file's globals. For a task that is about to run: its own DAG only.
 
     Raises SpecError when there is no pipelines folder.
     """
@@ -64,7 +64,7 @@ def build_dags(settings: Settings | None = None) -> dict[str, DAG]:
 
 @contextmanager
 def _judging() -> Iterator[Judge | None]:
-    """Expressions are checked once for each content; where DuckDB is not installed, the worker checks them."""
+    """A judge of expressions, which keeps its answers; None without DuckDB: then the worker checks them."""
     if not available():
         yield None
         return
@@ -96,7 +96,7 @@ def _dags_of(
         wanted = target_kind(found.pipeline.sink.kind).dags
         dags = [build(found.pipeline, found, settings) for k, build in (kinds or _KINDS).items() if k in wanted]
     except Exception as e:
-        # whatever Airflow refuses about one pipeline must not take the file's other DAGs with it
+        # a pipeline that Airflow refuses must not take the file's other DAGs with it
         return _broken(found, e)
     return {dag.dag_id: dag for dag in dags}
 
@@ -107,7 +107,7 @@ def _broken(found: loader.Loaded, error: Exception) -> dict[str, DAG]:
 
 
 class PipelineDag(DAG):
-    """A DAG whose errors are its own: the UI lists them under its YAML, and the file's other DAGs go on.
+    """DAG whose errors are its own: the UI lists them under its YAML, and the file's other DAGs go on.
 
     Airflow keeps one import error for a file name and stops every DAG of that file. `validate` is called before a DAG
     is taken into a bag, and the error is filed under what `fileloc` says when it raises.
@@ -128,7 +128,7 @@ class PipelineDag(DAG):
         self._backfilling = False
 
     def run(self, start_date: Any = None, end_date: Any = None, **options: Any) -> None:
-        """What `airflow dags backfill` calls. Raises AirflowException unless every run of the range succeeds."""
+        """Run a range, for `airflow dags backfill`. Raises AirflowException unless every run of it succeeds."""
         from tidegate.airflow.backfill import airflow_command
 
         if start_date is None or end_date is None:
@@ -140,7 +140,7 @@ class PipelineDag(DAG):
                 super().run(first, last, **options)
 
     def get_num_active_runs(self, *args: Any, **options: Any) -> int:
-        """What the scheduler and a backfill compare with max_active_runs; each part of a backfill has room."""
+        """Number to compare with max_active_runs; 0 within a backfill, whose parts have room."""
         return 0 if self._backfilling else super().get_num_active_runs(*args, **options)
 
     def validate(self) -> None:
@@ -183,7 +183,7 @@ def _dag(
 
 
 def _weight(weight: int, rule: str = "absolute") -> dict[str, Any]:
-    """Airflow's own rule would let every plan go before any land."""
+    """Weight of a task; Airflow's own rule would let every plan go before any land."""
     return {"priority_weight": weight, "weight_rule": rule}
 
 

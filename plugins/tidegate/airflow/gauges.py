@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 PREFIX = "tidegate_"
 TIME_TO_LOSS = "time_to_loss"
-"""XCom key, for people: nothing reads it."""
+"""XCom key for people; no code reads it."""
 
 
 def tell(ctx: Context, ti: Any, log: Logger) -> None:
-    """Send what is measured of the pipeline now, and show the time to loss among the task instance's XComs.
+    """Send the pipeline's measures, and show the time to loss among the task instance's XComs.
 
     What cannot be measured fails no task: the log says why."""
     from tidegate.workflow.look.measures import measure_one
@@ -37,7 +37,7 @@ def tell(ctx: Context, ti: Any, log: Logger) -> None:
 
 
 def warn(ctx: Context, loss: TimeToLoss, log: Logger) -> None:
-    """Levels warn and critical, as a warning and as an error."""
+    """Log a loss ahead: level warn as a warning, critical as an error."""
     if loss.level not in (WARN, CRITICAL):
         return
     say = log.error if loss.level == CRITICAL else log.warning
@@ -49,7 +49,7 @@ def warn(ctx: Context, loss: TimeToLoss, log: Logger) -> None:
 
 
 def send(found: Iterable[Measure]) -> None:
-    """As gauges, counters too: each value is a total, and no backend of Airflow's sets a counter."""
+    """Send measures as gauges, counters too: each value is a total, and no backend of Airflow's sets a counter."""
     from airflow.stats import Stats
 
     tagged = _has_tags()
@@ -72,7 +72,7 @@ def send(found: Iterable[Measure]) -> None:
 
 
 def _has_tags() -> bool:
-    """Plain StatsD has none: there the pipeline has to be part of the name."""
+    """Whether the backend takes tags; plain StatsD does not: there the pipeline is part of the name."""
     from airflow.configuration import conf
 
     keys = ("otel_on", "statsd_datadog_enabled", "statsd_influxdb_enabled")

@@ -1,6 +1,6 @@
-"""One place in a triggerer where every wait for windows stands: one look at the ledger for all of them, at intervals.
+"""The triggerer's one place for all waits for windows: one look at the ledger for all of them, at intervals.
 
-A hub belongs to one event loop. It ticks while somebody waits and is gone when nobody does. A tick is two SQL
+A hub belongs to one event loop. It lives as long as there are waits. A tick is two SQL
 statements in a thread (`core.window.waits.WaitLedger`); nothing is written or kept that a restart would miss.
 """
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_UP_S = 600.0
-"""How often the ledger's connection is looked up again, so that a changed one is noticed."""
+"""Seconds between look-ups of the ledger's connection, which may change."""
 SILENCE_S = 30.0
-"""How long after its deadline a wait goes on for an answer of a ledger that hangs."""
+"""Seconds that a wait goes on after its deadline while the ledger hangs."""
 CLOSEST_S = 1.0
-"""Ticks for deadlines between two regular ones are at least so far apart."""
+"""Seconds between two ticks for deadlines, at least."""
 
 
 def hub() -> Hub:
-    """The running loop's own."""
+    """The running loop's hub."""
     loop = asyncio.get_running_loop()
     for old in [one for one in _hubs if one.is_closed()]:
         del _hubs[old]
@@ -59,7 +59,7 @@ class Hub:
     async def wait(
         self, make: Callable[[], Wait], deadline_ms: int, poll_s: float, say: Callable[[str], None]
     ) -> Answer:
-        """Until the wait is done, or a look at or after `deadline_ms` (UTC) has found that it is not.
+        """Wait until it is done, or a look at or after `deadline_ms` (UTC) has found that it is not.
 
         `make` is called once, in the tick's thread. `say` gets each new text, on the loop. The ledger's own failures
         are said and waited out. Raises what `make` or the wait's decision raises."""
@@ -104,7 +104,7 @@ class Hub:
                 await self._look_for_all()
                 while await self._too_early(began):
                     pass
-            except Exception:  # a defect of ours must not leave everybody waiting for nothing
+            except Exception:  # our own defect must not leave all waits hanging
                 log.exception("a tick failed")
                 await asyncio.sleep(CLOSEST_S)
 
@@ -113,7 +113,7 @@ class Hub:
         try:
             outcomes = await in_thread(lambda: self._look(waiters, now), "tidegate-hub")
         except TidegateError as e:
-            # also what no retry mends, such as a missing connection: that is the ledger's trouble, no window's
+            # also errors that no retry cures, such as a missing connection: that is the ledger's trouble, no window's
             outcomes = [str(e)] * len(waiters)
         except Exception as e:
             log.exception("a look at the ledger failed")
@@ -122,13 +122,13 @@ class Hub:
             waiter.tell(outcome, now)
 
     def _look(self, waiters: list[Waiter], now_ms: int) -> list[Outcome]:
-        """In a thread. One waiter's error is its own."""
+        """Look for all waiters, in a thread; one waiter's error is its own."""
         waits = [wait for waiter in waiters if (wait := waiter.prepare()) is not None]
         look = self._ledger.look(*union(waits)) if waits else Look({}, {})
         return [waiter.judge(look, now_ms) for waiter in waiters]
 
     async def _too_early(self, began: float) -> bool:
-        """Sleeps until the next tick; True when somebody joined who wants it sooner."""
+        """Sleep until the next tick; True when a new waiter wants it sooner."""
         self._sooner.clear()
         self._next_at = self._due(began)
         try:
@@ -139,7 +139,8 @@ class Hub:
         return True
 
     def _due(self, began: float) -> float:
-        """At the shortest of the waiters' intervals, and when a deadline comes, so that the last look is no old one."""
+        """Time of the next tick: the waiters' shortest interval, or a deadline, so that the last look is a fresh
+        one."""
         interval = min((waiter.poll_s for waiter in self._waiters), default=CLOSEST_S)
         deadlines = (self._at(w.deadline_ms) + 0.01 for w in self._waiters if w.looked_ms < w.deadline_ms)
         return max(min([began + interval, *deadlines]), began + min(CLOSEST_S, interval))
@@ -154,12 +155,12 @@ _hubs: dict[asyncio.AbstractEventLoop, Hub] = {}
 # ---------------------------------------------------------------- one who waits
 
 Outcome = Answer | Exception | str | None
-"""Of one tick for one waiter: a new answer, its own error, the ledger's trouble, or nothing new."""
+"""Outcome of a tick for one waiter: a new answer, its own error, the ledger's trouble, or nothing new."""
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the newest answer rests on."""
+    """Facts behind the newest answer."""
 
     facts: TopicFacts | None
     standings: list[object]
@@ -198,7 +199,7 @@ class Waiter:
         return True
 
     def tell(self, outcome: Outcome, looked_ms: int) -> None:
-        """Wakes up whoever waits only if there is something to say, or the deadline has come."""
+        """Wake the waiter if there is news, or the deadline has come."""
         self.looked_ms = looked_ms
         changed = bool(self._trouble)
         if isinstance(outcome, str):
@@ -215,7 +216,7 @@ class Waiter:
             self._news.set()
 
     def text(self) -> str:
-        """What is known, and why it is no newer."""
+        """The newest answer, and why there is no newer one."""
         known = self.answer.text if self.answer else ""
         if not self._trouble:
             return known
@@ -224,7 +225,7 @@ class Waiter:
     # ------------------------------------------------------------ in the tick's thread
 
     def prepare(self) -> Wait | None:
-        """The wait; None if it cannot be made."""
+        """The wait, made at the first call; None if that fails."""
         if self._wait is None and self._made is None:
             try:
                 self._go_on_with(self._make())
@@ -233,7 +234,7 @@ class Waiter:
         return self._wait
 
     def judge(self, look: Look, now_ms: int) -> Outcome:
-        """Nothing where the ledger says what it said before."""
+        """The answer by this look; None where the ledger says the same as before."""
         if self._wait is None:
             return self._made
         facts = look.facts.get(self._wait.pipeline)
@@ -258,7 +259,7 @@ class Waiter:
 
 
 class _Ledger:
-    """The connection of one hub, used by one thread at a time; opened when it is needed."""
+    """Connection of one hub, used by one thread at a time; opened at the first look."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -266,12 +267,12 @@ class _Ledger:
         self._url, self._looked_up = "", 0.0
 
     def look(self, pipelines: set[str], windows: set[WindowRef]) -> Look:
-        """Raises TidegateError."""
+        """The ledger's facts for these waits. Raises TidegateError."""
         with self._lock:
             return self._current().look(pipelines, windows)
 
     def close(self) -> None:
-        """Waits for a look that is under way."""
+        """Close it, after a look that is under way."""
         with self._lock:
             if self._ledger is not None:
                 self._ledger.close()
@@ -289,7 +290,7 @@ class _Ledger:
         self._ledger, self._url, self._looked_up = open_ledger(url), url, time.monotonic()
 
     def _follow(self) -> None:
-        """While Airflow's own database is away the connection stays as it was."""
+        """Look the connection up again; it stays while Airflow's own database is away."""
         self._looked_up = time.monotonic()
         try:
             url = ledger_url()
@@ -302,7 +303,7 @@ class _Ledger:
 
 
 def ledger_url() -> str:
-    """Where the ledger is, by Airflow's connection. Raises TidegateError."""
+    """The ledger's address, by Airflow's connection. Raises TidegateError."""
     from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.wiring import ledger_address
 
@@ -310,7 +311,7 @@ def ledger_url() -> str:
 
 
 def open_ledger(url: str) -> WaitLedger:
-    """It connects at the first look."""
+    """The waits' ledger, which connects at the first look."""
     from tidegate.wiring import open_waits
 
     return open_waits(url)

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from airflow.utils.context import Context
 
 LONGEST = 900
-"""Characters of what happened; the traceback above has all of it."""
+"""Most characters of the error; the traceback above has all of it."""
 
 ENDED = (
-    "ended from outside: marked or cleared by somebody, or its worker is being stopped. What it wrote stays in a "
-    "directory of its own that nobody reads"
+    "ended from outside: marked or cleared by somebody, or its worker is being stopped. Its files stay in a "
+    "directory of their own that no one reads"
 )
 
 _FOREIGN = (
@@ -45,7 +45,7 @@ _FOREIGN = (
     (r"pyhive|thrift|TCLIService", "Hive", "`tidegate doctor {pipeline}` asks Hive"),
     (r"hdfs_native|pyarrow", "HDFS", "`tidegate doctor {pipeline}` asks the filesystem"),
 )  # fmt: skip
-"""Libraries whose errors can pass an adapter: where from, whose, what to do."""
+"""Libraries whose errors can pass an adapter: pattern, name, what to do."""
 
 _DISK = {
     errno.ENOSPC: "free space there",
@@ -59,7 +59,7 @@ _DISK = {
 
 
 def arm(task: BaseOperator) -> None:
-    """Have `task`, which is about to run here, end a failed try with its line. Other callbacks come before it."""
+    """Make `task`, which is about to run here, end a failed try with its line. Other callbacks come before it."""
     for name in ("on_retry_callback", "on_failure_callback"):
         present = getattr(task, name) or []
         present = list(present) if isinstance(present, list | tuple) else [present]
@@ -68,13 +68,13 @@ def arm(task: BaseOperator) -> None:
 
 
 def what_to_do(context: Context) -> None:
-    """Airflow's callback: one line to the task's log."""
+    """Write the line to the task's log: Airflow's callback."""
     task, error = context["task"], context.get("exception")
     task.log.error("%s", failed(context, getattr(task, "about", ""), error))
 
 
 def failed(context: Context, about: str, error: BaseException | str | None) -> str:
-    """The line of a try that failed. `about`: batch or window that it was working on."""
+    """The line of a failed try. `about`: the batch or window of its work."""
     from airflow.utils.state import TaskInstanceState
 
     ti, pipeline = context["ti"], _pipeline_of(context)
@@ -94,12 +94,12 @@ def failed(context: Context, about: str, error: BaseException | str | None) -> s
 
 
 def terminated(context: Context, about: str) -> str:
-    """The line of a try that was sent SIGTERM."""
+    """The line of a try that got SIGTERM."""
     return f"{subject(context, about)} was {ENDED}; to have it run again: {clear(context)}"
 
 
 def subject(context: Context, about: str) -> str:
-    """Whose line it is: task, and batch or window."""
+    """Subject of the line: task, and batch or window."""
     ti = context["ti"]
     return f"{ti.dag_id} {ti.task_id}" + (f", {about}" if about else "")
 
@@ -112,13 +112,13 @@ def clear(context: Context) -> str:
 
 
 def explained(error: BaseException | str | None, pipeline: str, about: str = "") -> tuple[str, str, str]:
-    """What happened in one line, the advice ("" for none), and the command that shows more."""
+    """The error in one line, the advice ("" without any), and the command that shows more."""
     error = _original(error)
     window = _window_in(about)
     look = f"tidegate explain {pipeline} {window}" if window else f"tidegate status {pipeline}"
     ask = f"tidegate doctor {pipeline}"
     if isinstance(error, TidegateError):
-        advice = _flat(error.advice).removesuffix(f"; {GOES_ON}")  # said anyhow, or there is none
+        advice = _flat(error.advice).removesuffix(f"; {GOES_ON}")  # the line says so itself
         return _what(error), advice, _command(error, pipeline, look, ask)
     if isinstance(error, MemoryError):
         advice = (
@@ -166,14 +166,14 @@ def _command(error: TidegateError, pipeline: str, look: str, ask: str) -> str:
 
 
 def _original(error: BaseException | str | None) -> BaseException | str | None:
-    """What `in_airflow_terms` translated: its exception still knows it."""
+    """The error before `in_airflow_terms` translated it."""
     if isinstance(error, BaseException) and isinstance(error.__context__, TidegateError):
         return error.__context__
     return error
 
 
 def _what(error: TidegateError) -> str:
-    """The message without its advice; of a job's last words the last one."""
+    """The message without its advice; only the last line of a job's output."""
     message = str(error.args[0]) if error.args else type(error).__name__
     first, *more = message.splitlines() or [""]
     words = [line.removeprefix("  | ") for line in more if line.startswith("  | ")]
@@ -186,7 +186,7 @@ def _what(error: TidegateError) -> str:
 
 
 def _telling(words: list[str]) -> str:
-    """The line that says most: the last of an exception or an error, else the last that is no mere log line."""
+    """The line that says most: the last of an exception or an error, else the last that is not a mere log line."""
     named = [w for w in words if re.search(r"^\s*(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b| ERROR ", w)]
     other = [w for w in words if not re.search(r" (?:INFO|WARN|DEBUG) |^Setting default log level|^To adjust", w)]
     return _flat((named or other or [""])[-1])

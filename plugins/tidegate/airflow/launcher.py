@@ -42,7 +42,7 @@ CLIENT_LEAVES_S = 5.0
 
 
 class AirflowSparkLauncher:
-    """Implements `core.batch.launcher.Launcher` by the apache-spark provider's hook; the log goes to the task's log.
+    """Starts jobs by the apache-spark provider's hook (`core.batch.launcher.Launcher`); the log goes to the task's log.
 
     On other machines executors import what they need from `spark_worker_archive`, or have it installed; with a local
     master they are this machine's own.
@@ -51,7 +51,7 @@ class AirflowSparkLauncher:
     def __init__(
         self, pipeline: Pipeline, secrets: Callable[[], Mapping[str, str]], settings: Settings | None = None
     ) -> None:
-        """`secrets` gives Kafka's when a job starts: they travel in a private file, never in arguments or logs."""
+        """`secrets` returns Kafka's when a job starts: they travel in a private file, never in arguments or logs."""
         self._pipeline, self._secrets, self._settings = pipeline, secrets, settings or load()
         self._job: _OwnJob | WarmLauncher | None = None
 
@@ -141,18 +141,18 @@ class _OwnJob:
         )
 
     def environment(self) -> dict[str, str] | None:
-        """For spark-submit on this machine; elsewhere it would become arguments."""
+        """Environment of spark-submit on this machine; elsewhere it would become arguments."""
         return local_environment() if is_local(self._connection.master) else None
 
 
 def _ended(said: str, last: Sequence[str]) -> JobFailed:
-    """The hook's error `said` is our whole command line and, at its end, the exit code: only that is news."""
+    """The error with the exit code alone: the hook's error `said` repeats our whole command line before it."""
     found = re.search(r"Error code is: (-?\d+)", said)
     return job_ended(int(found[1]), last) if found else job_failed("the Spark job failed", last or [said])
 
 
 class _Hook(SparkSubmitHook):
-    """Remembers the job's last words: the hook's own error says no more than `Error code is: 1`."""
+    """Remembers the job's last lines: the hook's own error says no more than `Error code is: 1`."""
 
     def __init__(self, tag: str, **hook_args: Any) -> None:
         super().__init__(**hook_args)

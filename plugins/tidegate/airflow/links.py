@@ -1,4 +1,4 @@
-"""From a task in Airflow to what it worked on, on the board. Every parser and webserver loads it: nothing heavy."""
+"""Links from a task in Airflow to its window or batch on the board. Light, as every parser and webserver loads it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class BoardLink(BaseOperatorLink):
-    """A button of the task: the window or the batch of its run. Nothing is asked before somebody clicks."""
+    """Button of a task that leads to the window or the batch of its run; asks nothing before a click."""
 
     name = "Tidegate"
 
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
-        """The board's address for the run; it finds out which window or batch that is."""
+        """The board's address for the run, which finds its window or batch."""
         from flask import url_for
 
         return url_for("TidegateBoard.run", dag_id=ti_key.dag_id, run_id=ti_key.run_id)

@@ -1,6 +1,6 @@
-"""Messages to people from Airflow's processes: what maintenance sees, and tasks that have failed for good.
+"""Messages to people from Airflow's processes: findings of maintenance, and tasks that have failed for good.
 
-Nothing here fails a task: what cannot be sent is a warning in the log and is sent again by the maintenance DAG.
+No message fails a task: an unsent one is a warning in the log, and the maintenance DAG sends it again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from tidegate.workflow.tell.notices import Channel
 
 FAILURE_DEADLINE_S = 15.0
-"""For what a failed task sends itself; maintenance sends the rest."""
+"""Seconds for the messages that a failed task sends itself; maintenance sends the rest."""
 MOST_WORDS = 1_000
 
 
 def tell(ctx: PipelineContext, log: Logger) -> None:
-    """What maintenance does at its end: the daily check, then messages."""
+    """End maintenance: the daily check, then messages."""
     from tidegate.workflow.audit import checkup
     from tidegate.workflow.tell import notices
 
@@ -36,14 +36,14 @@ def tell(ctx: PipelineContext, log: Logger) -> None:
         reads, channels = ctx.ledger.reads, channels_of(ctx.pipeline, log)  # type: ignore[attr-defined]
         _say(notices.tell(ctx, reads, channels, board_url(ctx.name)), log)
     except Exception as e:  # people are told next time; the data does not wait for it
-        log.warning("nobody is told: %s: %s", type(e).__name__, _one_line(e))
+        log.warning("no message was sent: %s: %s", type(e).__name__, _one_line(e))
 
 
 def on_failure(context: Context) -> None:
-    """`on_failure_callback` of every task: Airflow calls it when no retry is left, before it saves that.
+    """Tell of a task that has failed for good. Airflow calls it when no retry is left, before it saves that.
 
-    For a task whose process died the DAG processor does, which has seconds for all of a file's: there it is only
-    remembered, and the maintenance DAG tells of it."""
+    For a task whose process died the DAG processor calls it, which has seconds for all tasks of a file: there the
+    failure is only recorded, and the maintenance DAG tells of it."""
     task = context["task"]
     pipeline: Pipeline = task.pipeline  # type: ignore[attr-defined]
     if not configured(pipeline):
@@ -51,7 +51,7 @@ def on_failure(context: Context) -> None:
     try:
         _failed(pipeline, context)
     except Exception as e:
-        task.log.warning("nobody is told of this failure: %s: %s", type(e).__name__, _one_line(e))
+        task.log.warning("no message of this failure was sent: %s: %s", type(e).__name__, _one_line(e))
 
 
 def configured(pipeline: Pipeline) -> bool:
@@ -59,7 +59,7 @@ def configured(pipeline: Pipeline) -> bool:
 
 
 def channels_of(pipeline: Pipeline, log: Logger) -> list[Channel]:
-    """The webhook first. One that cannot be made is a warning, and the others are used."""
+    """The channels, the webhook first. One that cannot be made is a warning."""
     from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.adapters.connections import resolve
     from tidegate.adapters.webhook import Function, Webhook
@@ -83,7 +83,7 @@ def board_url(name: str) -> str:
 
 
 def _failed(pipeline: Pipeline, context: Context) -> None:
-    """By a context that needs no connection but the ledger's: another one may be what the task has failed for."""
+    """Record and tell, with the ledger's connection alone: another one may be why the task failed."""
     from tidegate import inspection, wiring
     from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.workflow.tell import notices

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 # __init__ below has to take and pass on what it doesn't know.
 
 TURN_S, LOOK_S = 180.0, 3.0
-"""How long an ingest run that nobody would begin again waits for a redrive to be planned, and how often it looks."""
+"""Seconds that an ingest run without a schedule waits for a redrive to be planned, and between its looks."""
 
 
 class PlanOperator(PipelineOperator):
-    """Decide which offsets this run reads, and write them to the ledger; skips the rest when there is nothing."""
+    """Decide which offsets this run reads, and write them to the ledger; skip the rest without new records."""
 
     of = "batch"
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """Raises AirflowSkipException when nothing is new, or a redrive goes first."""
+        """Plan the batch. Raises AirflowSkipException when nothing is new, or a redrive goes first."""
         from tidegate.airflow import switches
 
         switches.settle(ctx, [f"{self.pipeline.name}.ingest"], self.log)
@@ -48,7 +48,7 @@ class PlanOperator(PipelineOperator):
         self.log.info("this run is batch %s", batch)
 
     def _planned(self, ctx: PipelineContext, run: str) -> int | None:
-        """Without a schedule nobody would begin another run: there it waits for the redrive to take its turn."""
+        """Plan; without a schedule, which would begin another run, wait for a redrive to take its turn."""
         from tidegate.workflow.batch import ingest
 
         until = time.monotonic() + (TURN_S if self.pipeline.ingest.schedule is None else 0)
@@ -69,7 +69,7 @@ class WriteOperator(PipelineOperator):
     runs_spark = True
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """One attempt; what a former one has finished is not done again."""
+        """Write one attempt, unless a former one has finished."""
         from tidegate.workflow.batch import ingest
 
         ingest.write(ctx, run_key(context))
@@ -82,7 +82,8 @@ class LandOperator(PipelineOperator):
     runs_spark = True  # only where the ledger forgot what the write task had done
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """The run that is triggered is named by this run's batch, so a cleared task triggers nothing twice."""
+        """Land it. The run that it triggers is named by this run's batch, so that a cleared task triggers nothing
+        twice."""
         from tidegate.airflow.runs import trigger_after_backlog
         from tidegate.workflow.batch import ingest
 
@@ -95,7 +96,7 @@ class LandOperator(PipelineOperator):
 
 
 class PublishOperator(PipelineOperator):
-    """Close the window, assemble and publish it; a window that is published is verified, and mended if need be."""
+    """Close the window, assemble and publish it; verify a published window, and repair it if need be."""
 
     of = "window"
     runs_spark = True
@@ -105,7 +106,7 @@ class PublishOperator(PipelineOperator):
         self.poll_s = poll_s
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """A dataset event tells other DAGs of a new generation, and of nothing else.
+        """Publish; a dataset event tells other DAGs of a new generation only.
 
         Raises TaskDeferred while a batch that was planned before the close has not landed: that may take longer than
         retries last."""
@@ -130,8 +131,8 @@ class PublishOperator(PipelineOperator):
 
 
 class ReplayOperator(PipelineOperator):
-    """Rebuild the run's window from Kafka as a new generation; unchanged content publishes nothing. Or what the run's
-    conf asks for: other windows, a reopening, a rollback."""
+    """Rebuild the run's window from Kafka as a new generation; unchanged content publishes nothing. Or do what the
+    run's conf asks for: other windows, a reopening, a rollback."""
 
     of = "window"
     runs_spark = True
@@ -140,15 +141,15 @@ class ReplayOperator(PipelineOperator):
         super().__init__(pipeline=pipeline, outlets=[datasets.dataset_of(pipeline)], **operator_args)
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """The old generation stays readable until the swap."""
+        """Replay; the old generation stays readable until the swap."""
         from tidegate.airflow import replay_conf
 
         replay_conf.carry_out(self, ctx, context)
 
 
 class MaintainOperator(PipelineOperator):
-    """Duties that no other run does: stranded backfill runs, missing archive runs, late rows that waited long enough,
-    what batches and windows left."""
+    """Do what no other run does: settle stranded backfill runs, create missing archive runs, reopen windows for late
+    rows, clean up after batches and windows."""
 
     runs_spark = True  # only where a window that is reopened is large
 
@@ -158,7 +159,7 @@ class MaintainOperator(PipelineOperator):
         self._catches_up = False
 
     def post_execute(self, context: Context, result: Any = None) -> None:
-        """`catch_up` is skipped here, without a process, where there is nothing for it."""
+        """Skip `catch_up` without a process where it has nothing to do."""
         super().post_execute(context, result)
         if not self._catches_up:
             from tidegate.airflow.clear import leftovers
@@ -166,7 +167,7 @@ class MaintainOperator(PipelineOperator):
             leftovers.skip(context["ti"], self.downstream_task_ids)
 
     def prepare(self) -> None:
-        """Runs that a killed backfill left behind."""
+        """Settle runs that a killed backfill or a Clear left behind."""
         from airflow.utils.session import create_session
 
         from tidegate.airflow.backfill.stranded_runs import sweep
@@ -179,7 +180,7 @@ class MaintainOperator(PipelineOperator):
                 self.log.info(line)
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """Archive runs before other duties: a window that waits is what users notice."""
+        """Create archive runs before other duties: users notice a window that waits."""
         from airflow.utils.session import create_session
 
         from tidegate.airflow import gauges, messages, switches
@@ -210,7 +211,7 @@ class MaintainOperator(PipelineOperator):
                 with create_session() as session:
                     create_missing_runs(self.archive_dag_id, due, looked_ms, session)
             raise
-        finally:  # also where something waits for a human: other DAGs wait for these
+        finally:  # also after an alarm: other DAGs wait for these
             for notice in announcements.due(ctx):
                 self.log.info(datasets.announce(ctx, notice, context["ti"]))
             gauges.tell(ctx, context["ti"], self.log)
@@ -226,7 +227,7 @@ class MaintainOperator(PipelineOperator):
 
 
 class CatchUpOperator(PipelineOperator):
-    """Publish many windows that are ready and have no run, in this one process; each gets a run that has succeeded."""
+    """Publish many ready windows without a run in one process; each gets a run that has succeeded."""
 
     runs_spark = True
 
@@ -235,7 +236,8 @@ class CatchUpOperator(PipelineOperator):
         self.archive_dag_id = archive_dag_id
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """At most `core.publish.catchup.MOST` windows or LONGEST_S seconds; then the next maintenance run goes on."""
+        """Publish at most `core.publish.catchup.MOST` windows for LONGEST_S seconds; the next maintenance run goes
+        on."""
         from tidegate.airflow import catchup
 
         catchup.carry_out(self, self.archive_dag_id, ctx, context)

@@ -1,4 +1,4 @@
-"""Who holds the slots of a pool, and who waits for one."""
+"""Holders of a pool's slots, and tasks that wait for one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 HOLDERS = 6
-"""DAGs that are named."""
+"""Most DAGs to name."""
 
 
 def full(pool: str, session: Session) -> str:
-    """`the 4 slots of tidegate_archive are held: flights.archive 3, flights.maintain 1`; empty while one is free."""
+    """Words such as `the 4 slots of tidegate_archive are held: flights.archive 3, ...`; empty while one is free."""
     slots, held = _held(pool, session)
     taken = sum(held.values())
     if slots is None or slots < 0 or taken < slots:
@@ -47,7 +47,7 @@ def starves(pool: str, weight: int, session: Session) -> bool:
 
 
 def _held(pool: str, session: Session) -> tuple[int | None, Counter[str]]:
-    """Its slots (None: no such pool; below zero: no limit), and how many each DAG holds."""
+    """Slots of the pool (None: no such pool; below zero: no limit), and how many each DAG holds."""
     from airflow.models.pool import Pool
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.state import TaskInstanceState

@@ -1,4 +1,4 @@
-"""What a run of `<pipeline>.replay` is asked to do: by its conf, written by the board or by whoever triggers it."""
+"""Work that the conf of a `<pipeline>.replay` run asks for, from the board or a manual trigger."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def carry_out(task: PipelineOperator, ctx: PipelineContext, context: Context) -> None:
-    """Do it window by window, each told of as soon as it is published. Raises AskedWrong for a conf that asks for what
-    there is not; what is refused for one window holds up no other."""
+    """Work window by window, and announce each once it is published; a refused window holds up no other. Raises
+    AskedWrong for a conf that names nothing that exists."""
     from tidegate.airflow.task import report
 
     it = of_run(task.pipeline, context, to_ms(timezone.utcnow()))
@@ -40,7 +40,7 @@ def carry_out(task: PipelineOperator, ctx: PipelineContext, context: Context) ->
 
 
 def of_run(pipeline: Pipeline, context: Context, now_ms: int) -> Asked:
-    """Raises AskedWrong; SpecError where the run's data interval counts and is no window."""
+    """The request of a run. Raises AskedWrong; SpecError where the run's data interval counts and is not a window."""
     from tidegate.airflow.task import window_of
 
     conf = getattr(context["dag_run"], "conf", None) or {}
@@ -57,15 +57,15 @@ def of_run(pipeline: Pipeline, context: Context, now_ms: int) -> Asked:
 
 
 def words(it: Asked) -> str:
-    """For the log; what the conf says of itself is told as that."""
+    """The request in words for the log; claims of the conf are quoted as such."""
     first, last = iso(it.windows[0].start_ms), iso(it.windows[-1].start_ms)
     which = first if len(it.windows) == 1 else f"{many(len(it.windows), 'window')}, {first} to {last}"
     to = "" if it.generation is None else f" to generation {it.generation}"
-    return f"asked to {it.do} {which}{to}; by (so the conf says): {it.by or 'nobody'}; why: {it.why or 'not said'}"
+    return f"asked to {it.do} {which}{to}; by (so the conf says): {it.by or 'not said'}; why: {it.why or 'not said'}"
 
 
 def _about(it: Asked) -> str:
-    """What the last line of a failed try is about: not the run's own date, which may be when it was triggered."""
+    """Subject of a failed try's last line: not the run's own date, which may be that of its trigger."""
     first, last = iso(it.windows[0].start_ms), iso(it.windows[-1].start_ms)
     return f"window {first}" if len(it.windows) == 1 else f"windows {first} to {last}"
 
@@ -85,7 +85,7 @@ def _step(it: Asked) -> Callable[[PipelineContext, WindowKey], Published]:
 
 
 def _each(ctx: PipelineContext, it: Asked, say: Callable[..., None]) -> Iterable[Published]:
-    """Raises at once what stands in every window's way; what is refused, or not ready, when all have had their turn.
+    """Work on each window. Raises at once an error that stops every window; refusals after the last window.
 
     Of a range that is reopened, windows that were never published have nothing to take up."""
     step, refused = _step(it), list[TidegateError]()
@@ -106,8 +106,8 @@ def _each(ctx: PipelineContext, it: Asked, say: Callable[..., None]) -> Iterable
 
 
 def _range(ctx: PipelineContext, it: Asked, told: Callable[[Published], None], log: Logger) -> None:
-    """Windows that share one reading of Kafka; those that a replay by today's spec has rebuilt already are skipped, so
-    that the next try goes on where this one ended. Raises ReplayRefused, NotReady where a retry can help."""
+    """Replay windows by one reading of Kafka. Skips those that a replay by today's spec has rebuilt, so that the next
+    try goes on where this one ended. Raises ReplayRefused, NotReady where a retry can help."""
     from tidegate.workflow.base.outcome import REFUSED, Outcome
     from tidegate.workflow.replay import replay
 

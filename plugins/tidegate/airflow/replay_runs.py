@@ -1,4 +1,4 @@
-"""Runs that may be at a window's replay, or come to it: maintenance gives up none of these."""
+"""Runs that may work on a window's replay, now or later: maintenance leaves these replays alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def at_work(name: str, windows: Sequence[WindowKey], session: Session) -> set[int]:
-    """Which of these windows (starts, UTC ms) of a pipeline a run that has not ended may be at.
+    """Starts (UTC ms) of those of these windows that a run that has not ended may work on.
 
     All, while a run of its replay DAG has not ended: its conf may name any window. Else those whose archive run has
     not: a publish task that is cleared carries a replay to its end. A run has not ended while one of its tasks has not,

@@ -1,4 +1,4 @@
-"""DAG runs that Tidegate creates itself: the ingest run after one with a backlog, and archive runs nobody created."""
+"""DAG runs that Tidegate creates itself: the ingest run after one with a backlog, and missing archive runs."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE = 8
 MOST_TOLD = 200
-"""Windows whose run has ended that are noted by name."""
+"""Most windows with an ended run to note by name."""
 MOST_LOOKED_AT = 20_000
-"""Windows without a run that are counted; what a catch-up says of more of them is a lower bound."""
+"""Most windows without a run to count; beyond it a catch-up tells a lower bound."""
 PAGE = 2000
-"""Windows whose runs are asked for at once."""
+"""Windows in one query for runs."""
 LOST_S, LOOK_S = 60.0, 2.0
-"""How long a DAG that Airflow has lost is waited for (two of its parses, by default), and how often it is asked for."""
+"""Seconds to wait for a DAG that Airflow has lost (two parses by default), and between two looks."""
 
 
 def trigger_after_backlog(dag_id: str, batch_id: int, scheduled: bool = False) -> str:
-    """Create the ingest run that goes on after `batch_id`, once however often it is asked for. What was done, in words.
+    """Create the ingest run that goes on after `batch_id`, once for any number of calls. Returns what it did, in words.
 
     A paused DAG gets none: a queued run would start by surprise when somebody unpauses it. A DAG that Airflow does not
     know, as while its file cannot be parsed or was read half written, is waited for, LOST_S at most. Then it is left to
-    its schedule where it is `scheduled`. Raises AirflowException where it is not: nobody else would go on.
+    its schedule where it is `scheduled`. Raises AirflowException without a schedule: no other run would go on.
     """
     from airflow.exceptions import AirflowException, DagNotFound
 
@@ -52,7 +52,7 @@ def trigger_after_backlog(dag_id: str, batch_id: int, scheduled: bool = False) -
 
 
 def trigger(dag_id: str, run_id: str, conf: dict[str, Any] | None = None) -> str:
-    """A manual run of this id, once. What was done, in words. Raises DagNotFound."""
+    """Create a manual run of this id, once. Returns what it did, in words. Raises DagNotFound."""
     from airflow.api.common.trigger_dag import trigger_dag
     from airflow.exceptions import DagNotFound, DagRunAlreadyExists
     from airflow.models.dag import DagModel
@@ -72,7 +72,7 @@ def trigger(dag_id: str, run_id: str, conf: dict[str, Any] | None = None) -> str
 
 @dataclass(frozen=True)
 class Filled:
-    """Run ids: `created` ones, and those `started` that were queued. `seen`: None where nobody could look, as while the
+    """Run ids: `created` ones, and those `started` that were queued. `seen`: None where the look failed, as while the
     scheduler works on this DAG."""
 
     created: tuple[str, ...] = ()
@@ -81,8 +81,8 @@ class Filled:
 
 
 def without_run(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session) -> list[WindowKey]:
-    """Those of these windows that have no run at all, also where the schedule has not come yet; none while the DAG is
-    paused: whoever pauses it wants nothing published."""
+    """Those of these windows that have no run at all, also ahead of the schedule; none while the DAG is paused, which
+    means that nothing is to be published."""
     from airflow.models.dag import DagModel
 
     model = session.query(DagModel).filter_by(dag_id=dag_id).one_or_none()
@@ -94,7 +94,7 @@ def without_run(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: 
 def create_missing_runs(
     dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session, create: bool = True
 ) -> Filled:
-    """Scheduled runs for windows that are due (oldest first, as the ledger said after `looked_ms`, UTC ms) and that the
+    """Create scheduled runs for due windows (oldest first, as the ledger said after `looked_ms`, UTC ms) that the
     schedule has gone past, few at a time.
 
     A window with a run of any state gets no other: what has failed is for people to look at and clear. None is made
@@ -125,7 +125,7 @@ def create_missing_runs(
 
 
 def locked(dag_id: str, session: Session) -> DagModel | None:
-    """The scheduler makes runs under this lock: two would make one run twice. A frozen one holds it, so no waiting."""
+    """The DAG's row, locked as the scheduler locks it to make runs; None, without waiting, where another holds it."""
     from airflow.models.dag import DagModel
     from airflow.utils.sqlalchemy import with_row_locks
     from sqlalchemy import select
@@ -135,7 +135,7 @@ def locked(dag_id: str, session: Session) -> DagModel | None:
 
 
 def _front(model: DagModel, session: Session) -> int | None:
-    """Where the schedule is (UTC ms): its next run, or its latest where that is further, as after a backfill ahead."""
+    """Position of the schedule (UTC ms): its next run, or its latest where that is further, as after a backfill."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.types import DagRunType
     from sqlalchemy import func, select
@@ -185,7 +185,7 @@ def _deferred(dag_id: str, session: Session) -> set[str]:
 
 
 def _over(run: Any, looked_ms: int) -> bool:
-    """Whether it had ended before the ledger was looked at: one that ends now may have published since."""
+    """Whether the run had ended before the look at the ledger: one that ends now may have published since."""
     from airflow.utils.state import State
 
     from tidegate.airflow.timetable import to_ms
@@ -194,7 +194,7 @@ def _over(run: Any, looked_ms: int) -> bool:
 
 
 def runs_of(dag_id: str, page: Sequence[WindowKey], session: Session) -> dict[int, list[Any]]:
-    """By window; a run by hand has a date of its own within it."""
+    """Runs by start of their window; a manual run has a date of its own within it."""
     from airflow.models.dagrun import DagRun
     from sqlalchemy import select
 
@@ -211,7 +211,7 @@ def runs_of(dag_id: str, page: Sequence[WindowKey], session: Session) -> dict[in
 
 
 def _start(dag_id: str, run_ids: Sequence[str], session: Session) -> tuple[str, ...]:
-    """Those that were still queued. Raises nothing for one that the scheduler has started meanwhile."""
+    """Start those that are still queued. Returns their ids; the scheduler may have started others."""
     from airflow.models.dagrun import DagRun
     from airflow.utils import timezone
     from airflow.utils.state import DagRunState
@@ -249,8 +249,8 @@ def create_run(dag: DAG, key: WindowKey, dag_hash: str | None, session: Session)
 
 
 def write_note(run_id: int, text: str, session: Session) -> None:
-    """Of a run that has none yet. By the table: the model's foreign key leads to users, whom only the webserver's
-    library knows."""
+    """Write the note of a run that has none yet. By the table: the model's foreign key leads to users, whom only the
+    webserver's library knows."""
     from airflow.models.dagrun import DagRunNote
     from airflow.utils import timezone
     from sqlalchemy import insert

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidegate.workflow.base.context import Context as PipelineContext
 
 GRACE_MS = 120_000
-"""How long after its deadline a deferral that no triggerer answers is given up."""
+"""Milliseconds after its deadline at which a deferral without a triggerer ends."""
 
 
 class WindowReadySensor(PipelineOperator):
@@ -92,7 +92,7 @@ class WindowTrigger(BaseTrigger):
         self.deadline_ms, self.poll_s = deadline_ms, poll_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """What the triggerer makes it from again."""
+        """Class and arguments, from which a triggerer makes it again."""
         return f"{type(self).__module__}.{type(self).__qualname__}", {
             "pipeline": self.pipeline,
             "start_ms": self.window.start_ms,
@@ -115,34 +115,34 @@ class WindowTrigger(BaseTrigger):
         yield TriggerEvent({"outcome": outcome, "text": text})
 
     def wait(self) -> Wait:
-        """What the ledger is asked."""
+        """The question to the ledger."""
         raise NotImplementedError
 
     async def afterwards(self, answer: Answer) -> Answer:
-        """What else it waits for once the ledger's answer is there. Nothing blocks the loop."""
+        """Wait for more once the ledger has answered, without blocking the loop."""
         return answer
 
 
 class WindowReadyTrigger(WindowTrigger):
-    """Until the window is ready. `pipeline` is the compiled spec as JSON: the triggerer needs no DAG folder."""
+    """Waits until the window is ready. `pipeline` is the compiled spec as JSON: the triggerer needs no DAG folder."""
 
     def wait(self) -> ReadyWait:
-        """Until the watermark has passed the window's end."""
+        """Whether the watermark has passed the window's end."""
         name, windows = _windows_of(self.pipeline)
         return ReadyWait(name, windows, self.window)
 
     async def afterwards(self, answer: Answer) -> Answer:
-        """Another system's count, where one is asked; `done` is False when `deadline_ms` came first."""
+        """Wait for another system's count, where the spec names one; `done` is False after `deadline_ms`."""
         from tidegate.airflow.counts import until_let_through
 
         return await until_let_through(self.pipeline, self.window, answer, self.deadline_ms, self.poll_s, self.log.info)
 
 
 class WindowClosingTrigger(WindowTrigger):
-    """Until the batches that were planned before the window's close have landed. `pipeline` is its name."""
+    """Waits until the batches that were planned before the window's close have landed. `pipeline` is its name."""
 
     def wait(self) -> ClosedWait:
-        """Until no batch stands in the way."""
+        """Whether no batch stands in the way."""
         return ClosedWait(self.pipeline, self.window)
 
 
@@ -157,6 +157,6 @@ def defer_until_closed(task: PipelineOperator, poll_s: float, window: WindowKey)
 
 @lru_cache(maxsize=128)
 def _windows_of(pipeline: str) -> tuple[str, Windows]:
-    """Once for each spec, however many windows wait with it, and in the hub's thread."""
+    """Name and windows of a compiled spec; parsed once for all waits, in the hub's thread."""
     plain = json.loads(pipeline)
     return plain["name"], from_plain(Windows, plain["windows"])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def settle(ctx: Context, dag_ids: Sequence[str], log: Logger) -> None:
-    """A pause on purpose is over for those of these DAGs that somebody has unpaused in the UI."""
+    """End the pause on purpose of those of these DAGs that somebody has unpaused in the UI."""
     from tidegate.workflow.look import pauses as paused
 
     for line in paused.settle(ctx, Switches(dag_ids).look):
@@ -21,13 +21,13 @@ def settle(ctx: Context, dag_ids: Sequence[str], log: Logger) -> None:
 
 
 class Switches:
-    """The switches of a few DAGs. Each method is a transaction of its own."""
+    """Switches of a few DAGs. Each method is a transaction of its own."""
 
     def __init__(self, dag_ids: Sequence[str]) -> None:
         self.dag_ids = tuple(dag_ids)
 
     def look(self) -> dict[str, bool]:
-        """Whether each is paused; DAGs that Airflow does not know (any more) are left out."""
+        """Whether each is paused, without DAGs that Airflow does not know (any more)."""
         from airflow.models.dag import DagModel
         from airflow.utils.session import create_session
         from sqlalchemy import select
@@ -38,7 +38,7 @@ class Switches:
         return {dag_id: found[dag_id] for dag_id in self.dag_ids if dag_id in found}
 
     def turn(self, dag_id: str, paused: bool) -> bool:
-        """Whether this has changed it: not where it was so already."""
+        """Pause or unpause it. Returns whether that changed anything."""
         from airflow.models.dag import DagModel
         from airflow.utils.session import create_session
         from sqlalchemy import update
@@ -70,6 +70,6 @@ class Switches:
 
 
 def _last_line(trace: str) -> str:
-    """What went wrong: the last line that is not advice."""
+    """The last line that is not advice: the error itself."""
     lines = [line.strip() for line in trace.splitlines() if line.strip() and not line.strip().startswith("what to do")]
     return lines[-1] if lines else "no reason was kept"

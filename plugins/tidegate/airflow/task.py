@@ -1,4 +1,4 @@
-"""What every task of a pipeline has: its context, its last words, what is told of what it published."""
+"""Base of a pipeline's tasks: context, last line of a failure, report of a publication."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 CERTIFICATE = "certificate"
-"""XCom key of what `ready` waits for, and of what the generation in force rests on: for people, nothing reads it."""
+"""XCom key of the certificates of `ready` and `publish`, for people; no code reads it."""
 
 
 class PipelineOperator(BaseOperator):
@@ -38,7 +38,7 @@ class PipelineOperator(BaseOperator):
     operator_extra_links = (BoardLink(),)
     runs_spark: ClassVar[bool] = False
     of: ClassVar[str] = ""
-    """What a run is for: a batch, a window, or nothing of its own."""
+    """Subject of a run: a batch, a window, or none."""
 
     def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
         super().__init__(do_xcom_push=False, **operator_args)
@@ -49,29 +49,29 @@ class PipelineOperator(BaseOperator):
 
     @property
     def begun_here(self) -> bool:
-        """Whether this process has run it."""
+        """Whether this process has begun it."""
         return self._context is not None
 
     def execute(self, context: Context) -> None:
-        """Do the task's work. Raises AirflowFailException for what no retry can mend."""
+        """Do the task's work. Raises AirflowFailException for errors that no retry cures."""
         self._begin(context)
         self.prepare()
         self.perform(context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Airflow's way back from a trigger."""
+        """Go on after a trigger, called by Airflow."""
         self._begin(context)
         return super().resume_execution(next_method, next_kwargs, context)
 
     def _begin(self, context: Context) -> None:
-        """From here on the try ends with a line that says what it was working on, and what to do."""
+        """Make a failure of the try end with a line that names its work and what to do."""
         self._context = context
         if self.of == "window":
             self.about = f"window {iso(to_ms(context['data_interval_start']))}"
         last_line.arm(self)
 
     def perform(self, context: Context) -> None:
-        """The work alone, as it is gone on with after a wait in the triggerer."""
+        """Do the work alone, as after a wait in the triggerer."""
         with in_airflow_terms():
             ctx = self._open(context)
             try:
@@ -83,7 +83,7 @@ class PipelineOperator(BaseOperator):
                 ctx.ledger.close()
 
     def post_execute(self, context: Context, result: Any = None) -> None:
-        """What follows gets its turn, also where this task was cleared alone after it had failed."""
+        """Let followers run, also where this task was cleared alone after it had failed."""
         super().post_execute(context, result)
         if self.downstream_task_ids:
             from airflow.utils.session import create_session
@@ -95,10 +95,10 @@ class PipelineOperator(BaseOperator):
                     self.log.info("%s runs after this task: it was given up when this one had failed", task_id)
 
     def prepare(self) -> None:
-        """What needs Airflow's own database only, and is done whatever else is down."""
+        """Do what needs Airflow's own database only, whatever else is down."""
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """The one call into the workflow."""
+        """Make the one call into the workflow."""
         raise NotImplementedError
 
     def on_kill(self) -> None:
@@ -124,7 +124,7 @@ class PipelineOperator(BaseOperator):
 
 @contextmanager
 def in_airflow_terms() -> Iterator[None]:
-    """TidegateError as what Airflow acts on; its text, with the advice, becomes the last line of the traceback."""
+    """Raise TidegateError as what Airflow acts on; its text, with the advice, ends the traceback."""
     try:
         yield
     except TidegateError as e:
@@ -134,13 +134,13 @@ def in_airflow_terms() -> Iterator[None]:
 
 
 def run_key(context: Context) -> str:
-    """What binds an ingest run to its batch."""
+    """Key that binds an ingest run to its batch."""
     run = context["dag_run"]
     return f"{run.dag_id}/{run.run_id}"
 
 
 def actor_of(context: Context) -> str:
-    """Who acts, for the ledger's event log."""
+    """The task's name in the ledger's event log."""
     ti = context["ti"]
     return f"airflow {ti.dag_id}/{ti.run_id}/{ti.task_id} try {ti.try_number}"
 
@@ -176,6 +176,6 @@ def _announce(task: BaseOperator, ctx: PipelineContext, published: Published, co
 
     notice = announcements.notice(ctx, published.window, published.generation)
     if notice is None:
-        task.log.info("another generation is in force by now, and told of by whoever published it")
+        task.log.info("another generation is in force by now; its own publication announces it")
     else:
         task.log.info(datasets.announce(ctx, notice, context["ti"]))

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def in_thread(call: Callable[[], T], name: str) -> T:
-    """What `call` returns or raises, made in a thread of its own, which ends with the call.
+    """Make `call` in a thread of its own, which ends with the call; returns or raises what it does.
 
     A daemon thread, unlike those of the loop's executor: a triggerer that stops must not wait for a database that
     hangs. It has no context variables either, so nothing that it logs is taken for one trigger's. Whoever is cancelled
@@ -25,7 +25,7 @@ async def in_thread(call: Callable[[], T], name: str) -> T:
             settle = _success, call()
         except BaseException as e:
             settle = _failure, e
-        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+        with suppress(RuntimeError):  # the loop has ended: no one waits any more
             loop.call_soon_threadsafe(settle[0], done, settle[1])
 
     Thread(target=run, name=name, daemon=True).start()
@@ -33,7 +33,7 @@ async def in_thread(call: Callable[[], T], name: str) -> T:
 
 
 def in_background(call: Callable[[], object], name: str) -> None:
-    """The same where nobody waits for the end."""
+    """Make `call` in a thread of its own without waiting for it."""
     Thread(target=call, name=name, daemon=True).start()
 
 

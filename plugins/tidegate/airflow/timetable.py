@@ -36,7 +36,7 @@ class WindowTimetable(Timetable):
 
     @property
     def summary(self) -> str:
-        """What the UI shows as the schedule."""
+        """Text of the schedule in the UI."""
         size_ms = self._windows.size_ms
         return f"windows of {size_ms // 60_000} min" if size_ms < DAY_MS else f"days in {self._windows.timezone}"
 
@@ -50,7 +50,7 @@ class WindowTimetable(Timetable):
         return cls(**data)
 
     def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:
-        """The window that the logical date `run_after` lies in, not the one before it: who types 05:00 means 05:00."""
+        """The window that the logical date `run_after` lies in, not the one before it: 05:00 means 05:00."""
         return self._interval(window_start(to_ms(run_after), self._windows))
 
     def next_dagrun_info(
@@ -92,7 +92,7 @@ class BackfillOnlyTimetable(WindowTimetable):
 
     @property
     def summary(self) -> str:
-        """What the UI shows as the schedule."""
+        """Text of the schedule in the UI."""
         return "by backfill only"
 
     def next_dagrun_info(

@@ -1,4 +1,4 @@
-"""Which task gets a slot of a pool first: today's windows before old ones, whoever asks for those.
+"""Order in which tasks get a pool's slots: today's windows before old ones, however those were begun.
 
 The scheduler takes tasks by weight, then by logical date, oldest first. With equal weights the month that one pipeline
 catches up with would stand before today's windows of all others. So the archive's tasks lose most of their weight once
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RECENT = timedelta(days=2)
 """A window of a day begins a day before it ends."""
 OLD = 10
-"""What the weight of an old window's task is divided by."""
+"""Divisor for the weight of an old window's task."""
 PUBLISH, READY, MAINTAIN, CATCH_UP, REPLAY = 40, 30, 20, 10, 2
 LAND, WRITE, PLAN = 3, 2, 1
 
@@ -28,14 +28,14 @@ class TodayFirst(PriorityWeightStrategy):
     """The task's own weight, for a window that began RECENT ago or later; a tenth of it for others."""
 
     def get_weight(self, ti: TaskInstance) -> int:
-        """By the run's id: when a run's tasks get their weights, they know nothing else of it."""
+        """Weight by the run's id: tasks know nothing else of their run when they get their weights."""
         weight = int(ti.task.priority_weight)  # type: ignore[union-attr]
         at = logical_date(ti.run_id)
         return weight if at is None or at > timezone.utcnow() - RECENT else max(1, weight // OLD)
 
 
 def logical_date(run_id: str | None) -> datetime | None:
-    """`scheduled__2024-10-27T01:00:00+00:00`; None for an id that somebody has chosen."""
+    """Date in an id such as `scheduled__2024-10-27T01:00:00+00:00`; None for a chosen id."""
     _, _, text = (run_id or "").partition("__")
     try:
         at = datetime.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""Who may see the board and who may act: Airflow's own roles, asked through its auth manager."""
+"""Permissions to see the board and to act: Airflow's own roles, asked through its auth manager."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ SEE, ACT = ACTION_CAN_READ, ACTION_CAN_EDIT
 _SEES = (SEE, ACTION_CAN_ACCESS_MENU)
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _HEADERS = {
-    "X-Frame-Options": "SAMEORIGIN",  # a foreign page must not lay its own over a button of ours
+    "X-Frame-Options": "SAMEORIGIN",  # a foreign page must not cover our buttons
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 ROLES = {"Viewer": _SEES, "User": _SEES, "Op": (*_SEES, ACT), "Admin": (*_SEES, ACT)}
-"""What Airflow's built-in roles may; other roles are given the permissions by hand."""
+"""Permissions of Airflow's built-in roles; an administrator gives them to other roles."""
 
 
 class TidegatePages(AirflowBaseView):
-    """The base of every view below /tidegate. Each route carries `sees` or `acts`: without one it would be open."""
+    """Base of every view below /tidegate. Each route carries `sees` or `acts`: without one it would be open."""
 
     route_base = "/tidegate"
     class_permission_name = RESOURCE
     base_permissions = [SEE, ACT, ACTION_CAN_ACCESS_MENU]  # FAB takes away whatever of the resource is not here
 
     def render_template(self, *args: Any, **kwargs: Any) -> str:
-        """Characters that turn or hide the text around them are spelt out: pages show what others have written."""
+        """Render a page; spell out characters that turn or hide the text around them, as pages show foreign text."""
         return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", super().render_template(*args, **kwargs))
 
 
@@ -49,17 +49,17 @@ def may(action: str) -> bool:
 
 
 def sees(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Of a route that shows something."""
+    """Decorator of a route that shows something."""
     return _allowed(SEE, view)
 
 
 def acts(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Of a route that changes something."""
+    """Decorator of a route that changes something."""
     return _allowed(ACT, view)
 
 
 def actor() -> str:
-    """Who stands in the event log for what is done on the board."""
+    """The present user's name in the event log."""
     user = get_auth_manager().get_user()
     name = getattr(user, "username", None) or get_auth_manager().get_user_name()
     return f"board, {name}"
@@ -80,7 +80,7 @@ def _allowed(action: str, view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _has_null() -> bool:
-    """PostgreSQL's driver takes no text with this character, and no name of ours has it."""
+    """Whether the request has a NUL, which PostgreSQL's driver refuses and none of our names has."""
     return "\0" in request.path or any("\0" in text for both in request.args.items(multi=True) for text in both)
 
 

@@ -1,5 +1,5 @@
-"""What can be done on the board: a page that says what will happen, a form that does it once, a page that says what
-became of it. The webserver changes the ledger, makes a run of the replay DAG or clears a task; it starts no job."""
+"""Actions on the board: a page with the consequences, a form that acts once, a page with the result. The webserver
+changes the ledger, makes a run of the replay DAG or clears a task; it starts no job."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from tidegate.ledger.requests import SqlRequests
 
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 _DAG = {REPLAY: "replay", REOPEN: "replay", ROLLBACK: "replay", RELEASE: "ingest", RESET: "ingest"}
-"""Whose runs an action concerns: who may not make them may not act either."""
+"""DAG of an action's runs: without the right to make them a user may not act either."""
 
 CLEARED = "write task cleared"
 _DONE = ("released", CLEARED, "topic accepted")
 _ANEW = ("planned", "refused", "withdrawn", "abandoned")
-"""After one of these a batch is not what was released before."""
+"""Events after which an earlier release of the batch no longer counts."""
 
 
 class TidegateActions(TidegatePages):
-    """GET shows, POST acts; both need the permission to act, the result that to see."""
+    """GET shows, POST acts; both need the permission to act, the result needs the permission to see."""
 
     @expose("/<string:pipeline>/act/<string:do>", methods=["GET"])
     @acts
     def confirm(self, pipeline: str, do: str) -> Any:
-        """What will happen, for which rows, at what cost."""
+        """Show the consequences, the rows and the cost."""
         return self._with(pipeline, do, lambda spec: self._page(spec, do, _ask(spec, do, request.args)))
 
     @expose("/<string:pipeline>/act/<string:do>", methods=["POST"])
     @acts
     def act(self, pipeline: str, do: str) -> Any:
-        """Do it, once for each form however often that is sent."""
+        """Act, once for each form, however often it is sent."""
         return self._with(pipeline, do, lambda spec: self._act(spec, do, request.form))
 
     @expose("/<string:pipeline>/done/<int:event>", methods=["GET"])
     @sees
     def done(self, pipeline: str, event: int) -> Any:
-        """The entry in the event log, and the run that it started."""
+        """Show the entry in the event log, and the run that it started."""
 
         def show(spec: Pipeline) -> Any:
             found = SqlRequests(_reach().ledger().store).event(spec.name, event) if event < 2**63 else None
@@ -164,14 +164,14 @@ def _to(spec: Pipeline, event: int) -> Any:
 
 
 def _done_before(spec: Pipeline, question: Question, token: str) -> int | None:
-    """The event of the same form's first click, if what it asked for is under way."""
+    """The event of the same form's first click, if its work is under way."""
     ledger = _reach().ledger()
     if question.asked is not None:
         event = SqlRequests(ledger.store).find(spec.name, f"{question.do} asked", question.subject, token)
         run_id = runs.run_id_of(question.asked, token)
         known = event is not None and runs.find(f"{spec.name}.replay", run_id, "replay").state is not None
         return event if known else None
-    if question.obstacle:  # it is done: by this form, or by somebody else
+    if question.obstacle:  # done already, by this form or by another user
         events = ledger.reads.events(spec.name, 20, question.subject)
         event = next((e for e in events if e.what in (*_DONE, *_ANEW)), None)
         return None if event is None or event.what in _ANEW else event.id
@@ -179,7 +179,7 @@ def _done_before(spec: Pipeline, question: Question, token: str) -> int | None:
 
 
 def _run(spec: Pipeline, question: Question, form: Mapping[str, str], token: str, why: str) -> int:
-    """A run of the replay DAG; first the entry in the event log, so that nothing is done without one."""
+    """Start a run of the replay DAG, after its entry in the event log, so that no act lacks one."""
     assert question.asked is not None
     by, generation = actor(), form.get("generation") if question.do == ROLLBACK else None
     it = replace(

@@ -36,8 +36,8 @@ class Run:
 
 
 def runs_of_window(pipeline: Pipeline, key: WindowKey, events: Sequence[Event]) -> tuple[Run, ...]:
-    """Of archive and replay, newest first: of this window by their date, made by the board for it or for a range that
-    it lies in, or named by its `events` (runs with a conf have the date of their making)."""
+    """Runs of archive and replay, newest first: of this window by their date, made by the board for it or for a range
+    that it lies in, or named by its `events` (runs with a conf have the date of their making)."""
     dags = [dag for kind in ("archive", "replay") if _may_see(dag := f"{pipeline.name}.{kind}")]
     if not dags:
         return ()
@@ -60,7 +60,7 @@ def runs_of_window(pipeline: Pipeline, key: WindowKey, events: Sequence[Event]) 
 
 
 def runs_named(bound: Sequence[str]) -> tuple[Run, ...]:
-    """Runs as the ledger names them: `<DAG id>/<run id>`."""
+    """Runs by their names in the ledger, `<DAG id>/<run id>`."""
     named = [(dag_id, run_id) for dag_id, _, run_id in (text.partition("/") for text in bound[:MOST])]
     seen = {dag_id for dag_id, _ in named if _may_see(dag_id)}
     found: dict[tuple[str, str], Run] = {}
@@ -77,7 +77,7 @@ def runs_named(bound: Sequence[str]) -> tuple[Run, ...]:
 
 
 def page_of_run(reach: Reach, dag_id: str, run_id: str) -> str:
-    """The address of the window or the batch that a run works on; of its pipeline where that cannot be told."""
+    """Address of the window or the batch that a run works on, else of its pipeline."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
     from flask import url_for

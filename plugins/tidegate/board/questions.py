@@ -1,4 +1,4 @@
-"""What an action would do, for whom to confirm it: gathered anew for the page and again when the form comes back."""
+"""Consequences of an action, to confirm: gathered for the page, and again when the form comes back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One page. `seen` tells what was shown: what is sent back must still be so. `obstacle`: why it can't be done now.
+    """One page. `seen` is a digest of what was shown: it must still hold when the form comes back. `obstacle`: why it
+    can't be done now.
 
     `tick` is what else has to be agreed to; `fields` go with the form."""
 
@@ -60,7 +61,7 @@ class Question:
 
 
 def gather(reach: Reach, pipeline: Pipeline, do: str, given: Mapping[str, str]) -> Question:
-    """Raises AskedWrong for parameters that name nothing, LedgerError, SourceError, SpecError, NotReady."""
+    """The page's question. Raises AskedWrong for unknown parameters, LedgerError, SourceError, SpecError, NotReady."""
     if do == RELEASE:
         return _release(reach, pipeline, given)
     if do == RESET:
@@ -73,7 +74,7 @@ def gather(reach: Reach, pipeline: Pipeline, do: str, given: Mapping[str, str]) 
 
 
 def subject_of(windows: tuple[WindowKey, ...]) -> str:
-    """As the event log names it."""
+    """The windows' name in the event log."""
     if len(windows) == 1:
         return f"window {window_id(windows[0].start_ms)}"
     return f"windows {window_id(windows[0].start_ms)} to {window_id(windows[-1].start_ms)}"
@@ -136,7 +137,7 @@ def _replay(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str
 
 
 def _reading(reach: Reach, pipeline: Pipeline, key: WindowKey) -> list[tuple[str, str]]:
-    """What it costs: the offsets that are read again, and whether the topic still has them."""
+    """Cost of a replay: the offsets to read again, and whether the topic still has them."""
     view = reach.ledger().reads.window_view(pipeline.name, key)
     current = next((g for g in view.generations if g.state == CURRENT), None)
     owed = [t for t in view.totals if t.kind == DATA and (current is None or t.batch_id in current.batches)]
@@ -224,7 +225,7 @@ def _rollback(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, s
     happens = (
         "Readers see the rows of the generation that you choose, as they were, after one swap: its files become the "
         "next generation. Nothing is read from Kafka.",
-        "The generation in force now is retired: it can be gone back to as long as its files are there.",
+        "The generation in force now is retired: you can go back to it as long as its files exist.",
     )
     return Question(
         do=ROLLBACK,
@@ -290,11 +291,11 @@ def _reset(reach: Reach, pipeline: Pipeline) -> Question:
     happens = [
         "The topic's offsets start anew, and it is read from its beginning by the next ingest run.",
         "Rows that were landed from the old topic stay. If the new topic holds the same messages again, the table has "
-        "them twice: nobody can tell by their offsets.",
+        "them twice: their offsets don't show it.",
     ]
     if found.gone:
         facts.append(("Gone already", f"{many(sum(found.gone.values()), 'offset')} from its beginning"))
-        happens.append("What is gone is a loss: by source.on_data_loss the next plan records it, or stops there.")
+        happens.append("Gone records are a loss: by source.on_data_loss the next plan records it, or stops there.")
     if found.landed is not None:
         facts.append(("Kept", f"batch {found.landed.plan.batch_id}, which has landed before the ledger says so"))
     if found.given_up is not None:
@@ -312,5 +313,5 @@ def _reset(reach: Reach, pipeline: Pipeline) -> Question:
 
 
 def seen_of(text: str) -> str:
-    """What was on the page, in few letters."""
+    """Digest of the page's content."""
     return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""

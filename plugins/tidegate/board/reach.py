@@ -1,4 +1,4 @@
-"""What a page can reach: the ledger, the pipelines folder, Kafka; one of each for a process."""
+"""Everything a page can reach: the ledger, the pipelines folder, Kafka; one of each for a process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tidegate.workflow.base.context import Context
 
 ADDRESS_S = 30.0
-"""How long the ledger's address is kept: asking for it is a statement of Airflow's database."""
+"""Seconds to keep the ledger's address, which costs a statement of Airflow's database."""
 STATEMENT_MS = 20_000
-"""PostgreSQL gives a page's statement up after so long: Airflow ends a request only after two minutes."""
+"""Time limit of a page's statement in PostgreSQL: Airflow ends a request only after two minutes."""
 
 
 class UnknownPipeline(Exception):
@@ -36,7 +36,7 @@ class NotRegistered(Exception):
 
 
 class Reach:
-    """Cheap to make; everything is opened when it is first asked for."""
+    """Opens each of them at the first use; cheap to make."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class Reach:
         return self._specs.folder(load().pipelines_folder)
 
     def pipeline(self, name: str) -> Pipeline:
-        """Of the YAML; where that is broken, gone, or not parsed yet, as the ledger has it.
+        """The pipeline by its YAML; by the ledger where that is invalid, gone, or not parsed yet.
 
         Raises UnknownPipeline, NotRegistered, LedgerError."""
         found = self.pipelines([name]).get(name)
@@ -77,12 +77,12 @@ class Reach:
         return found | {name: known[name, version] for name, version in versions.items()}
 
     def broken(self, name: str) -> SpecError | None:
-        """Why the pipeline's YAML is none; None if it is well."""
+        """The error of the pipeline's YAML; None for a valid one."""
         spec = self.folder().specs.get(name)
         return None if spec is None else spec.error
 
     def ledger(self) -> SqlLedger:
-        """For looking. Raises ConnectionMissing; LedgerError at the first call when it does not answer."""
+        """The ledger, to read from. Raises ConnectionMissing; LedgerError at the first call without an answer."""
         from tidegate.adapters.airflow_connections import airflow_connection
         from tidegate.ledger import SqlLedger
         from tidegate.wiring import ledger_address
@@ -99,13 +99,13 @@ class Reach:
             return self._ledger
 
     def acting(self, actor: str) -> SqlLedger:
-        """For changing something: `actor` stands in the event log. Raises as `ledger` does."""
+        """The ledger, to write to: `actor` is the name in the event log. Raises as `ledger` does."""
         from tidegate.ledger import SqlLedger
 
         return SqlLedger(self.ledger().store.engine, actor)
 
     def context(self, pipeline: Pipeline, actor: str | None = None) -> Context:
-        """A workflow's context: it registers nothing and connects to nothing but the ledger before it is asked to."""
+        """A workflow's context: it registers nothing, and connects to others than the ledger on first use."""
         from tidegate import inspection
         from tidegate.adapters.airflow_connections import airflow_connection
 

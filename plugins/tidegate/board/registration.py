@@ -1,4 +1,4 @@
-"""What the webserver gets from the plugin: the views with their menu entry, templates and files."""
+"""Parts of the plugin for the webserver: the views with their menu entry, templates and files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tidegate.board.words import FILTERS
 
 
 def views() -> list[dict[str, Any]]:
-    """As `AirflowPlugin.appbuilder_views` wants them."""
+    """The views, for `AirflowPlugin.appbuilder_views`."""
     return [{"name": RESOURCE, "view": TidegateBoard()}, {"view": TidegateActions()}]
 
 
 def blueprint() -> Blueprint:
-    """Templates and static files; it is registered after the views, so their permissions can be given out then."""
+    """Templates and static files; its registration, after the views, also gives the roles their permissions."""
     pages = Blueprint(
         "tidegate",
         __name__,

@@ -26,14 +26,14 @@ from tidegate.core.look.views import Event
 from tidegate.core.replay.request import Asked
 
 PREFIX = "board__"
-"""Of the ids of runs that the board makes."""
+"""Prefix of the ids of runs that the board makes."""
 _TRIES = 5
-"""So often a run looks for an execution date that no other run has."""
+"""Tries to find an execution date that no other run has."""
 
 
 @dataclass(frozen=True)
 class Dag:
-    """Airflow's view of a DAG; `obstacle` says why nothing it is asked for would run, None if it would."""
+    """Airflow's view of a DAG; `obstacle` says why no run of it would start, None if one would."""
 
     dag_id: str
     obstacle: str | None
@@ -47,7 +47,7 @@ class Dag:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a DAG, as Airflow knows it; `state` None: there is none."""
+    """A run of a DAG in Airflow; `state` is None without one."""
 
     dag_id: str
     run_id: str
@@ -67,7 +67,7 @@ class Run:
 
 
 def may_run(dag_id: str) -> bool:
-    """Whether the present user may make runs of this DAG: what a team's own roles say of DAGs holds here too."""
+    """Whether the present user may make runs of this DAG: a team's own roles for DAGs hold here too."""
     manager, details = get_auth_manager(), DagDetails(id=dag_id)
     return manager.is_authorized_dag(method="PUT", details=details) and manager.is_authorized_dag(
         method="POST", access_entity=DagAccessEntity.RUN, details=details
@@ -75,7 +75,7 @@ def may_run(dag_id: str) -> bool:
 
 
 def look(dag_id: str) -> Dag:
-    """Reads Airflow's database only."""
+    """The DAG's state in Airflow's database."""
     with create_session() as session:
         model = session.get(DagModel, dag_id)
         if model is None or not model.is_active:
@@ -87,7 +87,7 @@ def look(dag_id: str) -> Dag:
 
 
 def run_id_of(it: Asked, token: str) -> str:
-    """`board__reopen__2013-01-05T04:00Z__<token>`; one for a token, however often it comes."""
+    """Id such as `board__reopen__2013-01-05T04:00Z__<token>`; the same for every click with one token."""
     return f"{PREFIX}{it.do}__{iso(it.windows[0].start_ms)}__{token}"
 
 
@@ -124,7 +124,7 @@ def start(dag_id: str, run_id: str, it: Asked) -> bool:
 
 
 def find(dag_id: str, run_id: str, task: str) -> Run:
-    """As it is now."""
+    """The run as it is now."""
     with create_session() as session:
         state = session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
         mine = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.task_id == task)
@@ -153,6 +153,6 @@ def clear_failed(dag_id: str, run_ids: Iterable[str], task: str) -> Run | None:
 
 
 def of_event(event: Event) -> Run | None:
-    """The run that an entry of the event log names."""
+    """The run in an entry of the event log."""
     named = asked_task(event.detail)
     return None if named is None else find(named.dag_id, named.run_id, named.task_id)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tidegate.spec.loader import Loaded
 
 LOOK_S = 5.0
-"""How old the list of files may be."""
+"""Seconds for which the list of files is fresh."""
 WAIT_S = 0.1
-"""How long a page waits for files that have changed: a few are parsed by then."""
+"""Seconds that a page waits for changed files: enough to parse a few."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ _CHUNK = 20
 
 
 class Specs:
-    """Of one process. A file is parsed again when its time, size or inode changes; all of them when another file of the
-    folder does, as `defaults.yaml` or a schema that a `format` names."""
+    """Specs of one process. A file is parsed again when its time, size or inode changes; all of them when another file
+    of the folder does, as `defaults.yaml` or a schema that a `format` names."""
 
     def __init__(self, wait_s: float = WAIT_S) -> None:
         self._wait_s = wait_s
@@ -59,7 +59,7 @@ class Specs:
         self._folder = Folder(Path())
 
     def folder(self, path: Path) -> Folder:
-        """As far as it is known by now."""
+        """The folder as far as it is parsed."""
         with self._lock:
             stale = self._folder.path != path or time.monotonic() - self._looked > LOOK_S
             if stale and self._at_work is None:
@@ -104,7 +104,7 @@ def _specs(loaded: list[Loaded]) -> Mapping[str, Spec]:
 
 
 def _stamp(file: Path) -> _Stamp:
-    """All zero for a file that has gone meanwhile."""
+    """Time, size and inode of a file; zeros for one that has gone meanwhile."""
     try:
         found = file.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What Kafka says of topics, asked in the background: a page waits a moment for it and shows what is known by then."""
+"""State of topics, asked in the background: a page waits a moment and shows the answers so far."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tidegate.core.spec.pipeline import Pipeline
 from tidegate.kinds import source_kind
 
 FRESH_S = 15.0
-"""An answer so old is good enough."""
+"""Seconds for which an answer is fresh."""
 STALE_S = 120.0
-"""An answer that is older is not shown any more."""
+"""Seconds after which an answer is not shown any more."""
 SILENT_S = 20.0
-"""A connection or a topic that gave no answer is left alone for so long."""
+"""Seconds without questions to a connection or a topic that gave no answer."""
 WAIT_S = 0.08
-"""How long a page waits."""
+"""Seconds that a page waits."""
 THREADS = 4
 
 _Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
@@ -29,8 +29,8 @@ _Place = tuple[_Key, str]
 
 
 class Topics:
-    """Of one process. `source(pipeline)` opens what can describe a topic; one is kept for each connection
-    as long as it answers."""
+    """Topics of one process. `source(pipeline)` opens a source; one is kept for each connection as long as it
+    answers."""
 
     def __init__(self, source: Callable[[Pipeline], Any], wait_s: float = WAIT_S) -> None:
         self._source, self._wait_s = source, wait_s
@@ -42,7 +42,7 @@ class Topics:
         self._asked: dict[_Place, Future[None]] = {}
 
     def known(self, pipelines: Sequence[Pipeline]) -> dict[str, tuple[LogState, int]]:
-        """By pipeline: its topic, and when Kafka said so (UTC ms), for those that it has answered for."""
+        """Answers by pipeline: its topic, and when Kafka answered (UTC ms)."""
         with self._lock:
             asked = [future for one in pipelines if (future := self._ask(one)) is not None]
         if asked:
@@ -55,7 +55,7 @@ class Topics:
         return found
 
     def silence(self, pipeline: Pipeline) -> str:
-        """Why Kafka's word is missing, where it is."""
+        """Reasons for missing answers, by pipeline."""
         silent = self._silent.get(_key(pipeline)) or self._silent.get(_place(pipeline))
         return silent[1] if silent is not None else f"{source_kind(pipeline.source.kind).title} has not answered yet"
 
@@ -94,7 +94,7 @@ class Topics:
                 self._asked.pop(place, None)
 
     def _is_silent(self, place: _Key | _Place) -> bool:
-        """Also where the topic's connection is."""
+        """Whether the topic, or its connection, gave no answer lately."""
         keys = (place, place[0]) if isinstance(place[0], tuple) else (place,)
         return any(time.monotonic() - self._silent.get(k, (-inf, ""))[0] < SILENT_S for k in keys)
 

@@ -1,4 +1,4 @@
-"""The board's routes: each gathers one page and renders it. What a page says is made in `pages`."""
+"""The board's routes: each gathers one page of `pages` and renders it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ reach = Reach()
 
 
 class TidegateBoard(TidegatePages):
-    """What the ledger knows, for people."""
+    """Views of the ledger for people."""
 
     default_view = "index"
 
@@ -43,7 +43,7 @@ class TidegateBoard(TidegatePages):
     @expose("/-/run")
     @sees
     def run(self) -> Any:
-        """Of a run of Airflow's: the window or the batch that it worked on."""
+        """Redirect from a run of Airflow's to its window or batch."""
         dag_id, run_id = request.args.get("dag_id", ""), request.args.get("run_id", "")
         return self._safely(lambda: redirect(airflow.page_of_run(reach, dag_id, run_id)))
 
@@ -72,7 +72,7 @@ class TidegateBoard(TidegatePages):
     @expose("/<pipeline>/events")
     @sees
     def events(self, pipeline: str) -> Any:
-        """What has happened."""
+        """The event log."""
         subject, before = request.args.get("subject", "").strip(), request.args.get("before", type=int)
         return self._page("events.html", lambda: log.gather(reach, pipeline, subject, before))
 
@@ -85,7 +85,7 @@ class TidegateBoard(TidegatePages):
         return self._page("where.html", lambda: fates.gather(reach, pipeline, partition, offset, look))
 
     def _page(self, template: str, gather: Callable[[], Any], **around: Any) -> Any:
-        """The page that `gather` gives, or one that says why there is none."""
+        """The page that `gather` returns, or one with its error."""
         return self._safely(
             lambda: self.render_template(f"tidegate/{template}", page=gather(), can_act=may(ACT), **around)
         )

@@ -34,7 +34,7 @@ def utc(ms: int | None) -> str:
 
 
 def stamp(ms: int | None) -> str:
-    """For a `datetime` attribute and for addresses: `2026-11-22T02:10Z`."""
+    """`2026-11-22T02:10Z`, for a `datetime` attribute and for addresses."""
     return iso(ms)
 
 
@@ -70,21 +70,21 @@ def size(count: int | None) -> str:
 
 
 def size_of(window_ms: int) -> str:
-    """Of a window: `a day`, `1 hour`, `15 min`."""
+    """Length of a window: `a day`, `1 hour`, `15 min`."""
     if window_ms >= DAY_MS:
         return "a day"
     return span(window_ms) if window_ms % HOUR_MS else many(window_ms // HOUR_MS, "hour")
 
 
 def first_line(text: Any) -> str:
-    """Of a longer text."""
+    """First line of a text."""
     lines = str(text or "").strip().splitlines()
     return lines[0] if lines else ""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A try of a task, as the event log names who acted; without a number: the newest."""
+    """Try of a task, as actors are named in the event log; without a number: the newest."""
 
     dag_id: str
     run_id: str
@@ -93,7 +93,7 @@ class Task:
 
 
 def task(actor: str) -> Task | None:
-    """Of `airflow <dag>/<run>/<task> try <n>`; None for anybody else."""
+    """The task in `airflow <dag>/<run>/<task> try <n>`; None for another actor."""
     found = _TASK.fullmatch(actor)
     return None if found is None else Task(*found.groups())
 
@@ -109,14 +109,14 @@ def asked_task(detail: Any) -> Task | None:
 
 @dataclass(frozen=True)
 class Subject:
-    """What an event is about, where it has a page."""
+    """Subject of an event that has a page."""
 
     batch_id: int | None = None
     window_ms: int | None = None
 
 
 def subject(text: str) -> Subject:
-    """Of `batch 12` and `window 20130105T040000Z`."""
+    """The subject in `batch 12` or `window 20130105T040000Z`."""
     kind, _, name = text.partition(" ")
     if kind == "batch" and name.isdecimal():
         return Subject(batch_id=int(name))

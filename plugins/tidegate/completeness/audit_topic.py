@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
 TIMEOUT_S = 60.0
-"""For all of a topic that a question needs."""
+"""Seconds for all of a topic that a question needs."""
 MOST_MESSAGES = 200_000
-"""That one question reads; the topic is meant to hold a few for each window."""
+"""Most messages that one question reads; the topic is meant to hold a few for each window."""
 _ASK, _WAIT_S, _LIMIT_S = 1000, 0.2, 10.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TopicTruth:
-    """`extra` is a Kafka connection's; `timezone` is meant by a window's text without an offset.
+    """Counts from a topic. `extra` is a Kafka connection's; `timezone` is that of a window's text without an offset.
 
     Without `source_path` the counts of all messages of a window are added up; with it the newest of each source."""
 
@@ -43,7 +43,7 @@ class TopicTruth:
         self._topic, self._timeout_s = str(settings.topic), timeout_s
 
     def expected(self, window: WindowKey) -> int | None:
-        """Raises TruthUnknown, also for a message that cannot be read: it may be about any window."""
+        """The window's count. Raises TruthUnknown, also for an unreadable message: it may be about any window."""
         newest: dict[str, tuple[tuple[int, int, int], int | None]] = {}
         for message in self._messages(window.start_ms):
             found = self._count(message, window)
@@ -62,7 +62,7 @@ class TopicTruth:
             raise TruthUnknown(f"{self._topic}: all counts together: {e}") from None
 
     def _count(self, message: Message, window: WindowKey) -> tuple[str, int | None] | None:
-        """(source, count); None for a message that is not about the window."""
+        """Source and count in a message; None for a message of another window."""
         content, settings = message.value(), self._settings
         if content is None:
             return None
@@ -168,7 +168,7 @@ class TopicTruth:
             consumer.close()
 
     def _unread(self, consumer: Consumer, left: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
-        """Partitions whose end has not been reached; a position moves over control records and gaps too."""
+        """Partitions not yet read to their end; a position moves over control records and gaps too."""
         from confluent_kafka import TopicPartition
 
         at = consumer.position([TopicPartition(self._topic, p) for p in left])

@@ -12,11 +12,11 @@ from tidegate.core.spec.pipeline import Completeness, Pipeline
 from tidegate.core.window.states import WindowKey
 
 HANGS_S = 150.0
-"""A question that takes longer hangs: the adapters' own time-outs are all shorter."""
+"""Seconds after which a question hangs: the adapters' own time-outs are all shorter."""
 
 
 def truth_of(pipeline: Pipeline, lookup: Lookup | None) -> Truth | None:
-    """None where the spec names no other system. Nothing is contacted, or looked up, before it is asked."""
+    """The other system; None where the spec names none. It is looked up and contacted on first use."""
     settings = pipeline.completeness
     if settings is None:
         return None
@@ -25,13 +25,13 @@ def truth_of(pipeline: Pipeline, lookup: Lookup | None) -> Truth | None:
 
 
 class TruthByConnection:
-    """Implements `core.completeness.port.Truth`. Looks the connection up for each question: it may change meanwhile."""
+    """Other system (`core.completeness.port.Truth`) that looks its connection up for each question: it may change."""
 
     def __init__(self, settings: Completeness, timezone: str, lookup: Lookup | None) -> None:
         self._settings, self._timezone, self._lookup = settings, timezone, lookup
 
     def expected(self, window: WindowKey) -> int | None:
-        """Raises TruthUnknown."""
+        """The window's count. Raises TruthUnknown."""
         try:
             return self._truth(resolve(self._settings.conn_id, self._lookup)).expected(window)
         except TruthUnknown:

@@ -1,4 +1,4 @@
-"""Counts in JSON: what a document must be like, and what it says when it is not."""
+"""Counts in JSON documents, with errors that say what is wrong in one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NotThere(Exception):
 
 
 def parsed(text: bytes, who: str) -> Any:
-    """Numbers as they are written. Raises TruthUnknown, which names `who` wrote it."""
+    """Parse JSON, with numbers as they are written. Raises TruthUnknown, which names `who` wrote it."""
     try:
         return json.loads(text.decode(), parse_float=Decimal, parse_constant=_refuse_constant)
     except (ValueError, ArithmeticError, RecursionError):
@@ -25,7 +25,7 @@ def parsed(text: bytes, who: str) -> Any:
 
 
 def value_at(document: Any, path: str) -> Any:
-    """What is at a path such as `$.a.b`; null is None. Raises NotThere."""
+    """The value at a path such as `$.a.b`; null is None. Raises NotThere."""
     value = document
     for name in path.removeprefix("$.").split("."):
         if not isinstance(value, dict) or name not in value:
@@ -45,7 +45,7 @@ def count_in(document: Any, path: str, who: str) -> int | None:
 
 
 def shortened(text: str) -> str:
-    """One line of bounded length."""
+    """Text as one line of bounded length."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 

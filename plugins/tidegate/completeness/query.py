@@ -1,4 +1,4 @@
-"""Counts of windows by a query, on PostgreSQL, SQLite or a Hive endpoint. It can only read.
+"""Counts of windows by a read-only query on PostgreSQL, SQLite or a Hive endpoint.
 
 The query's parameters are bound by name: `:start` and `:end` (UTC instants, the end exclusive), `:start_ms` and
 `:end_ms` (epoch ms). In SQLite, which has no type for instants, they are the text `2013-01-05 04:00:00`. A session on
@@ -24,14 +24,14 @@ from tidegate.core.completeness.rules import NAMED_PARAMETER, count_of
 from tidegate.core.window.states import WindowKey
 
 TIMEOUT_S = 60.0
-"""For the database to answer in."""
+"""Seconds for the database to answer."""
 KINDS = ("postgres", "sqlite", "hiveserver2")
 _AS_TEXT = "%Y-%m-%d %H:%M:%S"
 Rows = list[tuple[Any, ...]]
 
 
 class SqlTruth:
-    """One connection for each question. Raises TruthUnknown for a type of connection that it has no way to."""
+    """Counts by one connection for each question. Raises TruthUnknown for an unsupported type of connection."""
 
     def __init__(
         self, connection: Connection, url: Callable[[], Any], query: str, *, timeout_s: float = TIMEOUT_S
@@ -46,7 +46,7 @@ class SqlTruth:
         self._timeout_s = timeout_s
 
     def expected(self, window: WindowKey) -> int | None:
-        """One row with one column; no row is no count. Raises TruthUnknown."""
+        """The window's count, from one row with one column; None without a row. Raises TruthUnknown."""
         ask = {"postgres": self._postgres, "sqlite": self._sqlite, "hiveserver2": self._hive}
         rows = ask[str(self._connection.conn_type)](window)
         if not rows:
@@ -108,7 +108,7 @@ class SqlTruth:
             raise self._unknown(str(e).splitlines()[0]) from None
 
     def _unknown(self, why: str) -> TruthUnknown:
-        """Without secrets: databases quote the statement, never the password; ours are kept out all the same."""
+        """The error without secrets: databases quote the statement, no password; ours are removed all the same."""
         password = self._connection.password
         text = shortened(why)
         return TruthUnknown(f"{self._connection.conn_id}: {text.replace(password, '***') if password else text}")

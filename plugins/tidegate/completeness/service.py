@@ -17,13 +17,14 @@ from tidegate.core.completeness.rules import parameters
 from tidegate.core.window.states import WindowKey
 
 TIMEOUT_S = 30.0
-"""For a whole answer; no single wait is longer either."""
+"""Seconds for a whole answer, and for each wait."""
 MOST_BYTES = 1024 * 1024
 _CHUNK = 65_536
 
 
 class HttpTruth:
-    """`path` follows the connection's address; it holds a window's bounds in braces. `count_path` is in the answer.
+    """Counts by HTTP. `path` follows the connection's address and holds a window's bounds in braces. `count_path` is in
+    the answer.
 
     Only 200 brings a count. A service that does not know a window yet answers null, or 204. A redirect is not followed:
     it would take the login along."""
@@ -40,7 +41,7 @@ class HttpTruth:
             raise TruthUnknown(str(e)) from None
 
     def expected(self, window: WindowKey) -> int | None:
-        """Raises TruthUnknown."""
+        """The window's count. Raises TruthUnknown."""
         values = {name: quote(str(value), safe="") for name, value in parameters(window).items()}
         url = f"{self._url}/{self._path.lstrip('/').format(**values)}"
         body = self._get(url)

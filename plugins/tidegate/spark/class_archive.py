@@ -26,7 +26,7 @@ context.stop()
 
 
 def make_class_archive(binary: str, archive: Path, say: Callable[[str], None]) -> None:
-    """Make it, or make it anew; it appears whole. Raises JobFailed (no retry) when Spark or this Java cannot."""
+    """Make it anew, in one rename. Raises JobFailed (no retry) when Spark or this Java cannot."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".spark-", dir=archive.parent) as folder:
         training, fresh = Path(folder) / "training.py", Path(folder) / "spark.jsa"

@@ -1,4 +1,4 @@
-"""The settings that every job's spark-submit gets; what a pipeline, a connection or spark-defaults.conf says wins.
+"""Settings of every job's spark-submit; those of a pipeline, a connection or spark-defaults.conf win.
 
 With a local master the driver is all there is, and it lives for seconds: most of a micro-batch is its start. So it
 gets what shortens that. On a cluster nothing of this is set but the log's level.
@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 DEFAULTS = {"spark.log.level": "WARN"}
-"""Else eighty lines of Spark's own bury what the job says in the task's log."""
+"""Without it eighty lines of Spark's own bury the job's in the task's log."""
 LOCAL = {
     # a web server for a process that lives for seconds; set it to true to look at a long one
     "spark.ui.enabled": "false",
     # its bars are noise in a task's log
     "spark.ui.showConsoleProgress": "false",
-    # nobody else connects to it; and it does not matter what this machine's name resolves to
+    # nothing outside connects to it; and the name of this machine need not resolve
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # imports the engine once for all workers
@@ -33,13 +33,14 @@ YARN = {
 EXECUTORS_PYTHON, DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 EXTRA_JAVA, DEFAULT_JAVA = "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"
 SHORT_LIVED = "-XX:+NeverActAsServerClassMachine"
-"""A JVM that lives for seconds: the serial collector, and C1 only, as C2 spends seconds on code that runs for one.
+"""Options of a JVM that lives for seconds: the serial collector, and C1 only, as C2 spends seconds on code that runs
+for one.
 
-Unlike -XX:+UseSerialGC it gives way to a collector that spark-defaults.conf names: Java refuses to be told two."""
+Unlike -XX:+UseSerialGC it allows another collector in spark-defaults.conf: Java refuses to be told two."""
 WORKERS = "tidegate_worker"
 """The folder, in an executor's own, that the workers' archive is unpacked to."""
 MAX_FAILURES, TRIES = "spark.task.maxFailures", 4
-"""How often Spark tries a task; its own default, except with a local master, where it tries once and the setting says
+"""Tries of a task; Spark's own default, except with a local master, where it tries once and the setting says
 nothing: there the master's URL does."""
 _LOCAL_MASTER = re.compile(r"local(\[.*\])?")
 _LOCAL_ONCE, _LOCAL_TRIES = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?"), re.compile(r"local\[.*,\s*(\d+)\s*\]")
@@ -51,13 +52,13 @@ def is_local(master: str) -> bool:
 
 
 def with_tries(master: str, most: str | None) -> str:
-    """A local master that tries tasks as often as any other does; `most`: what MAX_FAILURES is set to. Others stay."""
+    """The local master with as many tries of a task as others; `most`: the setting MAX_FAILURES. Others stay."""
     once = _LOCAL_ONCE.fullmatch(master)
     return f"local[{once[1] or 1},{most or TRIES}]" if once else master
 
 
 def tries(master: str, most: str | None) -> int:
-    """How often Spark tries a task; `most` as above."""
+    """Tries of a task; `most` as above."""
     if is_local(master):
         found = _LOCAL_TRIES.fullmatch(master)
         return int(found[1]) if found else 1
@@ -95,9 +96,9 @@ def driver_conf(
 
 
 def with_worker_archive(conf: Mapping[str, str], archive: str, master: str) -> dict[str, str]:
-    """The settings by which executors on other machines import all that they need from the workers' archive.
+    """Settings by which executors on other machines import their code from the workers' archive.
 
-    With a local master there are none. YARN unpacks an archive once a machine and keeps it for later applications;
+    A local master needs none. YARN unpacks an archive once a machine and keeps it for later applications;
     elsewhere each executor unpacks its own. What the settings say of archives and Python's path stays; ours goes first.
     """
     if not archive or is_local(master):
@@ -111,6 +112,6 @@ def with_worker_archive(conf: Mapping[str, str], archive: str, master: str) -> d
 
 
 def short_lived(archive: Path | None) -> str:
-    """Java's options; a Java or a Spark that the archive was not made with goes without it."""
+    """Java's options; another Java or Spark than the archive's starts without it."""
     shared = f" -XX:SharedArchiveFile={archive}" if archive is not None and archive.exists() else ""
     return SHORT_LIVED + shared

@@ -1,4 +1,4 @@
-"""What an Airflow connection of type spark says of where jobs run, and which of it cannot work.
+"""Airflow connections of type spark: where jobs run, and settings that cannot work.
 
 Both launchers read it here: the tasks' (the provider's hook repeats it for its own arguments) and the command line's.
 """
@@ -21,7 +21,7 @@ from tidegate.spark.conf import is_local
 CLIENT, CLUSTER = "client", "cluster"
 WAIT = "spark.yarn.submit.waitAppCompletion"
 KUBERNETES_SECRETS = "spark.kubernetes.driverEnv.TIDEGATE_SECRETS_FILE"
-"""Where the driver finds them on Kubernetes in cluster mode: a mounted Secret. `--files` would upload them in clear."""
+"""Path of secrets on Kubernetes in cluster mode: a mounted Secret. `--files` would upload them in clear."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class SparkConnection:
         return is_local(self.master) or self.deploy_mode != CLUSTER
 
     def check(self, conf: Mapping[str, str], secrets: bool = False) -> None:
-        """Raises JobFailed (no retry) for what can never succeed. `secrets`: whether the job needs any."""
+        """Raises JobFailed (no retry) for a job that can never succeed. `secrets`: whether it needs any."""
         if self.here:
             return
         if self.master.startswith("spark"):
@@ -83,7 +83,7 @@ class SparkConnection:
             )
 
     def carries_files(self) -> bool:
-        """Whether `--files` is the way by which a driver gets its secrets."""
+        """Whether a driver gets its secrets by `--files`."""
         return self.here or not self.kubernetes
 
     def keytab_file(self, folder: Path) -> str | None:
@@ -91,7 +91,7 @@ class SparkConnection:
         return str(_keytab_file(folder, self.keytab)) if self.keytab else None
 
     def options(self, folder: Path) -> list[str]:
-        """What spark-submit is told besides the master; `folder` as above."""
+        """Options of spark-submit besides the master; `folder` as above."""
         told = {"--deploy-mode": self.deploy_mode if self.deploy_mode != CLIENT else None, "--queue": self.queue,
                 "--principal": self.principal, "--keytab": self.keytab_file(folder)}  # fmt: skip
         words = [word for name, value in told.items() if value for word in (name, value)]
@@ -109,14 +109,14 @@ def master_of(connection: Connection) -> str:
 
 
 def refused(what: str, advice: str) -> JobFailed:
-    """An error that no retry heals."""
+    """An error that no retry cures."""
     error = JobFailed(what, advice=advice)
     error.retry = False
     return error
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder that only this user can enter. Raises JobFailed (no retry) for one that is there and is not so."""
+    """Make a folder that only this user can enter. Raises JobFailed (no retry) for an existing one that others can."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
@@ -125,7 +125,7 @@ def private_folder(folder: Path) -> None:
 
 
 def _keytab_file(folder: Path, encoded: str) -> Path:
-    """The same file for the same content: a warm session that was started with it goes on reading it."""
+    """Write the keytab; the same content has the same file, which a warm session goes on reading."""
     try:
         content = base64.b64decode("".join(encoded.split()), validate=True)
     except (binascii.Error, ValueError):

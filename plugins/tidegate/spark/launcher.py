@@ -1,4 +1,4 @@
-"""Running `land.py` by spark-submit: what every launcher needs, and the one that is a plain subprocess."""
+"""`land.py` by spark-submit: shared parts of all launchers, and the one that is a plain subprocess."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tidegate.spark.conf import SHORT_LIVED, is_yarn
 from tidegate.spark.yarn import end_applications, tagged
 
 SECRETS_FILE = "tidegate-secrets.json"
-"""What `--files` brings to driver and executors: librdkafka settings as one JSON object (see engine.secrets)."""
+"""File that `--files` brings to driver and executors: librdkafka settings as one JSON object (engine.secrets)."""
 LAST_WORDS = 20
-"""Lines of a job's output that its error quotes."""
+"""Most lines of a job's output to quote in its error."""
 _END_S = 5.0
 _SHELLS_SAY = {128 + s: s for s in (signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)}
 _EXIT_CODE = re.compile(r"exit(?:ed with| ?code(?: is)?)[: ]+(?:exitcode: *)?(\d+)\b", re.IGNORECASE)
-"""What Spark says of its Python driver, YARN of a container."""
+"""Lines with an exit code: Spark's of its Python driver, YARN's of a container."""
 _TROUBLE = re.compile(r"Error\b|Exception\b|^tidegate: | ERROR ")
 
 
@@ -92,31 +92,31 @@ class SubprocessLauncher:
 def submit_command(
     binary: str, master: str, conf: Mapping[str, str], py_files: str = "", options: Sequence[str] = ()
 ) -> list[str]:
-    """spark-submit's, without an application. Raises JobFailed when there is no such program."""
+    """Command of spark-submit, without an application. Raises JobFailed without that program."""
     settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
     carried = ["--py-files", py_files] if py_files else []
     return [absolute_binary(binary), "--master", master, *settings, *options, *carried]
 
 
 def new_tag() -> str:
-    """By which one job's application is found on YARN."""
+    """A new tag, by which one job's application is found on YARN."""
     return f"tidegate-{uuid.uuid4().hex}"
 
 
 def application_arguments(plan_path: str, user: str | None) -> list[str]:
-    """Of land.py and rewrite.py: the plan, and who asks HDFS for it and for all that follows, if it is another user."""
+    """Arguments of land.py and rewrite.py: the plan, and the user on HDFS, if it is another one."""
     return [plan_path, *([user] if user else [])]
 
 
 def local_environment() -> dict[str, str]:
-    """What a driver on this machine needs: `import_path`, and a short life for the JVM in which spark-class builds the
-    driver's command line."""
+    """Environment of a driver on this machine: `import_path`, and a short life for the JVM in which spark-class builds
+    the driver's command line."""
     found = import_path()
     return found if "SPARK_LAUNCHER_OPTS" in os.environ else found | {"SPARK_LAUNCHER_OPTS": SHORT_LIVED}
 
 
 def absolute_binary(name: str) -> str:
-    """The spark-submit to run. Raises JobFailed when there is none."""
+    """Path of spark-submit. Raises JobFailed without one."""
     found = shutil.which(name)
     if found is None:
         error = JobFailed(
@@ -139,7 +139,7 @@ def job_ended(code: int, last: Sequence[str], whose: str = "the Spark driver") -
 
 
 def job_vanished(whose: str, when: str, last: Sequence[str]) -> JobFailed:
-    """The error of a job that is gone, with a process that was nobody's child: its exit code is not known."""
+    """The error of a job whose process is gone and was not our child: its exit code is unknown."""
     sign = _signal_in(last)
     if sign is not None:
         return job_killed(f"{whose}'s driver was {_by(sign)} {when}", last)
@@ -195,9 +195,9 @@ def secrets_file(secrets: Mapping[str, str]) -> Iterator[str | None]:
 
 
 def processes_of(plan_path: str) -> list[psutil.Process]:
-    """Our descendants that have the plan in their arguments: JVM and Python driver.
+    """Our descendants with the plan in their arguments: JVM and Python driver.
 
-    Ask before the JVM is killed: its orphaned driver is nobody's descendant.
+    Ask before the JVM is killed: its orphaned driver is no descendant any more.
     """
     if not plan_path:
         return []
@@ -212,7 +212,7 @@ def processes_of(plan_path: str) -> list[psutil.Process]:
 
 
 def end_processes(processes: Iterable[psutil.Process]) -> None:
-    """SIGTERM, then SIGKILL for those that stay."""
+    """Send SIGTERM, then SIGKILL to those that stay."""
     processes = list(processes)
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for process in processes:
@@ -232,7 +232,7 @@ def let_end(processes: Sequence[psutil.Process], seconds: float) -> None:
 
 
 def _alive(process: psutil.Process) -> bool:
-    # psutil's own wait would take the exit code from under whoever started the process
+    # psutil's own wait would take the exit code from the process's parent
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -15,8 +15,8 @@ _END_S = 5.0
 
 
 class LocalLauncher:
-    """Implements `core.batch.launcher.Launcher` for plans that rewrite files: by `spark_jobs/rewrite.py`,
-    without Spark."""
+    """Launcher of plans that rewrite files, by `spark_jobs/rewrite.py` without Spark
+    (`core.batch.launcher.Launcher`)."""
 
     def __init__(self, say: Callable[[str], None], python: str = sys.executable, user: str | None = None) -> None:
         """`say` gets the job's output, line by line; `user` is who asks HDFS."""

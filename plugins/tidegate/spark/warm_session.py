@@ -1,4 +1,4 @@
-"""A launcher that hands plans to a long-lived Spark driver on this machine, and starts one where there is none.
+"""A launcher that hands plans to a long-lived Spark driver on this machine, and starts one on demand.
 
 `spark_jobs/session.py` is the other side and describes the conversation. A session belongs to one user of this
 machine and to one way of calling spark-submit; it takes one plan at a time. Nothing about a batch depends on it: a
@@ -55,7 +55,7 @@ class Patience:
 
 
 class WarmLauncher:
-    """Implements `core.batch.launcher.Launcher`. Where the session has no time, `cold` starts a job for the plan."""
+    """Launcher by a warm session; where it has no time, `cold` starts a job (`core.batch.launcher.Launcher`)."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class WarmLauncher:
         return place
 
     def _ready(self, place: Path) -> _Session | None:
-        """A session that waits for our plan, started if need be; None if there is one that has no time."""
+        """A session that waits for our plan, started if need be; None if it has no time."""
         busy_until = time.monotonic() + self._patience.busy
         started = False
         while True:
@@ -147,7 +147,7 @@ class WarmLauncher:
                 time.sleep(0.05)
 
     def _start(self, place: Path) -> None:
-        """Returns when it listens. Raises JobFailed."""
+        """Start a session; returns when it listens. Raises JobFailed."""
         if (place / SOCKET).exists() and (listening := _connect(place / SOCKET)) is not None:
             listening.close()  # another task has just started one
             return
@@ -158,7 +158,7 @@ class WarmLauncher:
         words = [str(place), code_identity(), str(self._idle_s), str(self._batches), str(log)]
         self._say(f"starting a warm session; its log: {log}")
         began = time.monotonic()
-        # of its own session and nobody's child: it must outlive this task, and what ends the task's children
+        # in its own session and not our child: it must outlive this task, whose children are ended
         shell = subprocess.run(
             ["/bin/sh", "-c", _DETACHED, "sh", str(log), *self._submit, serve, *words],
             env=os.environ | self._env, cwd=place, start_new_session=True, stdout=subprocess.PIPE, text=True,
@@ -198,7 +198,7 @@ class WarmLauncher:
                 raise self._died(session, words)
 
     def _died(self, session: _Session, words: deque[str]) -> JobFailed:
-        """The JVM outlives a driver that was killed by a moment, in which it writes how that one ended."""
+        """Error of a session that died; the JVM outlives its driver by a moment, and writes how that ended."""
         until = time.monotonic() + _LAST_LINES_S
         while any(map(_lives, session.pids)) and time.monotonic() < until:
             time.sleep(0.05)
@@ -209,7 +209,7 @@ class WarmLauncher:
 
 
 class _Session:
-    """One connection. `pids` are the session's JVM and its Python driver, once it is ready."""
+    """Connection to a session. `pids` are its JVM and its Python driver, once it is ready."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._buffer = connection, b""
@@ -218,7 +218,7 @@ class _Session:
         self._read = 0
 
     def greet(self, identity: str, answer_s: float) -> str:
-        """ready, busy, leaving, silent or absent."""
+        """State of the session: ready, busy, leaving, silent or absent."""
         try:
             self.send({"identity": identity})
         except JobFailed:
@@ -233,14 +233,14 @@ class _Session:
         return "absent" if message["is"] == "ended" else str(message["is"])
 
     def send(self, message: Mapping[str, object]) -> None:
-        """Raises JobFailed when the session has gone."""
+        """Send a message. Raises JobFailed when the session has gone."""
         try:
             self._connection.sendall(json.dumps(message).encode() + b"\n")
         except OSError as e:
             raise JobFailed(f"the warm session has ended ({e})") from e
 
     def receive(self, seconds: float) -> dict[str, Any] | None:
-        """The next message, `ended` when it hung up; None if there is none in this time."""
+        """The next message, `ended` when it hung up; None without one in this time."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self._buffer:
             if not select.select([self._connection], [], [], max(0.0, deadline - time.monotonic()))[0]:
@@ -257,7 +257,7 @@ class _Session:
         return message
 
     def new_lines(self) -> Iterator[str]:
-        """What Spark has written to the session's log meanwhile, whole lines."""
+        """New whole lines of Spark in the session's log."""
         try:
             with open(self._log or os.devnull, "rb") as file:
                 file.seek(self._read)
@@ -279,7 +279,7 @@ class _Session:
 
 
 def end_sessions(folder: Path) -> int:
-    """Tell all of this user's sessions here to end, each after its present plan; how many were told."""
+    """Tell all of this user's sessions here to end, each after its present plan. Returns how many."""
     told = 0
     for path in folder.glob(f"*/{SOCKET}"):
         if (session := _connect(path)) is not None:
@@ -297,7 +297,7 @@ def refuse_cluster_mode(connection: SparkConnection) -> None:
 
 
 def code_identity() -> str:
-    """Of the code and libraries that a session would load now: another one means that a session is out of date."""
+    """Identity of the code and libraries that a session would load now; a session with another one is outdated."""
     found = [sys.version, sys.executable, *(_version(name) for name in _LIBRARIES)]
     for package in ("tidegate", "spark_jobs"):
         spec = importlib.util.find_spec(package)
@@ -328,13 +328,13 @@ def _connect(path: Path) -> _Session | None:
 
 
 def _displace(path: Path) -> None:
-    """Nobody finds that session any more; when it wakes, it sees so and ends."""
+    """Hide a session that hangs; when it wakes, it sees so and ends."""
     path.unlink(missing_ok=True)
 
 
 @contextmanager
 def _only_starter(path: Path) -> Iterator[bool]:
-    """Whether nobody else is starting a session here; the kernel forgets a task that died."""
+    """Whether no other task is starting a session here; the kernel drops a dead task's lock."""
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Ending an application on YARN: by the ResourceManager's REST API, else by the `yarn` command where there is one.
+"""End of applications on YARN: by the ResourceManager's REST API, else by the `yarn` command.
 
 An application is found by a tag that its spark-submit gave it, so nothing is read out of anybody's log. One that
 cannot be ended is no danger: it writes into its own attempt's directory, and its epoch has passed.
@@ -31,7 +31,7 @@ def tagged(conf: Mapping[str, str], tag: str) -> dict[str, str]:
 
 
 def end_applications(tag: str, say: Callable[[str], None], environ: Mapping[str, str] | None = None) -> None:
-    """End what lives under the tag. Never raises: `say` is told what was done, or what somebody could do."""
+    """End applications with the tag. Never raises: `say` gets what it did, or what an operator can do."""
     env = os.environ if environ is None else environ
     troubles: list[str] = []
     for base in resource_managers(env):

@@ -37,7 +37,7 @@ OPERATIONS = (
     "owner", "tags", "description", "ingest", "archive", "clean", "webhook_conn_id", "reopening", "completeness",
     "notify",
 )  # fmt: skip
-"""Fields of a Pipeline that say how and when it runs, not what its rows are."""
+"""Fields of a Pipeline that decide how and when it runs, not what its rows are."""
 _ALWAYS_OF_COLUMNS = ("name", "type", "path", "nullable")
 
 
@@ -102,7 +102,7 @@ def _column(spec: ColumnSpec) -> Column:
 
 
 def _source(spec: SourceSection, timezone: str) -> Source:
-    """Without transactions every record is committed; without keys for them there are no gaps."""
+    """The compiled section; without transactions every record is committed, without keys for gaps there are none."""
     start = epoch_ms(local_instant(spec.start, timezone)) if isinstance(spec.start, datetime) else spec.start
     return Source(
         conn_id=spec.conn_id,

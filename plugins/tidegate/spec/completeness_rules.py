@@ -20,7 +20,7 @@ _OWN = {
     "http": {"path": True, "count": False},
     "topic": {"topic": True, "window": False, "count": False, "source": False},
 }
-"""Keys that have a meaning for one kind of source, and whether it needs them."""
+"""Keys of one kind of source, and whether it needs them."""
 
 
 def check(spec: PipelineSpec) -> Iterator[Problem]:
@@ -71,13 +71,13 @@ def _parameters(where: tuple[str, ...], names: list[str], shown: str) -> Iterato
     for name in names:
         if name not in COUNT_PARAMETERS:
             hint = nearest(name, COUNT_PARAMETERS)
-            yield Problem(where, f"{shown.format(name)} is none of {', '.join(known)}{hint}")
+            yield Problem(where, f"{shown.format(name)} is not one of {', '.join(known)}{hint}")
     if not names:
         yield Problem(where, f"must say which window it is about: {', '.join(known)}")
 
 
 def compiled(spec: PipelineSpec) -> Completeness | None:
-    """None if no other system is asked. `check` must have found nothing."""
+    """The compiled section, None without one. `check` must have found nothing."""
     given = spec.completeness
     if given is None:
         return None

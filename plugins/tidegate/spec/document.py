@@ -28,7 +28,7 @@ Path = tuple[str | int, ...]
 
 
 class Problem(NamedTuple):
-    """What is wrong with the value at `path`."""
+    """Problem with the value at `path`."""
 
     path: Path
     message: str
@@ -158,7 +158,7 @@ def merge(base: Node, over: Node) -> Node:
 
 
 def plain(root: Node, environment: Mapping[str, str]) -> tuple[Any, list[Problem]]:
-    """Plain values, `${VAR}` and `${VAR:-default}` in strings replaced; problems with variables."""
+    """Plain values with `${VAR}` and `${VAR:-default}` replaced in strings, and problems with variables."""
     problems: list[Problem] = []
 
     def text(value: str, path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Expressions of a pipeline, judged by whoever can run DuckDB: this package cannot, and reads YAML only."""
+"""Expressions of a pipeline, judged by a caller with DuckDB: this package has none, and reads YAML only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Judge = Callable[[Pipeline], Iterable[tuple[str, str]]]
 
 
 def expression_problems(pipeline: Pipeline, judge: Judge) -> list[Problem]:
-    """Nobody is asked about a pipeline without expressions."""
+    """Problems of its expressions; without any the judge is not called."""
     if not pipeline.has_expressions:
         return []
     numbers = {c.name: i for i, c in enumerate(pipeline.columns)}

@@ -1,4 +1,4 @@
-"""Message formats: what concerns `format`, and what a format says about columns and event time.
+"""Message formats: section `format`, and its rules for columns and event time.
 
 Files that a spec names (Avro schemas, descriptors) are read here, and stand in the compiled pipeline: what a batch was
 planned with does not change with a file.
@@ -36,12 +36,12 @@ KEYS: dict[str, frozenset[str]] = {
     "protobuf": frozenset({"wire", "descriptor_set", "message"}),
     "raw": frozenset(),
 }
-"""Keys of `format` that have a meaning with each type, beside `type` and `unknown_fields`."""
+"""Keys of `format` for each type, beside `type` and `unknown_fields`."""
 LARGEST = 4 * 1024 * 1024
-"""Bytes of a schema or descriptor file: it travels with every plan."""
+"""Most bytes of a schema or descriptor file, which travels with every plan."""
 Steps = tuple[str, ...]
 Wanted = Callable[[Steps, HiveType | None], str | None]
-"""Why a path of a type (None: the event time) is not to be had."""
+"""Function that says why a path cannot give a type (None: the event time)."""
 
 
 def compile_format(spec: PipelineSpec, folder: Path) -> tuple[Format, list[Problem]]:
@@ -74,7 +74,7 @@ def format_alone(values: Mapping[str, object], folder: Path) -> Format:
 
 
 def _keys(given: FormatSpec) -> Iterator[Problem]:
-    """Keys of other types, and those that are missing."""
+    """Problems: keys of other types, and missing ones."""
     mine = KEYS[given.type]
     names = {(field.alias or name): name for name, field in FormatSpec.model_fields.items()}
     for key, name in names.items():
@@ -129,7 +129,7 @@ def _steps(path: str) -> Steps:
 
 
 class _Files:
-    """Reads what the spec names, once."""
+    """Reads files that the spec names, once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -174,7 +174,7 @@ def _csv(spec: PipelineSpec, files: _Files, found: list[Problem]) -> tuple[Forma
 
     def wanted(path: Steps, kind: HiveType | None) -> str | None:
         if len(path) != 1 or path[0] not in names or path[0] == SKIPPED_FIELD:
-            return f"$.{'.'.join(path)} is none of format.fields ({', '.join(names)})"
+            return f"$.{'.'.join(path)} is not one of format.fields ({', '.join(names)})"
         if kind is not None and not is_primitive(kind):
             return f"a field of a CSV record cannot be {kind}; read it as string"
         return None

@@ -1,4 +1,4 @@
-"""The pipelines folder: one YAML file, one pipeline; `defaults.yaml` lies under all of them.
+"""The pipelines folder: one YAML file, one pipeline, each on top of `defaults.yaml`.
 
 Nothing else is read but what a `format` names."""
 
@@ -27,7 +27,7 @@ SUFFIX, NEAR_SUFFIX, DEFAULTS = ".yaml", ".yml", "defaults.yaml"
 
 @dataclass(frozen=True)
 class Loaded:
-    """A file of the folder: a pipeline, or the error that says why it is none. `text` is the file as it is."""
+    """File of the folder: a pipeline, or the error of an invalid one. `text` is the file as it is."""
 
     name: str
     path: Path
@@ -78,7 +78,7 @@ def load_text(path: str | Path, text: str, environment: Mapping[str, str] = os.e
 
 
 def spec_files(folder: Path) -> list[Path]:
-    """Those that are meant to be pipelines, sorted. Raises SpecError when there is no such folder."""
+    """Files that are meant to be pipelines, sorted. Raises SpecError when there is no such folder."""
     if not folder.is_dir():
         raise SpecError("there is no such pipelines folder", where=str(folder))
     entries = (Path(e.path) for e in os.scandir(folder) if e.name != DEFAULTS and not e.name.startswith("."))
@@ -148,7 +148,7 @@ def _loaded(
 
 
 def without_clashes(loaded: list[Loaded]) -> list[Loaded]:
-    """Of two pipelines that write the same table, or into each other's directories, the second is refused."""
+    """Refuse the second of two pipelines that write the same table, or into each other's directories."""
     territory, result = Territory(), []
     for one in loaded:
         problem = territory.claim(one.pipeline) if one.pipeline else None

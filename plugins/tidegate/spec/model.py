@@ -231,7 +231,7 @@ class PipelineSpec(Section):
     @model_validator(mode="before")
     @classmethod
     def _raw_columns(cls, value: Any) -> Any:
-        """What a raw record consists of need not be spelled out."""
+        """Add the columns of a raw record, which need not be spelled out."""
         if isinstance(value, dict) and "columns" not in value:
             message_format = value.get("format")
             if isinstance(message_format, dict) and message_format.get("type") == "raw":

@@ -1,4 +1,4 @@
-"""Columns added to a pipeline's YAML as text: whatever else stands in the file, comments and order, stays as it is."""
+"""New columns in a pipeline's YAML, added as text: comments and order of the file stay."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def _columns(text: str, file: str) -> tuple[int, yaml.SequenceNode]:
 
 
 def _item(line: str) -> str:
-    """Within brackets there is no dash, and a comment would end them."""
+    """Line of one column; within brackets without a dash and comment, which would end them."""
     return line.removeprefix("- ").split("  # ")[0]
 
 
 def _end(node: yaml.Node) -> int:
-    """Where the node's last word ends; marks of mappings are where the next thing begins."""
+    """End of the node's last word; marks of mappings point to the next node."""
     while isinstance(node, yaml.MappingNode | yaml.SequenceNode) and not node.flow_style and node.value:
         child = node.value[-1]
         node = child[1] if isinstance(child, tuple) else child

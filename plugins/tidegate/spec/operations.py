@@ -110,7 +110,7 @@ class ArchiveSpec(Section):
 
 
 class CleanSpec(Section):
-    """How long `<name>.maintain` keeps files that the ledger proves to be needless; null: for ever."""
+    """How long `<name>.maintain` keeps files that the ledger proves to be needless; null: forever."""
 
     attempts: Duration | None = key("Work directories and plan files of overtaken, landed or abandoned attempts.", "1d")
     landed: Duration | None = key(

@@ -1,4 +1,4 @@
-"""What pydantic finds, in the words of a pipeline's author."""
+"""Errors of pydantic in the words of a pipeline's author."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EXPECTED = {
 
 
 def problems(error: ValidationError) -> Iterator[Problem]:
-    """One for each thing that pydantic found, but for lists that it calls too short for lack of right entries."""
+    """A problem for each error of pydantic, but for lists that it calls too short for lack of valid entries."""
     errors = error.errors(include_url=False, include_context=True)
     for found in errors:
         # the key of a wrong `spark.conf` entry is followed by the marker "[key]"
@@ -47,7 +47,7 @@ def problems(error: ValidationError) -> Iterator[Problem]:
 
 
 def _shared(one: Path, other: Path) -> int:
-    """How many parts they begin with that are equal."""
+    """Length of their common beginning, in parts."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 

@@ -1,4 +1,4 @@
-"""What people and editors read: the JSON schema and `docs/pipeline.md`, both from the models."""
+"""The JSON schema for editors and `docs/pipeline.md` for people, both from the models."""
 
 from __future__ import annotations
 

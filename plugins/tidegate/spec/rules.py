@@ -1,4 +1,4 @@
-"""What concerns several keys at once. Each rule yields the problems it finds; together they are `check`."""
+"""Rules over several keys. Each yields the problems it finds; together they are `check`."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def local_instant(moment: datetime, timezone: str) -> datetime:
 
 
 def epoch_ms(moment: datetime) -> int:
-    """Of an aware moment; what is finer than 1 ms is cut off."""
+    """Epoch ms of an aware moment, rounded down."""
     return (moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
@@ -127,7 +127,7 @@ def _windows(spec: PipelineSpec) -> Iterator[Problem]:
 
 def _late(spec: PipelineSpec) -> Iterator[Problem]:
     if spec.late.reopen_after is not None and not spec.kafka_columns:
-        message = "needs kafka_columns: true, without which nobody can tell a row that was taken up from a double"
+        message = "needs kafka_columns: true, which tells a row that was taken up from a double"
         yield Problem(("late", "reopen_after"), message)
 
 
@@ -226,7 +226,7 @@ _TIME_TEXTS = {"date": "2013-01-05", "hour": "01-fold", "minute": "00"}
 
 
 def _overflow_name(spec: PipelineSpec, columns: Mapping[str, ColumnSpec]) -> Iterator[Problem]:
-    """The overflow partition takes what has no name of its own, so it must have one."""
+    """Problem if the overflow partition, which takes rows without a name of their own, has none itself."""
     kinds = {word: columns[word.lower()].type for word in spec.partition_by if word.lower() in columns}
     values = tuple(
         (word, _TIME_TEXTS.get(word) or (OVERFLOW_VALUE if kinds.get(word) == "string" else None))
@@ -262,7 +262,7 @@ def _unknown_partition(at: int, word: str, columns: Iterable[str]) -> Problem:
 
 
 def _text(spec: PipelineSpec) -> Iterator[Problem]:
-    """What Hive's text files cannot hold so that all readers read the same."""
+    """Problems of columns that readers of Hive's text files would read differently."""
     if spec.sink.format != "text":
         return
     if spec.sink.compression not in (None, *TEXT_COMPRESSION):
@@ -294,7 +294,7 @@ def _workdir(spec: PipelineSpec) -> Iterator[Problem]:
 
 
 def least_archive_runs(spec: PipelineSpec) -> int:
-    """Runs that may wait for their windows at one time; there must be more."""
+    """Number of runs that may wait for their windows at one time; there must be more."""
     return spec.windows.watermark_delay // spec.windows.size
 
 

@@ -1,4 +1,4 @@
-"""What every section of the YAML is made of."""
+"""Base of every section of the YAML."""
 
 from __future__ import annotations
 

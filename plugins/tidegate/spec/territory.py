@@ -1,4 +1,4 @@
-"""Which tables and directories belong to which pipeline: two must never write the same."""
+"""Tables and directories of pipelines: two must never write the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Territory:
         self._parents: dict[str, str] = {}  # of the directories that are taken
 
     def claim(self, pipeline: Pipeline) -> Problem | None:
-        """Take what `pipeline` writes; if somebody else has any of it, nothing is taken and the problem returned."""
+        """Claim all that `pipeline` writes; if another one has any of it, claim nothing and return the problem."""
         sink = pipeline.sink
         tables = [sink.table + suffix for suffix in SIDE_TABLES]
         for table in tables:

@@ -99,7 +99,7 @@ def _refuse_unless_null(value: object) -> None:
 
 
 NotYet = Annotated[None, BeforeValidator(_refuse_unless_null), WithJsonSchema({"type": "null", "x-type": "not yet"})]
-"""A key of the design that this version refuses by name; only null is taken."""
+"""Key that this version refuses by name; it takes only null."""
 
 
 def _measure(units: dict[str, int], example: str, least: int, most: int) -> Callable[[object], int]:
@@ -165,10 +165,10 @@ MessagePath = Annotated[str, _word(_PATH, "must be a path into the message such 
 _some_text = _matching(r"(?s:.*\S.*)", "must not be empty", 10_000)
 Text = Annotated[str, _kind(_some_text, "text", pattern=r"\S")]
 Expression = Annotated[str, _kind(_some_text, "SQL expression", pattern=r"\S")]
-"""What it means is checked by DuckDB, in a process of its own: `spec.expressions`."""
+"""SQL expression; DuckDB checks it in a process of its own: `spec.expressions`."""
 
 FileName = Annotated[str, _kind(_matching(r"[^\x00\n]*\S[^\x00\n]*", "must be the name of a file", 1000), "file name")]
-"""Relative to the folder of the YAML."""
+"""File name, relative to the folder of the YAML."""
 
 
 def _character(value: object) -> str:
@@ -324,7 +324,7 @@ def _hive_type(value: object) -> str:
 
 
 HiveType = Annotated[str, _kind(_hive_type, "Hive type")]
-"""In its canonical spelling."""
+"""Hive type in its canonical spelling."""
 
 
 def _location(value: object) -> str:
@@ -347,7 +347,7 @@ def _location(value: object) -> str:
 
 
 Location = Annotated[str, _kind(_location, "URI", pattern="^(file|hdfs)://")]
-"""Without a trailing slash."""
+"""URI without a trailing slash."""
 
 
 def _version(value: object) -> int:

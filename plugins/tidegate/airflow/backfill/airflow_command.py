@@ -1,5 +1,5 @@
-"""`airflow dags backfill`, the literal command, as people expect it. It works on the DAG object, so `PipelineDag.run`
-comes here before and after Airflow's own work:
+"""`airflow dags backfill` as people expect it. The command works on the DAG object, so `PipelineDag.run` comes here
+before and after Airflow's own work:
 
 - what a killed backfill left in the range is settled first: Airflow would call it a deadlock;
 - runs that the scheduler is working on stay the scheduler's, and are waited for: Airflow would do nothing at all for
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 POLL_S, SAY_S = 1.0, 30.0
 NAMED = 5
 SCHEDULER_GONE = timedelta(minutes=5)
-"""Without a heartbeat for so long no scheduler comes back by itself."""
+"""A scheduler without a heartbeat for so long does not come back by itself."""
 Part = tuple[datetime, datetime]
 _FOLLOW_ON = "AIRFLOW__SCHEDULER__SCHEDULE_AFTER_TASK_EXECUTION"
 
 
 class Range:
-    """The windows of the command. `others`: runs (ids) in it that the scheduler has begun; `made`: those that were made
-    for it before it came to them."""
+    """The windows of the command. `others`: ids of its runs that the scheduler has begun; `made`: ids of runs made
+    for it ahead of its work."""
 
     def __init__(self, dag: DAG, dates: Sequence[datetime]) -> None:
         """`dates`: logical dates, oldest first."""
@@ -55,8 +55,8 @@ class Range:
         self.interrupted = False
 
     def parts(self, backwards: bool = False) -> Iterator[Part]:
-        """What to do next, from and to, both inclusive, until all is done or Ctrl-C came: so few runs that the schedule
-        finds room, none that has succeeded before, and none that the scheduler is working on by then."""
+        """The next parts to work on, from and to (both included), until all is done or Ctrl-C came. A part leaves
+        room for the schedule, and has no run that has succeeded or that the scheduler works on."""
         from airflow.utils.session import create_session
 
         with create_session() as session:
@@ -126,7 +126,7 @@ def backfilling(dag: DAG, first: datetime, last: datetime) -> Iterator[Range]:
         number = f"{len(left):,} of {len(found.dates):,} runs of {dag.dag_id} in this range"
         raise AirflowException(
             f"{number} have not succeeded: {named}{more}\n"
-            "  what to do: look at the log of a failed task and mend what it says; then run the same command with "
+            "  what to do: look at the log of a failed task and fix its cause; then run the same command with "
             "--rerun-failed-tasks, or clear these runs"
         )
 
@@ -158,7 +158,7 @@ def _slots(dag: DAG, session: Session) -> int:
         return headroom.slots_of({task.pool for task in dag.tasks}, session)
     except LookupError as e:
         raise AirflowException(
-            f"{dag.dag_id}: there is no pool {e.args[0]}: its tasks would wait for ever\n"
+            f"{dag.dag_id}: there is no pool {e.args[0]}: its tasks would wait forever\n"
             "  what to do: tidegate doctor --fix, or in the UI under Admin, Pools"
         ) from None
 
@@ -178,14 +178,14 @@ def next_part(todo: Sequence[datetime], busy: Container[datetime], room: int, ba
 
 @contextmanager
 def _signals(found: Range) -> Iterator[None]:
-    """Notes Ctrl-C and SIGTERM, which Airflow's backfill answers by ending as if all were well.
+    """Note Ctrl-C and SIGTERM, which Airflow's backfill answers by ending as if all were well.
 
     A terminal sends Ctrl-C to the executor's workers too, which are forks of this process: the first one is not for
-    them. They would die of it, and Airflow's backfill would wait for them for ever."""
+    them. They would die of it, and Airflow's backfill would wait for them forever."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    # whoever began it in the background of a shell wants it to ignore Ctrl-C
+    # a command in the background of a shell ignores Ctrl-C, and goes on doing so
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     old = {number: handler for number, handler in handlers.items() if callable(handler)}
 
@@ -207,8 +207,9 @@ def _signals(found: Range) -> Iterator[None]:
 
 @contextmanager
 def _alone_in_its_runs() -> Iterator[None]:
-    """Airflow's task processes lock the run, then a task; its backfill locks a task, then the run. Where they still
-    meet, as with tasks on other hosts, Airflow makes its change again: a line in the log, and no stack trace."""
+    """Keep task processes from scheduling what follows them: they lock the run, then a task; Airflow's backfill locks a
+    task, then the run. Where they still meet, as with tasks on other hosts, Airflow makes its change again: a line in
+    the log, and no stack trace."""
     from airflow.jobs.backfill_job_runner import BackfillJobRunner
 
     before, log = os.environ.get(_FOLLOW_ON), BackfillJobRunner.logger()
@@ -224,7 +225,7 @@ def _alone_in_its_runs() -> Iterator[None]:
 
 
 def _in_a_line(record: logging.LogRecord) -> bool:
-    """A filter that changes what it lets through."""
+    """Filter of a logger: one line instead of a stack trace for a lost lock."""
     from sqlalchemy.exc import OperationalError
 
     error = record.exc_info[1] if record.exc_info else None
@@ -236,8 +237,8 @@ def _in_a_line(record: logging.LogRecord) -> bool:
 
 
 def wait(found: Range) -> None:
-    """Until the scheduler has ended what it had begun. At once for a paused DAG, or without a scheduler, where nothing
-    would end, and when Ctrl-C came."""
+    """Wait until the scheduler has ended the runs that it had begun. Returns at once for a paused DAG, without a
+    scheduler, and after Ctrl-C."""
     from airflow.models.dag import DagModel
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
@@ -259,7 +260,7 @@ def wait(found: Range) -> None:
 
 
 def _scheduler_alive(session: Session) -> bool:
-    """One that is restarted is waited for."""
+    """Whether a scheduler lives, or may be restarting."""
     from airflow.jobs.job import Job
     from airflow.utils import timezone
     from sqlalchemy import func, select
@@ -269,7 +270,7 @@ def _scheduler_alive(session: Session) -> bool:
 
 
 def _settle_leftovers(dag: DAG, first: datetime, last: datetime) -> None:
-    """Until no unfinished backfill run is in the range, or a backfill lives: its heart is seen to beat."""
+    """Wait until no unfinished backfill run is in the range, or a backfill is seen to be alive."""
     from airflow.utils.session import create_session
 
     known: dict[int, datetime] = {}
@@ -304,7 +305,7 @@ def _until_nothing(dag: DAG, look: Callable[[], str]) -> None:
 
 
 def _runs(dag_id: str, first: datetime, last: datetime, state: str, of_backfills: bool) -> Select[Any]:
-    """Run ids and logical dates."""
+    """Select run ids and logical dates."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.types import DagRunType
     from sqlalchemy import select
@@ -320,8 +321,8 @@ def _runs(dag_id: str, first: datetime, last: datetime, state: str, of_backfills
 
 
 def _whole(dag: DAG, dates: tuple[datetime, ...], session: Session) -> set[datetime]:
-    """Whose runs have succeeded with all of the DAG's tasks: none was cleared since, failed before the run was marked,
-    or left out, as by `-t ready`."""
+    """Dates whose runs have succeeded with all of the DAG's tasks: none cleared since, failed before the run was
+    marked, or left out, as by `-t ready`."""
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
     from sqlalchemy import and_, func, select
@@ -335,7 +336,7 @@ def _whole(dag: DAG, dates: tuple[datetime, ...], session: Session) -> set[datet
 
 
 def _states(dag_id: str, dates: tuple[datetime, ...], session: Session) -> list[tuple[datetime, str]]:
-    """Of each date; `no run` where there is none."""
+    """State of each date's run; `no run` without one."""
     from airflow.models.dagrun import DagRun
     from sqlalchemy import select
 

@@ -1,4 +1,4 @@
-"""How many runs a backfill may have at a time: today's windows need runs of the same DAG and slots of the same pool."""
+"""Number of runs that a backfill may have at a time, so that today's windows find runs and slots of the pool."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ NO_LIMIT = 1_000_000
 
 
 def most(max_active_runs: int, slots: int) -> int:
-    """Of a backfill's own runs: half of what the DAG may have, and half of the pool's slots; at least one."""
+    """Most runs of one backfill: half of the DAG's, at most half of the pool's slots; at least one."""
     return max(1, min(max_active_runs, slots) // 2)
 
 
 def room(limit: int, max_active_runs: int, others: int) -> int:
-    """How many of its own runs a backfill may have now, beside `others` of the DAG that are queued or running: one run
-    stays free for the schedule. At least one, or runs that wait for windows to come would hold up every backfill."""
+    """Runs that a backfill may have now, beside `others` of the DAG, queued or running. One stays free for the
+    schedule. At least one, or runs that wait for windows to come would hold up every backfill."""
     return max(1, min(limit, max_active_runs - others - 1))
 
 
 def slots_of(pools: Iterable[str], session: Session) -> int:
-    """The fewest slots that any of these pools has. Raises LookupError with the name of one that is not there."""
+    """The fewest slots that any of these pools has. Raises LookupError with the name of a missing one."""
     from airflow.models.pool import Pool
     from sqlalchemy import select
 

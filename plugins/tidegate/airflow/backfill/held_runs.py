@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def make_missing(dag: DAG, dates: Sequence[datetime], session: Session) -> set[str]:
-    """Runs (ids) for those of these logical dates that have none, aside. One that the schedule makes in this moment is
-    the schedule's. Nothing for a DAG that is not scheduled: nobody else would make its runs."""
+    """Make held runs for those of these logical dates that have none; returns their ids. A run that the schedule
+    makes in this moment stays the schedule's. A DAG without a schedule needs none."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunType
@@ -54,7 +54,8 @@ def make_missing(dag: DAG, dates: Sequence[datetime], session: Session) -> set[s
 
 
 def take(dag_id: str, first: datetime, last: datetime, session: Session) -> int:
-    """Queued runs of the schedule from `first` to `last` (inclusive); the backfill begins each when it comes to it."""
+    """Take the schedule's queued runs from `first` to `last` (inclusive): the backfill begins them. Returns how
+    many."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunType
@@ -70,7 +71,7 @@ def take(dag_id: str, first: datetime, last: datetime, session: Session) -> int:
 
 
 def give_back(dag_id: str, dates: Collection[datetime], made: Collection[str], session: Session) -> None:
-    """After the backfill has ended: what it had `made` and not begun is no more, what it had taken is queued again."""
+    """After the backfill: delete runs that it had `made` and not begun, and queue those that it had taken."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunType
@@ -85,7 +86,7 @@ def give_back(dag_id: str, dates: Collection[datetime], made: Collection[str], s
 
 
 def is_aside() -> list[Any]:
-    """What such a run is told by."""
+    """Conditions that held runs fulfil."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.state import DagRunState
     from airflow.utils.types import DagRunType

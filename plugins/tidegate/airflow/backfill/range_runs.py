@@ -1,7 +1,7 @@
 """The runs of one DAG for `tidegate backfill`, on Airflow's own database.
 
-They are scheduled runs, and the scheduler does the work: so a command that dies leaves nothing behind that nobody works
-on. They are begun as running, not as queued: runs that wait for windows to come may hold every slot of max_active_runs.
+They are scheduled runs, and the scheduler does the work: a command that dies leaves no run behind without a worker.
+They begin as running, not as queued: runs that wait for windows to come may hold every slot of max_active_runs.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 SCHEDULER_LIMIT = timedelta(minutes=1)
 """A scheduler without a heartbeat for this long runs nothing."""
 OURS = "tidegate backfill"
-"""How a note begins that a backfill writes at its runs."""
+"""Beginning of the note that a backfill writes to its runs."""
 ACTIVE = ("queued", "running")
 
 
 @dataclass(frozen=True)
 class Ground:
-    """What a backfill stands on: `unknown`, Airflow has no such DAG (or it's gone); `paused`; pools without which its
-    tasks would wait for ever; whether a scheduler is alive; who holds a pool that is `full`, in words."""
+    """Conditions of a backfill: `unknown`, Airflow has no such DAG (any more); `paused`; missing pools, without which
+    tasks would wait forever; whether a scheduler is alive; who holds a pool that is `full`, in words."""
 
     unknown: bool = False
     paused: bool = False
@@ -50,15 +50,15 @@ class Ground:
 
 
 class RangeRuns:
-    """Implements `workflow.publish.backfill.Runs`; `pool_names` are those of the DAG's tasks. One that `settles`
-    nothing changes nothing by looking."""
+    """Implements `workflow.publish.backfill.Runs`; `pool_names` are those of the DAG's tasks. `settles`: a look also
+    settles what killed backfills left."""
 
     def __init__(self, dag_id: str, pool_names: Sequence[str], settles: bool = True) -> None:
         self.dag_id, self._pools, self.settles = dag_id, tuple(pool_names), settles
         self._asked_for: int | None = None
 
     def ground(self) -> Ground:
-        """Whether runs would go on now."""
+        """Conditions under which runs would go on now."""
         with _session() as session:
             model = self._model(session)
             if model is None or not model.is_active:
@@ -67,15 +67,15 @@ class RangeRuns:
             return Ground(False, bool(model.is_paused), self._missing(session), scheduler_alive(session), held)
 
     def unpause(self) -> None:
-        """As `airflow dags unpause`."""
+        """Unpause the DAG, as `airflow dags unpause` does."""
         with _session() as session:
             model = self._model(session)
             if model is not None:
                 model.set_is_paused(is_paused=False, session=session)
 
     def look(self, keys: Sequence[WindowKey]) -> dict[int, Run]:
-        """By start of their window; of several the one that is active, or that of the schedule. What a killed backfill
-        left is settled first; what is of type backfill even then is at work, or a live backfill has set it aside."""
+        """Runs by start of their window; of several the active one, or that of the schedule. Runs that are of type
+        backfill after killed backfills were settled are at work, or a live backfill holds them."""
         if not keys:
             return {}
         with _session() as session:
@@ -93,7 +93,7 @@ class RangeRuns:
         return {start: run for start, (_, run) in found.items()}
 
     def room(self, own: int, most: int | None) -> int:
-        """See `headroom`. None for a DAG or a pool that is not there (any more): `ground` says so."""
+        """Runs that may begin now, see `headroom`; 0 for a missing DAG or pool, which `ground` reports."""
         from airflow.models.dagrun import DagRun
 
         with _session() as session:
@@ -106,7 +106,7 @@ class RangeRuns:
         return headroom.room(limit, max_active_runs, active - own) - own
 
     def begin(self, keys: Sequence[WindowKey], runs: Mapping[int, Run], note: str) -> list[WindowKey]:
-        """Under the lock that the scheduler makes runs under; nothing where it is held."""
+        """Begin runs for these windows, under the scheduler's own lock; none where another process holds it."""
         from airflow.models.dagbag import DagBag
 
         with _session() as session:
@@ -134,8 +134,8 @@ class RangeRuns:
             return begun
 
     def catch_up(self, keys: Sequence[WindowKey], start: bool) -> bool:
-        """By a run of `<pipeline>.maintain` whose conf names the range; see `airflow.catchup`. One that has ended
-        without publishing any of them was the last."""
+        """Whether a run of `<pipeline>.maintain` whose conf names the range is at work, or could be started
+        (`airflow.catchup`). After one that published none of them no other is started."""
         part = Interval(min(key.start_ms for key in keys), max(key.end_ms for key in keys))
         dag_id = f"{self.dag_id.rpartition('.')[0]}.maintain"
         with _session() as session:
@@ -150,7 +150,7 @@ class RangeRuns:
         return True
 
     def failed_tasks(self, run_id: str) -> list[str]:
-        """Of a run, for people."""
+        """Names of a run's failed tasks, sorted."""
         from airflow.models.taskinstance import TaskInstance
         from sqlalchemy import select
 
@@ -208,7 +208,7 @@ def _paused(dag_id: str, session: Session) -> bool:
 
 
 def _catching_up(dag_id: str, part: Interval, session: Session) -> bool:
-    """Whether a run that is asked for windows of this part is queued or at work."""
+    """Whether a run for windows of this part is queued or at work."""
     from airflow.models.dagrun import DagRun
     from sqlalchemy import select
 
@@ -233,7 +233,7 @@ def _of(run: DagRun, key: WindowKey) -> bool:
 
 
 def _clear(run: DagRun, dag: Any, session: Session) -> None:
-    """All of its tasks, and it runs at once."""
+    """Clear all tasks of the run, and start it at once."""
     from airflow.models.taskinstance import clear_task_instances
     from airflow.utils.state import DagRunState
 
@@ -257,7 +257,7 @@ def scheduler_alive(session: Session) -> bool:
 
 
 def _mark(note: str | None) -> str | None:
-    """`tidegate backfill ..., begun ...` without who began it."""
+    """The note's mark, `tidegate backfill ..., begun ...`, without its author."""
     for line in (note or "").splitlines():
         if line.startswith(OURS):
             return line.rpartition(" by ")[0]
@@ -265,7 +265,7 @@ def _mark(note: str | None) -> str | None:
 
 
 def _write_note(run_id: int, text: str, session: Session) -> None:
-    """By the table: the model's foreign key leads to users, whom only the webserver's library knows."""
+    """Write it by the table: the model's foreign key leads to users, whom only the webserver's library knows."""
     from airflow.models.dagrun import DagRunNote
     from airflow.utils import timezone
     from sqlalchemy import insert, select, update
@@ -280,6 +280,6 @@ def _write_note(run_id: int, text: str, session: Session) -> None:
 
 
 def _noted(old: str | None, new: str) -> str:
-    """What people have noted stays; what an earlier backfill has goes."""
+    """The new note after people's own; that of an earlier backfill goes."""
     kept = [line for line in (old or "").splitlines() if not line.startswith(OURS)]
     return "\n".join([*kept, new])[-1000:]

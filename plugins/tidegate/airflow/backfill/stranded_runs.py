@@ -1,6 +1,6 @@
-"""Airflow 2.11: runs that `airflow dags backfill` touched stay re-runnable.
+"""Airflow 2.11: runs that `airflow dags backfill` leaves behind, made re-runnable.
 
-The scheduler ignores runs of type backfill: a task cleared in one would wait for ever. So a backfill run becomes a
+The scheduler ignores runs of type backfill: a task cleared in one would wait forever. So a backfill run becomes a
 scheduled one as soon as it ends (`to_scheduled`, inside the backfill process), and what a killed backfill leaves
 behind is found by the maintenance DAG (`sweep`): SIGKILL and Ctrl-C call no callback, and a surviving task process can
 save its stale copy of the run. No listener does this: any listener makes other people's `end_from_trigger=True` tasks
@@ -57,14 +57,13 @@ def to_scheduled(context: Context) -> None:
 
 
 def sweep(dag_ids: Collection[str], session: Session) -> list[str]:
-    """Runs of these DAGs left as type backfill become scheduled ones. Those that nobody works on any more fail, with
-    their tasks where they were: Clear, and the same backfill again, go on there. Those that a backfill had set aside
+    """Turn runs of these DAGs that were left as type backfill into scheduled ones. Abandoned runs fail, with their
+    tasks where they were: Clear, and the same backfill again, go on there. Those that a backfill had set aside
     (`aside`) or somebody has cleared are queued.
 
     A backfill that lives and may be at work on its DAG protects every unfinished backfill run, because a run does not
-    say whose it is (`creating_job_id` is wrong after a take-over); so does a running task with a live job. Returns what
-    was done, in words.
-    """
+    name its backfill (`creating_job_id` is wrong after a take-over); so does a running task with a live job. Returns
+    what was done, in words."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.types import DagRunType
     from sqlalchemy import select
@@ -83,7 +82,7 @@ def sweep(dag_ids: Collection[str], session: Session) -> list[str]:
 
 
 def _settle(run: DagRun, backfilling: bool, session: Session) -> str | None:
-    """What has become of it, in words; None while somebody works on it."""
+    """Settle the run. Returns the outcome in words; None while somebody works on it."""
     from airflow.utils import timezone
     from airflow.utils.state import DagRunState, State, TaskInstanceState
 
@@ -118,7 +117,7 @@ def _live() -> ColumnElement[bool]:
 
 
 def live_backfills(dag_id: str, session: Session) -> dict[int, datetime]:
-    """Jobs (ids) of backfills that may be at work on this DAG, with their last heartbeats."""
+    """Ids of the jobs of backfills that may be at work on this DAG, with their last heartbeats."""
     from airflow.jobs.job import Job
     from sqlalchemy import select
 
@@ -130,8 +129,8 @@ def live_backfills(dag_id: str, session: Session) -> dict[int, datetime]:
 
 
 def _elsewhere(dag_id: str, jobs: Collection[int], session: Session) -> set[int]:
-    """Those of these backfills that work on another DAG: a job works on one, and a run that it has made or a task that
-    it has queued says on which. One that has done neither yet may be anybody's."""
+    """Ids of these backfills that work on another DAG: a job works on one, which its runs and queued tasks name. A
+    job without either may be any DAG's."""
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.state import State
@@ -169,7 +168,7 @@ def _reset_unfinished_tasks(run: DagRun, session: Session) -> None:
             TaskInstance.run_id == run.run_id,
             TaskInstance.state.in_(unfinished),
         )
-        .values(  # a dead RUNNING task that is cleared would stay RESTARTING for ever
+        .values(  # a dead RUNNING task that is cleared would stay RESTARTING forever
             state=None,
             trigger_id=None,
             next_method=None,

@@ -1,13 +1,12 @@
-"""Airflow 2.11: what Clear begins and nobody ends.
+"""Airflow 2.11: tasks and runs that Clear begins and nothing ends.
 
-A running task that is cleared becomes `restarting`, and its own process has to say that it is over. When that process
-dies first (killed with its worker, or because it did not stop in time), nobody looks for it: the scheduler looks for
-dead tasks among the running ones only. And a run that is cleared becomes `queued`: while runs that wait for their
-windows fill max_active_runs, which may last for hours, it does not start, though its window is ready. And a task that
-failed, or whose run was marked as failed, leaves what follows it `upstream_failed` or `skipped`, for good: when it is
-cleared alone, the run ends without them. And a backfill begins no task again that it has seen succeed: when the whole
-run is cleared while a later task is at work, that one waits for it for ever.
-"""
+A running task that is cleared becomes `restarting`, and its own process has to report its end. When that process dies
+first (killed with its worker, or because it did not stop in time), the task stays: the scheduler looks for dead tasks
+among the running ones only. And a run that is cleared becomes `queued`: while runs that wait for their windows fill
+max_active_runs, which may last for hours, it does not start, though its window is ready. And a task that failed, or
+whose run was marked as failed, leaves its followers `upstream_failed` or `skipped`, for good: when it is cleared alone,
+the run ends without them. And a backfill begins no task again that it has seen succeed: when the whole run is cleared
+while a later task is at work, that one waits for it forever."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 MOST_AT_ONCE = 8
-"""Cleared runs at work beyond max_active_runs."""
+"""Most cleared runs at work beyond max_active_runs."""
 
 
 def revive(dag_ids: Collection[str], session: Session) -> list[str]:
-    """Tasks of these DAGs that are `restarting` and whose process is dead are cleared once more, which lets them run;
-    those of other pipelines' maintenance too, which cannot do it for itself. What was done, in words."""
+    """Clear once more, so that they run, tasks of these DAGs that are `restarting` and whose process is dead; those
+    of other pipelines' maintenance too, which cannot do it for itself. Returns what it did, in words."""
     from airflow.jobs.job import Job
     from airflow.models.taskinstance import TaskInstance, clear_task_instances
     from airflow.utils import timezone
@@ -45,7 +44,7 @@ def revive(dag_ids: Collection[str], session: Session) -> list[str]:
 
 
 def free(ti: TaskInstance, followers: Collection[str], session: Session) -> list[str]:
-    """Tasks that follow `ti`, which has done its work, get their turn though Airflow has given them up. Their names."""
+    """Let tasks that follow `ti`, which has succeeded, run though Airflow has given them up. Returns their names."""
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.state import TaskInstanceState
     from sqlalchemy import update
@@ -61,8 +60,8 @@ def free(ti: TaskInstance, followers: Collection[str], session: Session) -> list
 
 
 def skip(ti: TaskInstance, followers: Collection[str]) -> None:
-    """Tasks that follow `ti` and have nothing to do are skipped before they get a process. No mark is left that a later
-    Clear would trip over, as Airflow's own skipping leaves one."""
+    """Skip tasks that follow `ti` and have nothing to do, before they get a process. Airflow's own skipping would
+    leave a mark that makes a later Clear skip them again."""
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils import timezone
     from airflow.utils.session import create_session
@@ -78,8 +77,8 @@ def skip(ti: TaskInstance, followers: Collection[str]) -> None:
 
 
 def hand_on(dag_ids: Collection[str], session: Session) -> list[str]:
-    """In runs of backfills, a `ready` that had succeeded and was cleared while `publish` was at work counts as done
-    again: `publish` looks for itself whether its window is ready. What was done, in words."""
+    """Count a `ready` of a backfill's run as done again that had succeeded and was cleared while `publish` was at
+    work: `publish` looks for itself whether its window is ready. Returns what it did, in words."""
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.state import DagRunState, TaskInstanceState
@@ -107,8 +106,8 @@ def hand_on(dag_ids: Collection[str], session: Session) -> list[str]:
 
 
 def start(dag_id: str, session: Session) -> list[str]:
-    """Queued runs of this DAG that somebody has cleared run now, whatever max_active_runs says, few at a time; none
-    while the DAG is paused. What was done, in words."""
+    """Start queued runs of this DAG that somebody has cleared, whatever max_active_runs says, few at a time; none
+    while the DAG is paused. Returns what it did, in words."""
     from airflow.models.dag import DagModel
     from airflow.models.dagrun import DagRun
     from airflow.utils import timezone
@@ -132,7 +131,7 @@ def start(dag_id: str, session: Session) -> list[str]:
 
 
 def _at_work(dag_id: str, session: Session) -> int:
-    """Cleared runs that run, and do not wait in the triggerer."""
+    """Number of cleared runs that run, and do not wait in the triggerer."""
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.state import DagRunState, TaskInstanceState

@@ -15,7 +15,7 @@ from tidegate.core.spec.pipeline import Pipeline
 
 EVENTS = 20
 MOST = 200
-"""Ranges that are listed."""
+"""Most ranges to list."""
 LARGEST = 2**63 - 1
 
 
@@ -37,13 +37,13 @@ class Page:
 
     @property
     def balance(self) -> Balance | None:
-        """Over its ranges; None before it is sealed."""
+        """Sum over its ranges; None before it is sealed."""
         found = [r.balance for r in self.batch.ranges if r.balance is not None]
         return sum(found, Balance()) if found else None
 
     @property
     def todo(self) -> str:
-        """What helps, where it waits for a human."""
+        """Advice, where it waits for a human."""
         name, batch = self.pipeline.name, self.batch
         if batch.is_open and batch.blocked:
             return unblocking(name, f"batch {batch.batch_id}")
@@ -53,7 +53,7 @@ class Page:
 
     @property
     def may_be_released(self) -> bool:
-        """Whether somebody may let it land although it is too dirty."""
+        """Whether a user may let it land although it is too dirty."""
         refusal = self.batch.refusal
         return self.batch.is_open and refusal is not None and refusal.is_releasable
 

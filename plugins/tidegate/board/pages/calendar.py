@@ -31,7 +31,7 @@ SIGNS = {
     "published": "", "replayed": "↻", "reopened": "+", "rolled-back": "↶", "late": "L", "ready": "○", "due": "!",
     "held": "=", "working": "…", "blocked": "‖", "open": "·", "alarm": "✕",
 }  # fmt: skip
-"""Besides the colour."""
+"""Signs of states besides their colours."""
 MOST_CHOICES = 240
 _YEARS = range(1970, 2200)
 _FORMATS = {YEAR: "%Y", MONTH: "%Y-%m", DAY: "%Y-%m-%d"}
@@ -95,14 +95,14 @@ _Placed = tuple[tuple[str, bool], dict[tuple[int, int], Cell]]
 
 
 def kind_of(windows: Windows) -> str:
-    """Of the period that one page shows."""
+    """Kind of the period that one page shows."""
     if windows.size_ms >= DAY_MS:
         return YEAR
     return MONTH if windows.size_ms >= 15 * MINUTE_MS else DAY
 
 
 def period_of(windows: Windows, name: str | None, at_ms: int) -> Period:
-    """The period called `name`; the one that holds `at_ms` if it is none."""
+    """The period called `name`, or for an invalid name the one that holds `at_ms`."""
     kind = kind_of(windows)
     try:
         named = datetime.strptime(name or "", _FORMATS[kind]).date()
@@ -163,7 +163,7 @@ def calendar(windows: Windows, period: Period, marks: Sequence[Mark], judge: Jud
 
 
 def _trimmed(rows: list[_Placed]) -> list[_Placed]:
-    """Without those at both ends in which no window has begun."""
+    """Rows without those at both ends in which no window has begun."""
     filled = [n for n, (_, cells) in enumerate(rows) if cells]
     return rows[filled[0] : filled[-1] + 1] if filled else []
 
@@ -189,7 +189,7 @@ def _place(windows: Windows, kind: str, start_ms: int) -> tuple[tuple[str, bool]
 
 
 def _always(windows: Windows, kind: str) -> set[tuple[int, int]]:
-    """Columns that are there even if no window lies in them, so that pages of one pipeline look alike."""
+    """Columns to show even without a window, so that pages of one pipeline look alike."""
     if kind == YEAR:
         return {(day, 0) for day in range(1, 32)}
     span, size = (24 * 60, windows.size_ms // MINUTE_MS) if kind == MONTH else (60, windows.size_ms // MINUTE_MS)
@@ -202,13 +202,13 @@ def _always(windows: Windows, kind: str) -> set[tuple[int, int]]:
 
 
 def _in_time(column: tuple[int, int]) -> tuple[int, int, int]:
-    """The whole hour before it comes again."""
+    """Columns in the order of time: a repeated hour as a whole before it comes again."""
     minutes, again = column
     return minutes // 60, again, minutes
 
 
 def _column_label(kind: str, column: tuple[int, int], columns: Sequence[tuple[int, int]]) -> str:
-    """Hours in full, what lies between them short, and nothing at all where there is no room for it."""
+    """Label of a column: hours in full, minutes between them short, none without room."""
     value, again = column
     if kind != MONTH:
         return f"{value:02d}" if kind == DAY else str(value)

@@ -1,4 +1,4 @@
-"""All pipelines at a glance: those that need somebody first."""
+"""All pipelines at a glance, those in trouble first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.workflow.look.status import glances
 
 PAGE = 50
 FEW = 100
-"""So many pipelines are all looked at, so that those which need somebody are counted and come first. Of more,
+"""Up to so many pipelines all are looked at, so that those in trouble are counted and come first. Of more,
 those that people were told of are known beforehand, and those of the page at hand."""
 ALL, ATTENTION, BROKEN = "all", "attention", "broken"
 
@@ -35,7 +35,7 @@ class Line:
 
     @property
     def waits_for(self) -> str:
-        """Which Kafka partition holds the oldest open window most, and by how much; empty where none does."""
+        """The Kafka partition that holds the oldest open window most, and by how much; empty where none does."""
         open_ = None if self.status is None else self.status.next_window
         if open_ is None or not open_.blockers:
             return ""
@@ -48,13 +48,13 @@ class Line:
 
     @property
     def loss(self) -> tuple[str, bool]:
-        """Time to loss in few letters, and whether it is loud."""
+        """Time to loss in few letters, and its level."""
         loss = None if self.status is None else self.status.loss
         return ("?", False) if loss is None else (short(loss), loss.level in (WARN, CRITICAL))
 
     @property
     def works(self) -> dict[str, int]:
-        """Windows by what they wait for; states that have none are left out."""
+        """Numbers of windows by state, without empty states."""
         s = self.status
         if s is None or s.survey is None:
             return {}
@@ -84,7 +84,7 @@ class Page:
 
     @property
     def around(self) -> range:
-        """Pages to go to at once."""
+        """Numbers of pages to link to."""
         return range(max(1, self.number - 3), min(self.pages, self.number + 3) + 1)
 
 

@@ -20,7 +20,7 @@ from tidegate.workflow.look.status import status
 
 EVENTS = 8
 DIRTY_BATCHES = 3
-"""Of the newest batches with dirty rows so many are shown with samples."""
+"""Newest batches with dirty rows to show with samples."""
 DAGS = ("ingest", "archive", "replay", "maintain")
 
 
@@ -53,12 +53,12 @@ class Page:
 
     @property
     def level(self) -> str:
-        """As the badge shows it."""
+        """Level of the badge."""
         return "broken" if self.spec_error else self.status.level
 
     @property
     def loss(self) -> tuple[str, str, str]:
-        """(short, in words, how loud)."""
+        """Time to loss: short, in words, and its level."""
         loss = self.status.loss
         if loss is None:
             return "?", f"not known: {self.silence}", ""
@@ -71,12 +71,12 @@ class Page:
 
     @property
     def late(self) -> str:
-        """Of late rows that wait for a human."""
+        """Words on late rows that wait for a human."""
         return late_words(self.status.late_left, self.pipeline.name)
 
     @property
     def due(self) -> str:
-        """In words, with the command that fills them; empty if none is due."""
+        """Due windows in words, with the command that publishes them; empty if none is due."""
         due = self.status.due
         if not due:
             return ""
@@ -87,7 +87,7 @@ class Page:
 
 
 def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
-    """`address` is that of a window without the window. Raises UnknownPipeline, NotRegistered, LedgerError."""
+    """The page; `address` is a window's without the window. Raises UnknownPipeline, NotRegistered, LedgerError."""
     pipeline = reach.pipeline(name)
     topics = reach.topics.known([pipeline])
     topic, asked_ms = topics.get(name, (None, None))

@@ -1,4 +1,4 @@
-"""The fate of one record: by the ledger at once, by the file that holds it if somebody waits for that."""
+"""The fate of one record: by the ledger at once, by the file that holds it on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.core.spec.pipeline import Pipeline
 from tidegate.workflow.look.where import Answer, where
 
 FILE_S = 15.0
-"""A file that takes longer to look into is given up."""
+"""Seconds to look into a file."""
 LARGEST = 2**63 - 1
 NOT_LOOKED = "it is being looked for"
 
@@ -30,12 +30,12 @@ class Page:
 
     @property
     def may_look(self) -> bool:
-        """Whether a file would say more."""
+        """Whether a look into the file would tell more."""
         return not self.looked and self.answer is not None and any(NOT_LOOKED in n for n in self.answer.notes)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What could not be asked."""
+        """Notes on servers that could not be asked."""
         return () if self.answer is None else tuple(n for n in self.answer.notes if NOT_LOOKED not in n)
 
 
@@ -66,21 +66,21 @@ def _answer(reach: Reach, pipeline: Pipeline, partition: int, offset: int, look:
 
 
 def _number(text: str) -> int | None:
-    """Partitions and offsets as Kafka has them."""
+    """A partition or an offset; None for another text."""
     cleaned = text.strip().replace(",", "")
     right = cleaned.isascii() and cleaned.isdigit() and len(cleaned) < 100 and int(cleaned) <= LARGEST
     return int(cleaned) if right else None
 
 
 class _Later(RowReader):
-    """Reads no file."""
+    """Row reader that reads no file."""
 
     def find(self, lookup: Lookup) -> tuple[Row | None, str]:
         return None, NOT_LOOKED
 
 
 class _Known:
-    """What Kafka has said by now: a page does not wait for more."""
+    """Source with Kafka's answers so far: a page does not wait for more."""
 
     def __init__(self, reach: Reach, pipeline: Pipeline) -> None:
         self._reach, self._pipeline = reach, pipeline

@@ -17,11 +17,11 @@ from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.look.explanation import Explanation, explain
 
 MOST = 40
-"""Kafka partitions, ranges and batches of a list; the rest is counted."""
+"""Most Kafka partitions, ranges and batches to list; the rest is counted."""
 
 
 class NoWindow(Exception):
-    """What the address names is no window."""
+    """The address names no window."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +40,12 @@ class Page:
 
     @property
     def certificate(self) -> Certificate:
-        """As of now."""
+        """The window's certificate as of now."""
         return self.explanation.now
 
     @property
     def stored(self) -> Certificate | None:
-        """The one that was acted on, if it says something else than today's."""
+        """The certificate of the publication, if it differs from today's."""
         stored, now = self.explanation.stored, self.explanation.now
         if stored is None or (stored.ready, stored.reason) == (now.ready, now.reason):
             return None
