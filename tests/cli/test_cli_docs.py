@@ -191,14 +191,14 @@ def test_completion(world: World, shell: str) -> None:
 
 
 def test_ctrl_c_is_130_and_one_word(tide: Tide, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surroundings, "loaded_pipelines", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(surroundings, "loaded_pipelines", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     result = tide("status")
     assert result.exit_code == 130
     assert result.output.strip() == "interrupted"
 
 
 def test_a_defect_is_one_line(tide: Tide, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surroundings, "loaded_pipelines", lambda: {}["colour"])
+    monkeypatch.setattr(surroundings, "loaded_pipelines", lambda *_: {}["colour"])
     result = tide("status")
     assert result.exit_code == 3
     assert result.output.startswith("Error: a defect of Tidegate: KeyError: 'colour'\n  what to do: run it again with")

@@ -93,7 +93,7 @@ class Function:
 
 
 def _within(seconds: float, who: str, call: Callable[[], object]) -> tuple[BaseException | None] | None:
-    """Wait for `call` in a daemon thread. Returns its error; None without one, or while it runs."""
+    """Make `call` in a daemon thread. Returns its error, or None, in a tuple; None for a call that has not ended."""
     ended: list[BaseException | None] = []
 
     def run() -> None:

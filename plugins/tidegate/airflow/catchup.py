@@ -249,6 +249,6 @@ def finished_run(known: _Dag, key: WindowKey, note: str, shown: dict[str, Any], 
             XCom.set(
                 CERTIFICATE, shown[ti.task_id], dag_id=ti.dag_id, task_id=ti.task_id, run_id=run_id, session=session
             )
-    runs_module.write_note(run.id, note, session)
+    runs_module.write_note(run.id, note, session, "published by ")
     session.flush()
     return next((ti for ti in tis if ti.task_id == "publish"), tis[0])

@@ -142,15 +142,10 @@ class WindowPublishedTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event: `outcome` is published, late or failed; `text` is for people."""
-        from tidegate.airflow.hub import hub
+        """One event, see `hub.outcome`."""
+        from tidegate.airflow.hub import outcome
 
-        try:
-            answer = await hub().wait(self._wait, self.deadline_ms, self.poll_s, self.log.info)
-            outcome, text = "published" if answer.done else "late", answer.text
-        except TidegateError as e:
-            outcome, text = "failed", str(e)
-        yield TriggerEvent({"outcome": outcome, "text": text})
+        yield TriggerEvent(await outcome(self._wait, self.deadline_ms, self.poll_s, self.log.info, "published"))
 
     def _wait(self) -> PublishedWait:
         from tidegate.workflow.window import waits as awaiting

@@ -30,6 +30,7 @@ from tidegate.airflow.operators import (
     WriteOperator,
 )
 from tidegate.airflow.sensors import WindowReadySensor
+from tidegate.airflow.task import PipelineOperator
 from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms
 from tidegate.core.base.errors import SpecError
 from tidegate.core.spec.pipeline import Pipeline
@@ -182,9 +183,13 @@ def _dag(
     )
 
 
-def _weight(weight: int, rule: str = "absolute") -> dict[str, Any]:
-    """Weight of a task; Airflow's own rule would let every plan go before any land."""
-    return {"priority_weight": weight, "weight_rule": rule}
+def _task(
+    operator: type[PipelineOperator], task_id: str, pipeline: Pipeline, pool: str, weight: int, **own: Any
+) -> PipelineOperator:
+    """A task. Its weight is absolute unless `own` says otherwise: Airflow's rule would let every plan go before any
+    land."""
+    about = {"doc_md": docs.TASKS[task_id], "priority_weight": weight, "weight_rule": "absolute"}
+    return operator(task_id=task_id, pipeline=pipeline, pool=pool, **about | own)
 
 
 def _ingest(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
@@ -196,15 +201,9 @@ def _ingest(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG
     )  # fmt: skip
     with dag:
         pool = pipeline.ingest.pool
-        plan = PlanOperator(
-            task_id="plan", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["plan"], **_weight(weights.PLAN)
-        )
-        write = WriteOperator(
-            task_id="write", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["write"], **_weight(weights.WRITE)
-        )
-        land = LandOperator(
-            task_id="land", pipeline=pipeline, pool=pool, doc_md=docs.TASKS["land"], **_weight(weights.LAND)
-        )
+        plan = _task(PlanOperator, "plan", pipeline, pool, weights.PLAN)
+        write = _task(WriteOperator, "write", pipeline, pool, weights.WRITE)
+        land = _task(LandOperator, "land", pipeline, pool, weights.LAND)
         plan >> write >> land
     return dag
 
@@ -216,16 +215,9 @@ def _archive(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DA
         max_active_runs=pipeline.archive.max_active_runs,
     )  # fmt: skip
     with dag:
-        pool = pipeline.archive.pool
-        rule = weights.rule()
-        ready = WindowReadySensor(
-            task_id="ready", pipeline=pipeline, pool=pool, poll_s=settings.poll_s, doc_md=docs.TASKS["ready"],
-            **_weight(weights.READY, rule),
-        )  # fmt: skip
-        publish = PublishOperator(
-            task_id="publish", pipeline=pipeline, pool=pool, poll_s=settings.poll_s, doc_md=docs.TASKS["publish"],
-            **_weight(weights.PUBLISH, rule),
-        )  # fmt: skip
+        pool, own = pipeline.archive.pool, {"poll_s": settings.poll_s, "weight_rule": weights.rule()}
+        ready = _task(WindowReadySensor, "ready", pipeline, pool, weights.READY, **own)
+        publish = _task(PublishOperator, "publish", pipeline, pool, weights.PUBLISH, **own)
         ready >> publish
     return dag
 
@@ -237,10 +229,7 @@ def _replay(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG
         max_active_runs=pipeline.archive.max_active_runs,
     )  # fmt: skip
     with dag:
-        ReplayOperator(
-            task_id="replay", pipeline=pipeline, pool=pipeline.archive.pool, doc_md=docs.TASKS["replay"],
-            **_weight(weights.REPLAY),
-        )  # fmt: skip
+        _task(ReplayOperator, "replay", pipeline, pipeline.archive.pool, weights.REPLAY)
     return dag
 
 
@@ -250,21 +239,10 @@ def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> D
         schedule=CronDataIntervalTimetable(MAINTAIN_SCHEDULE, timezone="UTC"), start_date=SINCE, max_active_runs=1,
     )  # fmt: skip
     with dag:
-        maintain = MaintainOperator(
-            task_id="maintain",
-            pipeline=pipeline,
-            dag_ids=[f"{pipeline.name}.{kind}" for kind in target_kind(pipeline.sink.kind).dags],
-            archive_dag_id=f"{pipeline.name}.archive",
-            pool=pipeline.archive.pool,
-            retries=MAINTAIN_RETRIES,
-            doc_md=docs.TASKS["maintain"],
-            **_weight(weights.MAINTAIN),
-        )
-        catch_up = CatchUpOperator(
-            task_id="catch_up", pipeline=pipeline, archive_dag_id=f"{pipeline.name}.archive",
-            pool=pipeline.archive.pool, retries=MAINTAIN_RETRIES, doc_md=docs.TASKS["catch_up"],
-            **_weight(weights.CATCH_UP),
-        )  # fmt: skip
+        pool, own = pipeline.archive.pool, {"archive_dag_id": f"{pipeline.name}.archive", "retries": MAINTAIN_RETRIES}
+        dag_ids = [f"{pipeline.name}.{kind}" for kind in target_kind(pipeline.sink.kind).dags]
+        maintain = _task(MaintainOperator, "maintain", pipeline, pool, weights.MAINTAIN, dag_ids=dag_ids, **own)
+        catch_up = _task(CatchUpOperator, "catch_up", pipeline, pool, weights.CATCH_UP, **own)
         maintain >> catch_up
     return dag
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import Context
 from dataclasses import dataclass
 from threading import Lock
@@ -42,6 +42,24 @@ def hub() -> Hub:
     if loop not in _hubs:
         _hubs[loop] = Hub(loop)
     return _hubs[loop]
+
+
+async def outcome(
+    make: Callable[[], Wait],
+    deadline_ms: int,
+    poll_s: float,
+    say: Callable[[str], None],
+    done: str,
+    afterwards: Callable[[Answer], Awaitable[Answer]] | None = None,
+) -> dict[str, str]:
+    """Payload of a trigger's one event: `outcome` is `done`, late or failed; `text` is for people."""
+    try:
+        answer = await hub().wait(make, deadline_ms, poll_s, say)
+        if answer.done and afterwards is not None:
+            answer = await afterwards(answer)
+    except TidegateError as e:
+        return {"outcome": "failed", "text": str(e)}
+    return {"outcome": done if answer.done else "late", "text": answer.text}
 
 
 class Hub:

@@ -22,6 +22,8 @@ MOST_LOOKED_AT = 20_000
 """Most windows without a run to count; beyond it a catch-up tells a lower bound."""
 PAGE = 2000
 """Windows in one query for runs."""
+NOTE = 1000
+"""Most characters of a note."""
 LOST_S, LOOK_S = 60.0, 2.0
 """Seconds to wait for a DAG that Airflow has lost (two parses by default), and between two looks."""
 
@@ -248,13 +250,20 @@ def create_run(dag: DAG, key: WindowKey, dag_hash: str | None, session: Session)
     return run.run_id
 
 
-def write_note(run_id: int, text: str, session: Session) -> None:
-    """Write the note of a run that has none yet. By the table: the model's foreign key leads to users, whom only the
-    webserver's library knows."""
+def write_note(run_id: int, text: str, session: Session, instead_of: str) -> None:
+    """Write a line to the run's note, in place of lines that begin with `instead_of`. By the table: the model's foreign
+    key leads to users, whom only the webserver's library knows."""
     from airflow.models.dagrun import DagRunNote
     from airflow.utils import timezone
-    from sqlalchemy import insert
+    from sqlalchemy import insert, select, update
 
-    now = timezone.utcnow()
-    values = {"dag_run_id": run_id, "content": text[:1000], "created_at": now, "updated_at": now}
-    session.execute(insert(DagRunNote.__table__).values(values))
+    table = DagRunNote.__table__
+    mine, now = table.c.dag_run_id == run_id, timezone.utcnow()
+    old = session.execute(select(table.c.content).where(mine)).one_or_none()
+    if old is None:
+        values = {"dag_run_id": run_id, "content": text[:NOTE], "created_at": now, "updated_at": now}
+        session.execute(insert(table).values(values))
+        return
+    kept = [line for line in (old.content or "").splitlines() if not line.startswith(instead_of)]
+    noted = "\n".join([*kept, text])[-NOTE:]
+    session.execute(update(table).where(mine).values(content=noted, updated_at=now))

@@ -14,7 +14,6 @@ from airflow.utils import timezone
 
 from tidegate.airflow.task import CERTIFICATE, PipelineOperator, window_of
 from tidegate.airflow.timetable import to_ms
-from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.plain import dumps, from_plain
 from tidegate.core.completeness.rules import longest_wait_ms
 from tidegate.core.spec.pipeline import Pipeline, Windows
@@ -102,17 +101,11 @@ class WindowTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event: `outcome` is ready, late or failed; `text` is for people."""
-        from tidegate.airflow.hub import hub
+        """One event, see `hub.outcome`."""
+        from tidegate.airflow.hub import outcome
 
-        try:
-            answer = await hub().wait(self.wait, self.deadline_ms, self.poll_s, self.log.info)
-            if answer.done:
-                answer = await self.afterwards(answer)
-            outcome, text = "ready" if answer.done else "late", answer.text
-        except TidegateError as e:
-            outcome, text = "failed", str(e)
-        yield TriggerEvent({"outcome": outcome, "text": text})
+        told = outcome(self.wait, self.deadline_ms, self.poll_s, self.log.info, "ready", self.afterwards)
+        yield TriggerEvent(await told)
 
     def wait(self) -> Wait:
         """The question to the ledger."""

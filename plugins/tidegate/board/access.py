@@ -42,6 +42,11 @@ class TidegatePages(AirflowBaseView):
         """Render a page; spell out characters that turn or hide the text around them, as pages show foreign text."""
         return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", super().render_template(*args, **kwargs))
 
+    def _problem(self, what: str, advice: str, status: int) -> Any:
+        return make_response(
+            self.render_template("tidegate/problem.html", what=what, advice=advice, again=status == 503), status
+        )
+
 
 def may(action: str) -> bool:
     """Whether the present user may `SEE` or `ACT`."""

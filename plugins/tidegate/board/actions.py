@@ -141,11 +141,6 @@ class TidegateActions(TidegatePages):
         except TidegateError as e:
             return self._problem(str(e).partition("\n")[0], e.advice, 503 if e.retry else 409)
 
-    def _problem(self, what: str, advice: str, status: int) -> Any:
-        return make_response(
-            self.render_template("tidegate/problem.html", what=what, advice=advice, again=status == 503), status
-        )
-
 
 def _reach() -> Reach:
     return views.reach

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tidegate.board.reach import Reach
 from tidegate.core.base.errors import AskedWrong, SourceError, StepMissing
@@ -86,8 +86,17 @@ def _asked(pipeline: Pipeline, do: str, given: Mapping[str, str]) -> Asked:
     return Asked(do, found.windows)
 
 
-def _fields(it: Asked) -> tuple[tuple[str, str], ...]:
-    return tuple((k, str(v)) for k, v in it.conf().items() if k in ("window", "from", "until"))
+def _of_windows(it: Asked, facts: Sequence[tuple[str, str]], happens: Sequence[str], obstacle: str) -> Question:
+    return Question(
+        do=it.do,
+        title=f"{TITLES[it.do]} {_which(it.windows)}",
+        subject=subject_of(it.windows),
+        happens=tuple(happens),
+        facts=tuple(facts),
+        obstacle=obstacle,
+        fields=tuple((k, str(v)) for k, v in it.conf().items() if k in ("window", "from", "until")),
+        asked=it,
+    )
 
 
 def _which(windows: tuple[WindowKey, ...]) -> str:
@@ -121,19 +130,7 @@ def _replay(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str
     ]
     if marks and missing:
         happens.append(f"{missing:,} of the windows were never published: they are refused, the others are rebuilt.")
-    title = f"Replay {_which(it.windows)}"
-    return Question(
-        do=REPLAY,
-        title=title,
-        subject=subject_of(it.windows),
-        happens=tuple(happens),
-        facts=tuple(facts),
-        quote="",
-        obstacle=obstacle,
-        seen="",
-        fields=_fields(it),
-        asked=it,
-    )
+    return _of_windows(it, facts, happens, obstacle)
 
 
 def _reading(reach: Reach, pipeline: Pipeline, key: WindowKey) -> list[tuple[str, str]]:
@@ -186,19 +183,7 @@ def _reopen(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str
     )
     obstacle = "" if ready else "No late rows wait for these windows."
     seen = hashlib.sha256(repr([(c.window.start_ms, c.over) for c in ready]).encode()).hexdigest()[:16]
-    return Question(
-        do=REOPEN,
-        title=f"Reopen {_which(it.windows)}",
-        subject=subject_of(it.windows),
-        happens=happens,
-        facts=tuple(facts),
-        quote="",
-        obstacle=obstacle,
-        seen=seen,
-        fields=_fields(it),
-        tick=tick,
-        asked=it,
-    )
+    return replace(_of_windows(it, facts, happens, obstacle), seen=seen, tick=tick)
 
 
 def _rollback(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str]) -> Question:
@@ -227,19 +212,8 @@ def _rollback(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, s
         "next generation. Nothing is read from Kafka.",
         "The generation in force now is retired: you can go back to it as long as its files exist.",
     )
-    return Question(
-        do=ROLLBACK,
-        title=f"Roll back {iso(it.windows[0].start_ms)}",
-        subject=subject_of(it.windows),
-        happens=happens,
-        facts=tuple(facts),
-        quote="",
-        obstacle=obstacle,
-        seen="" if current is None else str(current.number),
-        fields=_fields(it),
-        choices=choices,
-        asked=it,
-    )
+    seen = "" if current is None else str(current.number)
+    return replace(_of_windows(it, facts, happens, obstacle), seen=seen, choices=choices)
 
 
 def _release(reach: Reach, pipeline: Pipeline, given: Mapping[str, str]) -> Question:

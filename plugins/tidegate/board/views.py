@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flask import make_response, redirect, request, url_for
+from flask import redirect, request, url_for
 from flask_appbuilder import expose
 
 from tidegate.board import airflow
@@ -106,14 +106,9 @@ class TidegateBoard(TidegatePages):
                 return self._problem(f"{e} is not known yet.", "Its YAML is being read: load this page again.", 503)
             return self._problem(
                 str(e.error),
-                "Mend the YAML, and load this page again. No run has registered this pipeline: there is nothing else "
+                "Fix the YAML, and load this page again. No run has registered this pipeline: there is nothing else "
                 "to show yet.",
                 404,
             )
         except TidegateError as e:
             return self._problem(str(e).partition("\n")[0], e.advice, 503)
-
-    def _problem(self, what: str, advice: str, status: int) -> Any:
-        return make_response(
-            self.render_template("tidegate/problem.html", what=what, advice=advice, again=status == 503), status
-        )

@@ -91,6 +91,8 @@ def backfill(
     2 wrong usage, or no Airflow is installed here; 3 the ledger or Airflow's database gives no answer, or no scheduler
     is alive; 130 Ctrl-C, and windows are left. A dry run ends with 0 if all windows could be done.
     """
+    from tidegate.workflow.publish.filling import look
+
     if fresh and not replay:
         raise click.UsageError("--fresh needs --replay: a window that is published is never published again")
     spec = surroundings.pipeline_named(pipeline)
@@ -101,7 +103,7 @@ def backfill(
         runs.settles = not dry_run
         asked = _asked(spec, keys, runs, replay, fresh, at_once, newest_first, stop_on_failure)
         if dry_run:
-            found, interrupted = _look(ctx, runs, asked), False
+            found, interrupted = look(ctx, runs, asked, set()), False
         else:
             _check_ground(runs, unpause)
             found, interrupted = _run(ctx, runs, asked, Options(max(poll_ms / 1000, 0.05), wait_ms / 1000))
@@ -181,12 +183,6 @@ def _check_ground(runs: RangeRuns, unpause: bool) -> None:
 
 
 # ---------------------------------------------------------------- the work
-
-
-def _look(ctx: Context, runs: RangeRuns, asked: Asked) -> Progress:
-    from tidegate.workflow.publish.backfill import look
-
-    return look(ctx, runs, asked, set())
 
 
 def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> tuple[Progress, bool]:

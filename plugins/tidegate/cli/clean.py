@@ -50,14 +50,11 @@ def clean(pipeline: str, dry_run: bool, limit: int, as_json: bool) -> None:
     with surroundings.ledger() as ledger:
         found = one_round(surroundings.context(spec, ledger, progress), limit, dry_run)
     if as_json:
-        print_json({"pipeline": pipeline, "dry_run": dry_run} | _plain(found))
+        told = {"deleted": found.deleted, "kept": found.kept, "left": found.left}
+        print_json({"pipeline": pipeline, "dry_run": dry_run} | told)
     else:
         _print(pipeline, found, dry_run)
     raise SystemExit(NOT_WELL if found.kept else WELL)
-
-
-def _plain(found: Cleaned) -> dict:
-    return {"deleted": found.deleted, "kept": found.kept, "left": found.left}
 
 
 def _print(pipeline: str, found: Cleaned, dry_run: bool) -> None:

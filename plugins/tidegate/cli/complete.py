@@ -13,7 +13,7 @@ from tidegate.cli.output import json_option, print_json, progress
 
 if TYPE_CHECKING:
     from tidegate.core.spec.pipeline import Pipeline
-    from tidegate.core.window.answer import Answer, Comparison
+    from tidegate.core.window.answer import Answer
     from tidegate.core.window.states import WindowKey
     from tidegate.ledger import SqlLedger
     from tidegate.workflow.base.context import Context
@@ -42,6 +42,8 @@ def complete(pipeline: str, window: str, why: str, yes: bool, as_json: bool) -> 
     Exit code: 0 complete, or accepted; 1 not complete, or refused; 2 usage, or no such key in the YAML; 3 the ledger
     gives no answer.
     """
+    from tidegate.workflow.completeness import ask
+
     spec = surroundings.pipeline_named(pipeline)
     if spec.completeness is None:
         raise click.UsageError(f"{pipeline}: its YAML has no section `completeness`: there is no other system to ask")
@@ -50,17 +52,18 @@ def complete(pipeline: str, window: str, why: str, yes: bool, as_json: bool) -> 
     key = parse_window(spec, window)
     with surroundings.ledger() as ledger:
         ctx = _asking(spec, ledger)
-        answer, comparison = _compare(ctx, key)
+        answer, comparison = ask.ask(ctx, key)
         if not as_json:
             click.echo(f"{spec.name} {window}: {comparison.text}")
         accepting = bool(why.strip()) and answer.accepted is None
         if accepting:
             _accept(ctx, key, answer, why.strip(), yes)
-            answer, comparison = _compare(ctx, key)  # the accepted one, without another question
+            answer, comparison = ask.ask(ctx, key)  # the accepted one, without another question
     if as_json:
         print_json({"pipeline": spec.name, "start_ms": key.start_ms, "end_ms": key.end_ms, "comparison": comparison})
     elif accepting:
-        _say_what_next(spec)
+        what = f"a run of {spec.name}.archive that waits goes on within a minute; clear one that has failed"
+        click.echo(f"accepted: {what}")
     elif why.strip():
         click.echo("it was accepted before, and that stays")
     raise SystemExit(WELL if comparison.action == "publish" or comparison.accepted is not None else NOT_WELL)
@@ -75,29 +78,13 @@ def _asking(spec: Pipeline, ledger: SqlLedger) -> Context:
     return ctx
 
 
-def _compare(ctx: Context, key: WindowKey) -> tuple[Answer, Comparison]:
-    from tidegate.core.base.errors import StepMissing
-    from tidegate.workflow.completeness import ask
-
-    try:
-        return ask.ask(ctx, key)
-    except StepMissing as e:
-        raise Failed(str(e), NOT_WELL) from None
-
-
 def _accept(ctx: Context, key: WindowKey, answer: Answer, why: str, yes: bool) -> None:
-    from tidegate.core.base.errors import LostComparison, StepMissing
+    from tidegate.core.base.errors import LostComparison
     from tidegate.workflow.completeness import ask
 
     if not yes:
         click.confirm("Publish it with what is there?", abort=True)
     try:
         ask.accept(ctx, key, answer, why)
-    except StepMissing as e:
-        raise Failed(str(e), NOT_WELL) from None
     except LostComparison as e:
         raise Failed(f"{e}\n  what to do: run this command again, and look at what it shows", NOT_WELL) from None
-
-
-def _say_what_next(spec: Pipeline) -> None:
-    click.echo(f"accepted: a run of {spec.name}.archive that waits goes on within a minute; clear one that has failed")

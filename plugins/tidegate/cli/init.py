@@ -154,7 +154,7 @@ def _drafted(asked: _Asked) -> tuple[Draft, str]:
         probe = plain
         if asked.format == "raw" or asked.keys:
             probe = _probe(asked, _format_keys(asked, asked.format or "json", ()))
-        read = look.read(probe, settings | _registry(probe), state.topic_id, ranges)
+        read = look.read(probe, settings | surroundings.registry(probe), state.topic_id, ranges)
         form = asked.format or _format(asked, read)
         wanted = replace(asked.wanted, format=_format_keys(asked, form, read.values))
         messages, bad = look.messages(_probe(asked, wanted.format))
@@ -261,15 +261,6 @@ def _format_keys(asked: _Asked, form: str, values: tuple[str, ...]) -> dict[str,
     if form != "raw":
         keys["unknown_fields"] = "capture"
     return keys
-
-
-def _registry(probe: Pipeline) -> dict[str, str]:
-    """Where the schema registry is, with its login, if the pipeline has one. Raises TidegateError."""
-    if probe.format.avro is None or probe.format.avro.registry_conn_id is None:
-        return {}
-    from tidegate.wiring import command_lookup, registry_secrets
-
-    return registry_secrets(command_lookup(probe.format.avro.registry_conn_id))
 
 
 def _records(state: LogState) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -62,21 +64,19 @@ def show_revision() -> None:
     click.echo(f"the ledger's schema is at revision {HEAD}, as this version needs")
 
 
-class _database_errors:
-    """Translates SQLAlchemy's errors outside of the ledger's own transactions."""
+@contextmanager
+def _database_errors() -> Iterator[None]:
+    """Translate SQLAlchemy's errors outside of the ledger's own transactions."""
+    from sqlalchemy.exc import SQLAlchemyError
 
-    def __enter__(self) -> None:
-        return None
+    from tidegate.core.base.errors import LedgerError
 
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        from sqlalchemy.exc import SQLAlchemyError
-
-        from tidegate.core.base.errors import LedgerError
-
-        if isinstance(error, SQLAlchemyError):
-            first = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            advice = "check the ledger's connection (AIRFLOW_CONN_TIDEGATE_LEDGER) and that the database runs"
-            raise LedgerError(f"the ledger's database: {first}", advice=advice) from error
+    try:
+        yield
+    except SQLAlchemyError as e:
+        first = str(getattr(e, "orig", None) or e).strip().splitlines()[0]
+        advice = "check the ledger's connection (AIRFLOW_CONN_TIDEGATE_LEDGER) and that the database runs"
+        raise LedgerError(f"the ledger's database: {first}", advice=advice) from e
 
 
 @click.command()

@@ -39,7 +39,7 @@ def metrics(pipeline: str | None, no_kafka: bool, listen: str | None) -> None:
     Exit code: 0 printed, whatever it says; 2 no such pipeline; 3 the ledger gives no answer, or the address is taken.
     """
     if listen is None:
-        click.echo(_text(_chosen(pipeline), no_kafka, KAFKA_S), nl=False)
+        click.echo(_text(surroundings.loaded_pipelines(pipeline), no_kafka, KAFKA_S), nl=False)
         return
     from tidegate.adapters.scrape import Kept
 
@@ -74,15 +74,6 @@ def _serve(listen: str, kept: Any) -> None:
             progress("ended")
 
 
-def _chosen(pipeline: str | None) -> list[Any]:
-    loaded = surroundings.loaded_pipelines()
-    if pipeline is not None:
-        loaded = [one for one in loaded if one.name == pipeline]
-        if not loaded:
-            surroundings.pipeline_named(pipeline)  # says which there are
-    return loaded
-
-
 class _Specs:
     """The pipelines folder, read again when a YAML has changed, and now and then for the files that they name."""
 
@@ -93,7 +84,7 @@ class _Specs:
         folder = surroundings.pipelines_folder()
         found = sorted((p.name, p.stat().st_mtime_ns, p.stat().st_size) for p in folder.glob("*.y*ml"))
         if found != self._seen or time.monotonic() > self._until:
-            self._loaded = _chosen(self._pipeline)
+            self._loaded = surroundings.loaded_pipelines(self._pipeline)
             self._seen, self._until = found, time.monotonic() + READ_AGAIN_S  # type: ignore[assignment]
         return self._loaded
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.cli.failures import CANNOT_TELL, NOT_WELL, WELL
+from tidegate.cli.output import print_json
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
+    from tidegate.workflow.base.context import Published
     from tidegate.workflow.base.outcome import Outcome
 
 MANY = 20
@@ -37,7 +39,23 @@ def line(o: Outcome) -> str:
     return f"{iso(o.window.start_ms)} {o.what}{where}{why}"
 
 
-def summary(found: Sequence[Outcome]) -> None:
+def tell(name: str, found: Sequence[Outcome], as_json: bool) -> None:
+    if as_json:
+        print_json({"pipeline": name, "windows": [_plain(o) for o in found]})
+    else:
+        _summary(found)
+
+
+def published(name: str, found: Published, as_json: bool) -> None:
+    if as_json:
+        print_json({"pipeline": name, **vars(found)})
+        return
+    what = "is in force" if found.new else "stays"
+    note = f" ({found.note})" if found.note else ""
+    click.echo(f"generation {found.generation} {what}{note}: {many(found.rows, 'row')} at {found.location}")
+
+
+def _summary(found: Sequence[Outcome]) -> None:
     counts = Counter(o.what for o in found)
     click.echo(f"{many(len(found), 'window')}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
     unwell = [o for o in found if not o.well]
@@ -49,7 +67,7 @@ def summary(found: Sequence[Outcome]) -> None:
         click.echo(f"  and {len(unwell) - MANY:,} more: --json names all")
 
 
-def as_json(o: Outcome) -> dict[str, Any]:
+def _plain(o: Outcome) -> dict[str, Any]:
     p = o.published
     return {
         "window_start_ms": o.window.start_ms,

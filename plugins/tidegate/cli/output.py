@@ -16,6 +16,9 @@ PIPED_WIDTH = 120
 LABEL = 11
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+why_option = click.option("--why", metavar="TEXT", help="The reason, for the event log.")
+yes_option = click.option("--yes", is_flag=True, help="Don't ask.")
+WHY_NEEDED = "--why is needed: it goes into the event log"
 
 
 def print_json(value: Any) -> None:

@@ -126,12 +126,7 @@ def _run(spec: Pipeline, window: WindowKey, over_budget: bool, why: str, as_json
 
     with surroundings.working(spec, progress) as ctx:
         published = workflow.reopen(ctx, window, why, over_budget)
-    if as_json:
-        print_json({"pipeline": spec.name, **vars(published)})
-        return
-    what = "is in force" if published.new else "stays"
-    note = f" ({published.note})" if published.note else ""
-    click.echo(f"generation {published.generation} {what}{note}: {many(published.rows, 'row')} at {published.location}")
+    outcomes.published(spec.name, published, as_json)
 
 
 # ---------------------------------------------------------------- a range
@@ -172,15 +167,8 @@ def _run_range(
         except KeyboardInterrupt:
             interrupted = True
     found += [Outcome(key, LEFT, why="interrupted", advice=workflow.AGAIN) for key in keys[len(found) :]]
-    _tell(spec, found, as_json)
+    outcomes.tell(spec.name, found, as_json)
     return INTERRUPTED if interrupted else outcomes.exit_code(found)
-
-
-def _tell(spec: Pipeline, found: Sequence[Outcome], as_json: bool) -> None:
-    if as_json:
-        print_json({"pipeline": spec.name, "windows": [outcomes.as_json(o) for o in found]})
-    else:
-        outcomes.summary(found)
 
 
 # ---------------------------------------------------------------- what it says

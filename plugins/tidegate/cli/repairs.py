@@ -9,7 +9,7 @@ import click
 from tidegate.cli import adoption, surroundings
 from tidegate.cli.explain import parse_window
 from tidegate.cli.failures import NOT_WELL, Failed
-from tidegate.cli.output import json_option, print_json
+from tidegate.cli.output import WHY_NEEDED, json_option, print_json, why_option, yes_option
 from tidegate.core.base.wording import those
 from tidegate.core.batch.states import SEALED
 
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.ledger import SqlLedger
     from tidegate.workflow.base.context import Context
-
-_why = click.option("--why", metavar="TEXT", help="The reason, for the event log.")
-_yes = click.option("--yes", is_flag=True, help="Don't ask.")
-_WHY_NEEDED = "--why is needed: it goes into the event log"
 
 
 @click.command()
@@ -34,8 +30,8 @@ _WHY_NEEDED = "--why is needed: it goes into the event log"
 @click.option("--reread", type=int, metavar="ID", help="Forget this open batch: its offsets are planned anew.")
 @click.option("--release", type=int, metavar="ID", help="Let this batch land although it is too dirty, for once.")
 @click.option("--adopt", is_flag=True, help="Write back what the ledger lost and storage remembers.")
-@_why
-@_yes
+@why_option
+@yes_option
 @json_option
 def repair(
     pipeline: str,
@@ -105,7 +101,7 @@ def repair(
         elif adopt:
             adoption.adopt(surroundings.context(spec, ledger, click.echo), why, yes)
         elif not why:
-            raise click.UsageError(_WHY_NEEDED)
+            raise click.UsageError(WHY_NEEDED)
         elif abandon is not None:
             _abandon(surroundings.context(spec, ledger), abandon, why, yes, force)
         elif reread is not None:

@@ -86,10 +86,7 @@ def _run(spec: Pipeline, keys: Sequence[WindowKey], wanted: str, again: bool, as
 
     with following(f"{spec.name}: replay", len(keys)) as seen, surroundings.working(spec, seen.say) as ctx:
         found = workflow.replay_range(ctx, keys, wanted, again=again, told=lambda o: seen.next(outcomes.line(o)))
-    if as_json:
-        print_json({"pipeline": spec.name, "windows": [outcomes.as_json(o) for o in found]})
-    else:
-        outcomes.summary(found)
+    outcomes.tell(spec.name, found, as_json)
     return outcomes.exit_code(found)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegate.cli import surroundings
+from tidegate.cli import outcomes, surroundings
 from tidegate.cli.explain import parse_window
 from tidegate.cli.output import json_option, print_json, progress
 from tidegate.core.base.wording import many
@@ -83,12 +83,7 @@ def _run(spec: Pipeline, window: WindowKey, to: int | None, why: str, as_json: b
 
     with surroundings.working(spec, progress) as ctx:
         published = workflow.rollback(ctx, window, to, why)
-    if as_json:
-        print_json({"pipeline": spec.name, **vars(published)})
-        return
-    what = "is in force" if published.new else "stays"
-    note = f" ({published.note})" if published.note else ""
-    click.echo(f"generation {published.generation} {what}{note}: {many(published.rows, 'row')} at {published.location}")
+    outcomes.published(spec.name, published, as_json)
 
 
 def _rows(generation: PublishedGeneration) -> int:

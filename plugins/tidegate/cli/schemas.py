@@ -84,7 +84,7 @@ def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal]]:
     partitions = {p: (o.log_start, o.last_stable_offset) for p, o in topic.partitions.items()}
     ranges = sample_ranges(partitions, records, _refused_at(spec.name))
     told = source.for_workers()
-    settings = told.settings | told.secrets | _registry(spec)
+    settings = told.settings | told.secrets | surroundings.registry(spec)
     found = sample(spec, settings, topic.topic_id, ranges)
     taken = [c.name for c in spec.columns]
     proposals: list[Proposal] = []
@@ -92,15 +92,6 @@ def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal]]:
         proposals.append(propose(field, examples, taken, seen))
         taken.append(proposals[-1].column)
     return found.read, proposals
-
-
-def _registry(spec: Pipeline) -> dict[str, str]:
-    """Where the schema registry is, with its login, if the pipeline has one. Raises TidegateError."""
-    if spec.format.avro is None or spec.format.avro.registry_conn_id is None:
-        return {}
-    from tidegate.wiring import command_lookup, registry_secrets
-
-    return registry_secrets(command_lookup(spec.format.avro.registry_conn_id))
 
 
 def _refused_at(name: str) -> tuple[int, int] | None:

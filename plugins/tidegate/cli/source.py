@@ -9,6 +9,7 @@ import click
 
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, Failed
+from tidegate.cli.output import WHY_NEEDED, why_option, yes_option
 from tidegate.core.base.wording import many, those
 
 if TYPE_CHECKING:
@@ -16,10 +17,7 @@ if TYPE_CHECKING:
     from tidegate.workflow.base.context import Context
     from tidegate.workflow.restore.reset import Recreated
 
-_why = click.option("--why", metavar="TEXT", help="The reason, for the event log.")
-_yes = click.option("--yes", is_flag=True, help="Don't ask.")
 _partition = click.option("--partition", type=int, metavar="N", help="Of this Kafka partition alone.")
-_WHY_NEEDED = "--why is needed: it goes into the event log"
 
 
 @click.group()
@@ -29,9 +27,9 @@ def source() -> None:
 
 @source.command()
 @surroundings.pipeline_argument
-@_why
+@why_option
 @click.option("--recreated", is_flag=True, help="It was recreated, though nobody can see it (RocketMQ).")
-@_yes
+@yes_option
 def reset(pipeline: str, why: str | None, recreated: bool, yes: bool) -> None:
     """Accept a topic that was recreated: its offsets start anew, and reading begins at offset 0. The command first
     lists the records that retention has taken already; source.on_data_loss says whether the next plan stops there or
@@ -92,7 +90,7 @@ def _reset(ctx: Context, why: str | None, recreated: bool, yes: bool) -> None:
         state = found.given_up.state
         click.echo(f"batch {plan.batch_id} ({state}) will be ABANDONED: {those(plan.records, 'offset')} lost")
     if not why:
-        raise click.UsageError(_WHY_NEEDED)
+        raise click.UsageError(WHY_NEEDED)
     if not yes:
         click.confirm("Accept the new topic?", abort=True)
     resetting.accept(ctx, found, why)
@@ -102,8 +100,8 @@ def _reset(ctx: Context, why: str | None, recreated: bool, yes: bool) -> None:
 @source.command()
 @surroundings.pipeline_argument
 @_partition
-@_why
-@_yes
+@why_option
+@yes_option
 def rewind(pipeline: str, partition: int | None, why: str | None, yes: bool) -> None:
     """After a log was cut (an unclean leader election): go on at the cut, and so read the records that have taken the
     freed offsets.
@@ -125,8 +123,8 @@ def rewind(pipeline: str, partition: int | None, why: str | None, yes: bool) -> 
 @source.command()
 @surroundings.pipeline_argument
 @_partition
-@_why
-@_yes
+@why_option
+@yes_option
 def skip(pipeline: str, partition: int | None, why: str | None, yes: bool) -> None:
     """After a log was cut (an unclean leader election): go on at the planned end. Tidegate never reads the records that
     have taken the freed offsets; the next batch records them as lost.
@@ -156,7 +154,7 @@ def _decide(pipeline: str, partition: int | None, why: str | None, yes: bool, sk
             return
         _show(cuts, skip)
         if not why:
-            raise click.UsageError(_WHY_NEEDED)
+            raise click.UsageError(WHY_NEEDED)
         if not yes:
             click.confirm("Go on so?", abort=True)
         try:

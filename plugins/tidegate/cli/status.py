@@ -80,11 +80,7 @@ def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
     from tidegate.adapters.clock import SystemClock
     from tidegate.workflow.look.status import statuses
 
-    loaded = surroundings.loaded_pipelines()
-    if name is not None:
-        loaded = [one for one in loaded if one.name == name]
-        if not loaded:
-            surroundings.pipeline_named(name)  # says which there are
+    loaded = surroundings.loaded_pipelines(name)
     answers = topics(loaded, KAFKA_S) if ask_kafka else {}
     sound, now_ms = [one.pipeline for one in loaded if one.pipeline is not None], SystemClock().now_ms()
     states = {one: (topic, now_ms) for one, topic in answers.items() if not isinstance(topic, str)}

@@ -87,11 +87,14 @@ def actor() -> str:
 # ---------------------------------------------------------------- pipelines
 
 
-def loaded_pipelines() -> list[Loaded]:
-    """Every YAML of the pipelines folder. Raises SpecError when there is no such folder."""
+def loaded_pipelines(name: str | None = None) -> list[Loaded]:
+    """Every YAML of the pipelines folder, or the one of that name. Raises SpecError without such a folder or name."""
     from tidegate.spec import load_folder
 
-    return load_folder(pipelines_folder())
+    found = [one for one in load_folder(pipelines_folder()) if name in (None, one.name)]
+    if name is not None and not found:
+        pipeline_named(name)  # says which there are
+    return found
 
 
 def pipeline_named(name: str) -> Pipeline:
@@ -168,6 +171,15 @@ def source(pipeline: Pipeline, timeout_s: float = 10.0) -> Source:
     from tidegate.wiring import command_lookup
 
     return inspection.source(pipeline, command_lookup, "tidegate-command", timeout_s)
+
+
+def registry(pipeline: Pipeline) -> dict[str, str]:
+    """Address and login of the pipeline's schema registry; empty without one. Raises TidegateError."""
+    if pipeline.format.avro is None or pipeline.format.avro.registry_conn_id is None:
+        return {}
+    from tidegate.wiring import command_lookup, registry_secrets
+
+    return registry_secrets(command_lookup(pipeline.format.avro.registry_conn_id))
 
 
 def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = lambda line: None) -> Context:

@@ -17,7 +17,7 @@ from airflow.utils import timezone
 from tidegate.airflow import pools, runs
 from tidegate.airflow.backfill import headroom
 from tidegate.airflow.backfill.stranded_runs import sweep
-from tidegate.airflow.runs import create_run, locked
+from tidegate.airflow.runs import create_run, locked, write_note
 from tidegate.airflow.timetable import from_ms, to_ms
 from tidegate.core.base.errors import AskedWrong
 from tidegate.core.base.offsets import Interval
@@ -129,7 +129,7 @@ class RangeRuns:
                     run = self._between([key], session, run_id)[0]
                 else:
                     _clear(run, dag, session)
-                _write_note(run.id, note, session)
+                write_note(run.id, note, session, OURS)
                 begun.append(key)
             return begun
 
@@ -262,24 +262,3 @@ def _mark(note: str | None) -> str | None:
         if line.startswith(OURS):
             return line.rpartition(" by ")[0]
     return None
-
-
-def _write_note(run_id: int, text: str, session: Session) -> None:
-    """Write it by the table: the model's foreign key leads to users, whom only the webserver's library knows."""
-    from airflow.models.dagrun import DagRunNote
-    from airflow.utils import timezone
-    from sqlalchemy import insert, select, update
-
-    table = DagRunNote.__table__
-    mine, now = table.c.dag_run_id == run_id, timezone.utcnow()
-    old = session.execute(select(table.c.content).where(mine)).one_or_none()
-    if old is None:
-        session.execute(insert(table).values(dag_run_id=run_id, content=text, created_at=now, updated_at=now))
-    else:
-        session.execute(update(table).where(mine).values(content=_noted(old.content, text), updated_at=now))
-
-
-def _noted(old: str | None, new: str) -> str:
-    """The new note after people's own; that of an earlier backfill goes."""
-    kept = [line for line in (old or "").splitlines() if not line.startswith(OURS)]
-    return "\n".join([*kept, new])[-1000:]
