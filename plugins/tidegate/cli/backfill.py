@@ -91,7 +91,7 @@ def backfill(
     2 wrong usage, or no Airflow is installed here; 3 the ledger or Airflow's database gives no answer, or no scheduler
     is alive; 130 Ctrl-C, and windows are left. A dry run ends with 0 if all windows could be done.
     """
-    from tidegate.workflow.publish.filling import look
+    from tidegate.workflow.publish.backfill import look
 
     if fresh and not replay:
         raise click.UsageError("--fresh needs --replay: a window that is published is never published again")
