@@ -18,9 +18,9 @@ _LOST = {
 }
 """By Spark's words for it."""
 _MEMORY = (
-    "if nobody killed it, memory ran out: `journalctl -k` on its host names what the kernel killed, YARN says which "
-    "container was too large; raise spark.executor.memoryOverhead (local master: give the worker or its container more "
-    "memory), or lower ingest.max_records"
+    "unless somebody killed it, memory ran out: `journalctl -k` on its host names what the kernel killed, YARN says "
+    "which container was too large; raise spark.executor.memoryOverhead (local master: give the worker or its "
+    "container more memory), or lower ingest.max_records"
 )
 
 

@@ -72,7 +72,8 @@ class Life:
 
     def differences(self, world: World, step: int) -> list[str]:
         """From what 0.1.0 shows after the step; and the deep audit's problems."""
-        found, wanted = json.loads(json.dumps(state(world))), self.after[step]
+        found, wanted = json.loads(json.dumps(state(world))), dict(self.after[step])
+        wanted["quarantined"] = [name.partition(".")[0] for name in wanted["quarantined"]]  # as `state` tells them
         return [f"{k}: {found[k]}, should be {wanted[k]}" for k in wanted if found[k] != wanted[k]] + problems(world)
 
 
