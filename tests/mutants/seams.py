@@ -31,8 +31,8 @@ ASK_BEFORE_ALARM = "tidegate.workflow.base.renames:_ask_before_alarm"
 MOVE_DIRECTORY = "tidegate.workflow.base.renames:move_directory"
 
 # ---------------------------------------------------------------- a ledger that lost commits (R11)
-REFUSE_IF_AHEAD = "tidegate.workflow.base.preflight:refuse_if_ahead"
-REFUSE_IF_GROUP_IS_AHEAD = "tidegate.workflow.base.preflight:refuse_if_group_is_ahead"
+REFUSE_IF_AHEAD = "tidegate.workflow.base.lost_commits:refuse_if_ahead"
+REFUSE_IF_GROUP_IS_AHEAD = "tidegate.workflow.base.lost_commits:refuse_if_group_is_ahead"
 ADOPT_LANDED = "tidegate.workflow.batch.sealing:adopt_landed"
 CHECK_ITS_RANGES = "tidegate.workflow.batch.sealing:_check_its_ranges"
 CHECK_ITS_PLAN = "tidegate.workflow.batch.sealing:_check_its_plan"

@@ -6,7 +6,7 @@ done, and done again if it was not noted. Two cleaners do the same things at wor
 
 from __future__ import annotations
 
-from tidegate.workflow.base import preflight
+from tidegate.workflow.base import lost_commits
 from tidegate.workflow.base.context import Context, guard
 from tidegate.workflow.clean.batches import clean_batches
 from tidegate.workflow.clean.generations import clean_generations
@@ -22,7 +22,7 @@ def clean(ctx: Context, limit: int = LIMIT, dry_run: bool = False) -> Cleaned:
     Raises StorageAhead when the ledger has lost commits: then it proves nothing."""
     guard(ctx)
     row = ctx.ledger.pipelines.row(ctx.name)
-    preflight.refuse_if_ahead(ctx, row.next_batch_id if row else 1)
+    lost_commits.refuse_if_ahead(ctx, row.next_batch_id if row else 1)
     run = Run(ctx, limit, dry_run)
     try:
         clean_generations(run)

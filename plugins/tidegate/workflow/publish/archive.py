@@ -21,7 +21,7 @@ from tidegate.core.window.states import (
     WindowKey,
 )
 from tidegate.core.window.watermark import Certificate
-from tidegate.workflow.base import give_up, preflight, zone_data
+from tidegate.workflow.base import give_up, lost_commits, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.base.turn import Turn
@@ -54,7 +54,7 @@ def publish(ctx: Context, window: WindowKey) -> Published:
     StorageAhead.
     """
     guard(ctx)
-    preflight.refuse_unknown_publications(ctx)
+    lost_commits.refuse_unknown_publications(ctx)
     turn = Turn(ctx, window)
     for _ in range(ATTEMPTS):
         try:
@@ -92,9 +92,9 @@ def finish(ctx: Context, generation: Generation) -> Published:
     if isinstance(generation, PublishedGeneration) or generation.state == DISCARDED:
         raise MovedOn
     if isinstance(generation, BuildingGeneration):
-        above = preflight.highest_epoch(ctx, generation.window, generation.number)
+        above = lost_commits.highest_epoch(ctx, generation.window, generation.number)
         taken = ctx.ledger.windows.take(ctx.name, generation.window, generation.number, ctx.nonce(), above)
-        recorded = preflight.recorded_as_built(
+        recorded = lost_commits.recorded_as_built(
             ctx, taken
         )  # once it is taken: whose record may come now swaps nothing in
         if recorded is not None:
@@ -153,7 +153,7 @@ def close(ctx: Context, key: WindowKey) -> Window:
         zone_data.refuse_to_close(ctx, key)
         try:
             if window.state == OPEN:
-                preflight.refuse_if_ahead(ctx, preflight.planned_next(ctx))
+                lost_commits.refuse_if_ahead(ctx, lost_commits.planned_next(ctx))
                 certificate = _begin_close(ctx, key)
                 if not certificate.ready:
                     raise NotReady(certificate.text(), advice="the sensor waits for this; clear the ready task")

@@ -1,4 +1,5 @@
-"""Whether storage or Kafka's consumer group knows more than the ledger (R11): then nothing new is planned or closed.
+"""Notices a ledger that lost commits (R11): storage or Kafka's consumer group knows more than the ledger. Then nothing
+new is planned or closed.
 
 A database that fails over may forget its last commits, one that is restored from a backup forgets a day. What they
 decided has happened all the same: planning from such a ledger would read offsets twice.
