@@ -13,6 +13,7 @@ from tidegate.core.target.paths import join
 from tidegate.core.window.transitions import BUILD
 from tidegate.ledger import intents
 from tidegate.targets.hive import table as hive
+from tidegate.targets.hive.success_marker import write_success
 from tidegate.targets.hive.swap_steps import Do
 
 
@@ -34,7 +35,7 @@ def _wanted_ones_only(original, table, at, want):
 
 
 def _success_first(original, table, fence, location):
-    hive.write_success(table, fence.generation.window, fence.generation.number, location)
+    write_success(table, fence.generation.window, fence.generation.number, location)
     return original(table, fence, location)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueMismatch, PathExists, PathMissing, TidegateError
+from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueMismatch, TidegateError
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import CERTIFICATE, SUCCESS, join
 from tidegate.core.target.port import Fence, Shown, Site, Unit, Verified
@@ -15,6 +15,7 @@ from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.targets.hive import partitions
 from tidegate.targets.hive.places import Places
 from tidegate.targets.hive.ports import Catalogue, TableDef
+from tidegate.targets.hive.success_marker import write_success
 from tidegate.targets.hive.swap import swap_in
 from tidegate.targets.hive.tables import data_table
 from tidegate.workflow.base.places import strays
@@ -172,25 +173,6 @@ def _certificate_bytes(table: Places, generation: BuiltGeneration, location: str
         if found:
             return found
     return {CERTIFICATE: -1}  # matches nothing
-
-
-def write_success(table: Places, key: WindowKey, number: int, location: str) -> None:
-    """By a rename from a name of the generation's own: a late one must not make a directory that has made way."""
-    storage, target = table.site.storage, join(location, SUCCESS)
-    if storage.exists(target):
-        return
-    draft = table.layout.success_draft(key.start_ms, number)
-    try:
-        storage.write_new(draft, b"")
-    except PathExists:
-        pass
-    try:
-        storage.rename_no_replace(draft, target)
-    except PathExists:
-        storage.delete(draft)
-    except PathMissing:
-        if not storage.exists(target):
-            raise
 
 
 class _ComparedOnce:
