@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tidegate.core.source.loss_forecast import LossForecast, forecast
 from tidegate.core.source.port import Lane, LogState
 from tidegate.core.source.progress import BatchLook, Look, Progress
-from tidegate.core.source.retention import LossForecast, forecast
 
 MINUTE, HOUR = 60_000, 3_600_000
 DAY = 24 * HOUR

@@ -13,10 +13,10 @@ from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
 from tidegate.core.look.measures import FAMILIES, Measure, broken, exposition, family_of, measures
 from tidegate.core.look.status import PipelineStatus, lag_of
 from tidegate.core.look.survey import NOTHING, Block, OpenRow, Published, Survey, WindowSteps
-from tidegate.core.source.loss import CRITICAL, OFF, OK, UNKNOWN, WARN, TimeToLoss
+from tidegate.core.source.loss_forecast import AHEAD, LossForecast
+from tidegate.core.source.loss_warning import CRITICAL, OFF, OK, UNKNOWN, WARN, TimeToLoss
 from tidegate.core.source.port import Lane, LogState
 from tidegate.core.source.progress import BatchLook, Look, Progress
-from tidegate.core.source.retention import AHEAD, LossForecast
 from tidegate.core.tell.notices import AuditOutcome
 from tidegate.core.window.due import Due
 from tidegate.core.window.watermark import PartitionFacts, TopicFacts

@@ -16,9 +16,9 @@ from tests.real_kafka import PATIENCE_S, Topic, eventually, world_on
 from tests.world import World
 from tidegate.adapters.clock import SystemClock
 from tidegate.core.base.errors import BatchRefused, DataLoss
-from tidegate.core.source.loss import CRITICAL, TimeToLoss, time_to_loss
+from tidegate.core.source.loss_forecast import AHEAD, NEVER, PASSING, LossForecast
+from tidegate.core.source.loss_warning import CRITICAL, TimeToLoss, time_to_loss
 from tidegate.core.source.progress import Progress
-from tidegate.core.source.retention import AHEAD, NEVER, PASSING, LossForecast
 
 CHECK_MS, MINUTE = 1_000, 60_000
 ONE_EACH = {"batch.num.messages": "1", "linger.ms": "0"}

@@ -12,8 +12,8 @@ import pytest
 from tests.audit.test_audit import look
 from tests.world import TOPIC, World, record, window
 from tidegate.core.base.errors import BatchRefused, LogCut, LostComparison, ReplayRefused, SourceError
+from tidegate.core.source.loss_forecast import NEVER
 from tidegate.core.source.port import ALL
-from tidegate.core.source.retention import NEVER
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look.status import loss_of, status

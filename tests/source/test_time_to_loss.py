@@ -16,9 +16,9 @@ from tests.world import HOUR, TOPIC, World
 from tidegate.cli import surroundings
 from tidegate.cli.main import main
 from tidegate.core.look.status import PipelineStatus
-from tidegate.core.source.loss import CRITICAL, OK, UNKNOWN, WARN
+from tidegate.core.source.loss_forecast import AHEAD, NEVER, PASSING
+from tidegate.core.source.loss_warning import CRITICAL, OK, UNKNOWN, WARN
 from tidegate.core.source.progress import Look
-from tidegate.core.source.retention import AHEAD, NEVER, PASSING
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.look.status import status

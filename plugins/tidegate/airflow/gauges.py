@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.look.measures import Measure
-from tidegate.core.source.loss import CRITICAL, WARN, TimeToLoss, remedy, sentence
+from tidegate.core.source.loss_warning import CRITICAL, WARN, TimeToLoss, remedy, sentence
 from tidegate.kinds import source_kind
 
 if TYPE_CHECKING:

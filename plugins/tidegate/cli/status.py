@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegate.cli import losses, status_table, surroundings
+from tidegate.cli import loss_warning, status_table, surroundings
 from tidegate.cli.failures import NOT_WELL, WELL, WRONG
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json
 from tidegate.cli.status_table import Line
@@ -107,7 +107,7 @@ def _plain(line: Line) -> dict[str, Any]:
         "lag": {"records": s.lag.records, "by_partition": s.lag.partitions, "lost": s.lag.lost} if s.lag else None,
         "unread_records": s.lag.unread if s.lag else None,
         "kafka": line.kafka,
-        "time_to_loss": losses.plain(s.loss),
+        "time_to_loss": loss_warning.plain(s.loss),
         "watermark_ms": s.watermark_ms,
         "next_window": _window(s.next_window),
         "expected": to_plain(s.expected),
@@ -183,8 +183,8 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
             out.print(Text(f"  what to do: {c.advice}"), soft_wrap=True)
         if line.status is not None and line.status.pause is not None:
             out.print(Text(f"\n{line.name}: {line.status.pause.words()}"))
-        if line.status is not None and losses.warns(line.status.loss):
-            out.print(Text(f"\n{line.name}: {losses.words(line.status.loss)}"))
+        if line.status is not None and loss_warning.warns(line.status.loss):
+            out.print(Text(f"\n{line.name}: {loss_warning.words(line.status.loss)}"))
     silent = [line for line in lines if line.kafka not in (None, NOT_ASKED)]
     if silent:
         names = ", ".join(line.name for line in silent)
@@ -226,7 +226,7 @@ def _print_one(line: Line) -> None:
         )
     paragraph(out, "behind", _behind_words(line))
     if s.loss is not None:
-        losses.show(out, line.name, s.loss)
+        loss_warning.show(out, line.name, s.loss)
     paragraph(out, "rows", _rows_words(v))
     paragraph(out, "watermark", iso(s.watermark_ms))
     if s.next_window is not None:

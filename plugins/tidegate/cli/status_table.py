@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli import losses
+from tidegate.cli import loss_warning
 
 if TYPE_CHECKING:
     from tidegate.core.look.status import PipelineStatus
@@ -75,7 +75,7 @@ def _row(line: Line) -> list[Any]:
         f"{v.totals.dirty_now:,}",
         f"{v.published.windows:,}",
         f"{v.published.rows:,}",
-        losses.cell(s.loss),
+        loss_warning.cell(s.loss),
     ]
 
 

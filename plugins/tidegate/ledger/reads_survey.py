@@ -18,8 +18,8 @@ from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
 from tidegate.core.look.survey import LATELY_MS, Head, Landed, Published, Survey, WindowSteps
 from tidegate.core.replay.rehearsal import OF_REPLAYS, Unfinished
+from tidegate.core.source.loss_forecast import HORIZON_MS
 from tidegate.core.source.progress import BatchLook, Look, Progress
-from tidegate.core.source.retention import HORIZON_MS
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.states import ARCHIVE, CURRENT

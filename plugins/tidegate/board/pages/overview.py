@@ -13,7 +13,7 @@ from tidegate.core.base.instants import span
 from tidegate.core.base.wording import many
 from tidegate.core.look import status as standing
 from tidegate.core.look.status import PipelineStatus
-from tidegate.core.source.loss import CRITICAL, WARN, short
+from tidegate.core.source.loss_warning import CRITICAL, WARN, short
 from tidegate.workflow.look.status import glances
 
 PAGE = 50

@@ -13,7 +13,7 @@ from tidegate.core.look.glance import DirtyShare
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import NOTHING
 from tidegate.core.look.window_map import Judge
-from tidegate.core.source.loss import CRITICAL, WARN, sentence, short
+from tidegate.core.source.loss_warning import CRITICAL, WARN, sentence, short
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.workflow.look.status import status

@@ -13,8 +13,8 @@ from tidegate.core.look.overdue import Concern, Since, finishing
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import NOTHING, Block, OpenRow, Survey
 from tidegate.core.replay.rehearsal import Unfinished
-from tidegate.core.source import loss as losses
-from tidegate.core.source.loss import CRITICAL
+from tidegate.core.source import loss_warning
+from tidegate.core.source.loss_warning import CRITICAL
 from tidegate.core.source.trouble import Trouble, What
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell import notices
@@ -109,8 +109,8 @@ def _of_kafka(status: PipelineStatus) -> Iterator[Concern]:
         what = f"{those(status.lag.lost, 'offset')} gone from the topic before they were read"
         yield Concern(what, "source.on_data_loss: record goes on without them", "data_loss")
     elif status.loss is not None and status.loss.level == CRITICAL:
-        advice = losses.remedy(status.loss, pipeline.source.topic, pipeline.name, status.remedy)
-        yield Concern(losses.sentence(status.loss), advice, "loss_ahead")
+        advice = loss_warning.remedy(status.loss, pipeline.source.topic, pipeline.name, status.remedy)
+        yield Concern(loss_warning.sentence(status.loss), advice, "loss_ahead")
 
 
 def _of_the_pause(status: PipelineStatus) -> Iterator[Concern]:

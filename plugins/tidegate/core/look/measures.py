@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from tidegate.core.batch.totals import BatchSteps, Spent
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import Survey, WindowSteps
-from tidegate.core.source.loss import CRITICAL, OK, WARN
+from tidegate.core.source.loss_warning import CRITICAL, OK, WARN
 from tidegate.core.source.progress import Progress
 from tidegate.core.window.cut import window_end
 

@@ -12,7 +12,7 @@ from tidegate.core.late.reopen import Choice
 from tidegate.core.look.overdue import Concern
 from tidegate.core.look.survey import Block, Survey
 from tidegate.core.look.views import Overview
-from tidegate.core.source.loss import TimeToLoss
+from tidegate.core.source.loss_warning import TimeToLoss
 from tidegate.core.source.port import LogState
 from tidegate.core.source.progress import Progress
 from tidegate.core.source.trouble import Remedy

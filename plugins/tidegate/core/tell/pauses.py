@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidegate.core.base.instants import iso
-from tidegate.core.source.loss import TimeToLoss
+from tidegate.core.source.loss_warning import TimeToLoss
 
 ALL = ("ingest", "archive", "replay", "maintain")
 """The kinds of a pipeline's DAGs, as their ids end."""

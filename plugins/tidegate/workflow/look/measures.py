@@ -9,7 +9,7 @@ from tidegate.core.base.errors import SourceError
 from tidegate.core.look.measures import Measure, measures
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import SurveyLedger
-from tidegate.core.source.loss import TimeToLoss
+from tidegate.core.source.loss_warning import TimeToLoss
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.workflow.base.context import Context

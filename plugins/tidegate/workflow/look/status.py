@@ -16,7 +16,7 @@ from tidegate.core.look.overdue import Since
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import NOTHING, Landed, Survey, SurveyLedger
-from tidegate.core.source.loss import TimeToLoss, time_to_loss
+from tidegate.core.source.loss_warning import TimeToLoss, time_to_loss
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window import watermark

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from core_progress import BASE, DAY, HOUR, LANDED, MINUTE, NOW, batch, one, progress, read, topic
 
-from tidegate.core.source.loss import OK, sentence, short, time_to_loss
+from tidegate.core.source.loss_forecast import AHEAD, FAR_MS, NEVER, PASSING, UNKNOWN, LossForecast, forecast
+from tidegate.core.source.loss_warning import OK, sentence, short, time_to_loss
 from tidegate.core.source.port import Lane, LogState
 from tidegate.core.source.progress import BatchLook, Look, Progress
-from tidegate.core.source.retention import AHEAD, FAR_MS, NEVER, PASSING, UNKNOWN, LossForecast, forecast
 
 
 def test_a_backlog_that_is_read_too_slowly_is_lost_when_the_distance_is_used_up() -> None:

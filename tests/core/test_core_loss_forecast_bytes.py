@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from core_progress import HOUR, batch, one, progress, read, sized, topic
 
+from tidegate.core.source.loss_forecast import AHEAD, NEVER, PASSING, UNKNOWN
 from tidegate.core.source.port import Lane
-from tidegate.core.source.retention import AHEAD, NEVER, PASSING, UNKNOWN
 
 
 def test_bytes_are_lost_when_the_backlog_grows_to_what_the_log_keeps() -> None:

@@ -7,10 +7,21 @@ from dataclasses import replace
 import pytest
 from core_progress import BASE, DAY, HOUR, LANDED, MINUTE, NOW, batch, one, progress, read, sized, topic
 
-from tidegate.core.source.loss import CRITICAL, OFF, OK, WARN, TimeToLoss, level, remedy, sentence, short, time_to_loss
+from tidegate.core.source.loss_forecast import AHEAD, NEVER, PASSING, UNKNOWN, LossForecast
+from tidegate.core.source.loss_warning import (
+    CRITICAL,
+    OFF,
+    OK,
+    WARN,
+    TimeToLoss,
+    level,
+    remedy,
+    sentence,
+    short,
+    time_to_loss,
+)
 from tidegate.core.source.port import Lane
 from tidegate.core.source.progress import Progress
-from tidegate.core.source.retention import AHEAD, NEVER, PASSING, UNKNOWN, LossForecast
 from tidegate.core.source.trouble import Trouble
 
 

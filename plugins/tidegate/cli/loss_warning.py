@@ -10,12 +10,12 @@ from tidegate.cli.output import advice, paragraph
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tidegate.core.source.loss import TimeToLoss
+    from tidegate.core.source.loss_warning import TimeToLoss
 
 
 def plain(loss: TimeToLoss | None) -> dict[str, Any] | None:
     """Seconds as JSON; null where there will be no loss, or it is unknown: `state` says which."""
-    from tidegate.core.source.loss import sentence
+    from tidegate.core.source.loss_warning import sentence
 
     if loss is None:
         return None
@@ -48,21 +48,21 @@ def cell(loss: TimeToLoss | None) -> Any:
     """Cell of a table; `?` where Kafka gave no answer."""
     from rich.text import Text
 
-    from tidegate.core.source.loss import short
+    from tidegate.core.source.loss_warning import short
 
     return "?" if loss is None else Text(short(loss), style=_style(loss))
 
 
 def warns(loss: TimeToLoss | None) -> bool:
     """Whether it is a warning; a critical loss is already among the pipeline's concerns."""
-    from tidegate.core.source.loss import WARN
+    from tidegate.core.source.loss_warning import WARN
 
     return loss is not None and loss.level == WARN
 
 
 def words(loss: TimeToLoss | None) -> str:
     """One sentence, with its level for a warning."""
-    from tidegate.core.source.loss import CRITICAL, WARN, sentence
+    from tidegate.core.source.loss_warning import CRITICAL, WARN, sentence
 
     assert loss is not None
     return (f"{loss.level}: " if loss.level in (WARN, CRITICAL) else "") + sentence(loss)
@@ -70,7 +70,7 @@ def words(loss: TimeToLoss | None) -> str:
 
 def show(out: Console, name: str, loss: TimeToLoss) -> None:
     """Print it, with advice below a warning; a critical loss has its advice among the concerns."""
-    from tidegate.core.source.loss import remedy
+    from tidegate.core.source.loss_warning import remedy
     from tidegate.kinds import source_kind
 
     paragraph(out, "loss", words(loss), _style(loss))
@@ -80,6 +80,6 @@ def show(out: Console, name: str, loss: TimeToLoss) -> None:
 
 
 def _style(loss: TimeToLoss) -> str:
-    from tidegate.core.source.loss import CRITICAL, WARN
+    from tidegate.core.source.loss_warning import CRITICAL, WARN
 
     return {CRITICAL: "red", WARN: "yellow"}.get(loss.level, "")

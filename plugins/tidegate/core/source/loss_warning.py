@@ -1,4 +1,4 @@
-"""How loud a forecast of losses is, and its words."""
+"""When the forecast of losses is a warning (`source.loss_warning`), how loud it is, and its words."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import inf
 
 from tidegate.core.base.instants import span
+from tidegate.core.source.loss_forecast import AHEAD, NEVER, PASSING, UNKNOWN, LossForecast, forecast
 from tidegate.core.source.port import LogState
 from tidegate.core.source.progress import Progress
-from tidegate.core.source.retention import AHEAD, NEVER, PASSING, UNKNOWN, LossForecast, forecast
 from tidegate.core.source.trouble import Remedy, Trouble, What
 
 OK, WARN, CRITICAL, OFF = "ok", "warn", "critical", "off"

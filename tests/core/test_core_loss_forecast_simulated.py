@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
+from tidegate.core.source.loss_forecast import AHEAD, NEVER, PASSING, LossForecast, forecast
 from tidegate.core.source.port import Lane, LogState
 from tidegate.core.source.progress import BatchLook, Look, Progress
-from tidegate.core.source.retention import AHEAD, NEVER, PASSING, LossForecast, forecast
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 STEP = 10 * SECOND
