@@ -21,6 +21,7 @@ from tidegate.core.source.records import Reader
 from tidegate.core.source.trouble import Remedy
 from tidegate.core.spec import pipeline
 from tidegate.core.target.port import Targets
+from tidegate.core.target.stored import StoredForm
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -112,7 +113,8 @@ class TargetKind:
     `section`: the pydantic model of its YAML section, a subclass of `tidegate.spec.sink.SinkSection`.
     `opened(pipeline, connect, looking)`: `looking` asks for no connection before the first question, and changes
     nothing. `examined(pipeline, connection, seconds)`: what `tidegate doctor` finds, by the connection that
-    `sink.conn_id` names; it is asked once for all tables of a database. `dags`: those that its pipelines have."""
+    `sink.conn_id` names; it is asked once for all tables of a database. `dags`: those that its pipelines have.
+    `stored`: what its files hold, if that is more than the logical columns, or other; workers ask for it too."""
 
     name: str
     title: str
@@ -121,6 +123,7 @@ class TargetKind:
     opened: Callable[[pipeline.Pipeline, Connect, bool], Targets]
     examined: Callable[[pipeline.Pipeline, Fields, float], list[Finding]]
     dags: tuple[str, ...] = DAGS
+    stored: Callable[[], StoredForm] | None = None
 
 
 # ---------------------------------------------------------------- how they are found

@@ -39,6 +39,8 @@ OPERATIONS = (
 )  # fmt: skip
 """Fields of a Pipeline that decide how and when it runs, not what its rows are."""
 _ALWAYS_OF_COLUMNS = ("name", "type", "path", "nullable")
+_NEVER_OF_SINK = ("metastore_conn_id", "fields")
+"""A connection, and what plans pin."""
 
 
 def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
@@ -78,7 +80,7 @@ def fingerprint(pipeline: Pipeline) -> str:
     content["source"] = {key: value for key, value in content["source"].items() if key != "loss_warning_ms"}
     # when a window closes is not pinned by any plan, and this part of it is younger than registered specs
     content["windows"] = {key: value for key, value in content["windows"].items() if key != "idle_max_lag_ms"}
-    content["sink"] = {key: value for key, value in content["sink"].items() if key != "metastore_conn_id"}
+    content["sink"] = {key: value for key, value in content["sink"].items() if key not in _NEVER_OF_SINK}
     # what an earlier release did not know must not make a new version of each pipeline
     content["format"] = {key: value for key, value in content["format"].items() if value is not None}
     content["columns"] = [

@@ -131,7 +131,10 @@ class Windows:
 
 @dataclass(frozen=True, kw_only=True)
 class Sink:
-    """`options`: keys that only this kind of table has, and their values as text, in order of the keys."""
+    """`options`: keys that only this kind of table has, and their values as text, in order of the keys.
+
+    `fields`: (kind of files, path, id) of the tables' fields, such as (data, `tags.element`, 7), where files have to
+    say them (`core.target.stored`). The YAML does not know them: they are pinned by the plan."""
 
     conn_id: str
     table: str  # database.table
@@ -145,6 +148,7 @@ class Sink:
     metastore_conn_id: str | None = None  # windows are switched at once where there is one
     kind: str = field(default=HIVE, metadata=LEFT_OUT)
     options: tuple[tuple[str, str], ...] = field(default=(), metadata=LEFT_OUT)
+    fields: tuple[tuple[str, str, int], ...] = field(default=(), metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)

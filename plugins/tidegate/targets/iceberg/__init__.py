@@ -1,0 +1,1 @@
+"""Iceberg: what its files hold."""

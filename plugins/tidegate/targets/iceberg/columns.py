@@ -1,0 +1,65 @@
+"""What Iceberg's files hold, and of which types: names that Iceberg keeps for itself, types that it lacks, and the
+columns by which the tables are partitioned (C7). Without any library: executors ask for it."""
+
+from __future__ import annotations
+
+from tidegate.core.base.hivetypes import Array, HiveType, Map, Primitive, Struct, parse
+from tidegate.core.files.receipt import DATA, DIRTY, LATE
+from tidegate.core.spec.pipeline import KAFKA_COLUMNS, Pipeline
+from tidegate.core.target.port import BATCH
+from tidegate.core.target.stored import Origin, StoredColumn, StoredForm
+
+WINDOW = "_window"
+"""The start of the window that a file's rows belong to."""
+RESERVED = ("_partition", "_file", "_pos", "_deleted", "_spec_id", "_row_id", "_last_updated_sequence_number")
+"""Readers take a column by such a name for one of Iceberg's own, and fail."""
+_RENAMED = {KAFKA_COLUMNS[1][0]: "_kafka_partition"}
+_NARROW = ("tinyint", "smallint")
+"""Iceberg's smallest integer has 32 bits."""
+
+
+def stored_columns(pipeline: Pipeline, kind: str) -> tuple[StoredColumn, ...]:
+    """All columns of the table that files of that kind (data | late | dirty) go to, in order."""
+    return FORM.columns(pipeline, kind)
+
+
+def problems(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
+    """(column, why a table cannot have it) for each of the user's columns that Iceberg or we have a name for."""
+    taken = {**dict.fromkeys(RESERVED, "Iceberg"), **dict.fromkeys((WINDOW, BATCH, *_RENAMED.values()), "Tidegate")}
+    return tuple(
+        (c.name, f"{c.name} is a name that {taken[c.name]} keeps for itself; give the column another one")
+        for c in pipeline.columns
+        if c.name in taken and not c.hidden
+    )
+
+
+def _constants(pipeline: Pipeline, kind: str) -> tuple[StoredColumn, ...]:
+    window = StoredColumn(WINDOW, "timestamp", Origin.WINDOW)
+    batch = StoredColumn(BATCH, "bigint", Origin.BATCH)
+    if kind == DATA:
+        return (window, *(_value(pipeline, name) for name in pipeline.dynamic_partitions))
+    return {LATE: (batch, window), DIRTY: (batch,)}[kind]
+
+
+def _value(pipeline: Pipeline, name: str) -> StoredColumn:
+    """A partition column as late rows have it: what its directory's name would spell is exact for all its types."""
+    stored = _logical(name, pipeline.column(name).type)
+    return StoredColumn(stored.name, stored.type, Origin.VALUE, name)
+
+
+def _logical(name: str, text: str) -> StoredColumn:
+    return StoredColumn(_RENAMED.get(name, name), str(_stored(parse(text))), Origin.LOGICAL, name)
+
+
+def _stored(kind: HiveType) -> HiveType:
+    """The type table; what is not named here is stored as it is. Timestamps are instants in microseconds."""
+    if isinstance(kind, Array):
+        return Array(_stored(kind.element))
+    if isinstance(kind, Map):
+        return Map(_stored(kind.key), _stored(kind.value))
+    if isinstance(kind, Struct):
+        return Struct(tuple((name, _stored(field)) for name, field in kind.fields))
+    return Primitive("int") if isinstance(kind, Primitive) and kind.name in _NARROW else kind
+
+
+FORM = StoredForm(_constants, _logical)
