@@ -10,9 +10,10 @@ import pytest
 
 from tidegate.spec import load_file, load_folder, schema
 from tidegate.spec.__main__ import main
-from tidegate.spec.document import plain, read
-from tidegate.spec.problems import all_keys
+from tidegate.spec.document import read
+from tidegate.spec.pydantic_errors import all_keys
 from tidegate.spec.reference import EXAMPLE, SCHEMA_FILE, markdown, schema_text
+from tidegate.spec.variables import plain
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures" / "pipelines"

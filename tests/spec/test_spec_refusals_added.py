@@ -8,7 +8,7 @@ import pytest
 
 from tests.spec.test_spec_refusals import ONE_VALUE
 from tests.spec_texts import GOOD, assert_refused
-from tidegate.spec.problems import all_keys
+from tidegate.spec.pydantic_errors import all_keys
 
 ADDED = [
     # more lines at the end of GOOD, field, what the message says

@@ -14,7 +14,8 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto as F
 from spark_jobs.engine.decoder import decoder_for
 from tests.engine_fixtures import chunk_of
 from tidegate.spec import load_file, schema
-from tidegate.spec.document import plain, read
+from tidegate.spec.document import read
+from tidegate.spec.variables import plain
 
 PAGE = (Path(__file__).parents[2] / "docs/formats.md").read_text()
 EXAMPLES = {

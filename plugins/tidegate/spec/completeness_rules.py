@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.core.completeness.rules import NAMED_PARAMETER
 from tidegate.core.spec.pipeline import COUNT_PARAMETERS, KAFKA, Completeness
-from tidegate.spec.document import Problem
+from tidegate.spec.problems import Problem
 from tidegate.spec.values import nearest
 
 if TYPE_CHECKING:

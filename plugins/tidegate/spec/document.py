@@ -1,4 +1,4 @@
-"""YAML with a memory: every value knows its file and line, so that every error can say where.
+"""Reads YAML and keeps for every value its file and line, so that every error can say where.
 
 Stricter than YAML: duplicate keys, tags, merge keys and values that contain themselves are refused, times stay text,
 and only plain decimal numbers are numbers (no octal, no base 60).
@@ -7,9 +7,8 @@ and only plain decimal numbers are numbers (no octal, no base 60).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -20,18 +19,9 @@ _NESTING = 5000  # libyaml's composer overflows the process's stack beyond some 
 _CORE = "tag:yaml.org,2002:"
 _INTEGER, _FLOAT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})"), re.compile(r"[-+]?[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?")
 _TRUE = ("true", "yes", "on")
-_VARIABLE = re.compile(r"\$?\$\{([^}]*)\}?")
-_VARIABLE_BODY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 Path = tuple[str | int, ...]
 """Keys and list indexes from the document's root."""
-
-
-class Problem(NamedTuple):
-    """Problem with the value at `path`."""
-
-    path: Path
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +51,6 @@ def dotted(path: Path) -> str:
     """`columns[2].type`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
-
-
-def spec_error(root: Node, problems: Iterable[Problem]) -> SpecError:
-    """All `problems` (at least one) as one error, a line each, in the files' order."""
-    placed = sorted(problems, key=lambda p: (root.at(p.path).file != root.file, root.at(p.path).line))
-    first, *others = (SpecError(p.message, where=root.at(p.path).place, field=dotted(p.path)) for p in placed)
-    text = "\n".join([placed[0].message, *map(str, others)])
-    return SpecError(text, where=first.where, field=first.field)
 
 
 def read(text: str, file: str) -> Node:
@@ -155,34 +137,3 @@ def merge(base: Node, over: Node) -> Node:
     for key, node in over.value.items():
         value[key] = merge(value[key], node) if key in value else node
     return Node(value, over.file, over.line)
-
-
-def plain(root: Node, environment: Mapping[str, str]) -> tuple[Any, list[Problem]]:
-    """Plain values with `${VAR}` and `${VAR:-default}` replaced in strings, and problems with variables."""
-    problems: list[Problem] = []
-
-    def text(value: str, path: Path) -> str:
-        def one(match: re.Match[str]) -> str:
-            if match.group().startswith("$$"):  # $${ is a literal ${
-                return match.group()[1:]
-            body = _VARIABLE_BODY.fullmatch(match[1])
-            if not body or not match.group().endswith("}"):
-                problems.append(Problem(path, f"{match.group()} is not ${{NAME}} or ${{NAME:-default}}"))
-                return ""
-            found = environment.get(body[1]) or body[2]  # as in a shell, :- also stands in for an empty variable
-            if found is None and body[1] not in environment:
-                message = f"the environment variable {body[1]} is not set; set it, or write ${{{body[1]}:-default}}"
-                problems.append(Problem(path, message))
-            return found or ""
-
-        return _VARIABLE.sub(one, value)
-
-    def walk(node: Node, path: Path) -> Any:
-        value = node.value
-        if isinstance(value, dict):
-            return {key: walk(child, (*path, key)) for key, child in value.items()}
-        if isinstance(value, list):
-            return [walk(child, (*path, i)) for i, child in enumerate(value)]
-        return text(value, path) if isinstance(value, str) and "${" in value else value
-
-    return walk(root, ()), problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.spec.document import Problem
+from tidegate.spec.problems import Problem
 
 WHERE = "where"
 Judge = Callable[[Pipeline], Iterable[tuple[str, str]]]

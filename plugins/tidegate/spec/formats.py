@@ -25,8 +25,8 @@ from tidegate.core.spec.pipeline import (
     ProtobufFormat,
 )
 from tidegate.spec.document import Path as Place
-from tidegate.spec.document import Problem
 from tidegate.spec.model import EventTimeSpec, FormatSpec, PipelineSpec
+from tidegate.spec.problems import Problem
 from tidegate.spec.values import KAFKA_TIMESTAMP, is_inline
 
 KEYS: dict[str, frozenset[str]] = {

@@ -14,13 +14,15 @@ from pydantic import ValidationError
 from tidegate.core.base.errors import SpecError
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.spec.compiled import pipeline_of
-from tidegate.spec.document import Node, merge, plain, read, spec_error
+from tidegate.spec.document import Node, merge, read
 from tidegate.spec.expressions import Judge, expression_problems
 from tidegate.spec.formats import compile_format
 from tidegate.spec.model import PipelineSpec
-from tidegate.spec.problems import problems
+from tidegate.spec.problems import spec_error
+from tidegate.spec.pydantic_errors import problems
 from tidegate.spec.rules import at_first_sight, check
 from tidegate.spec.territory import Territory
+from tidegate.spec.variables import plain
 
 SUFFIX, NEAR_SUFFIX, DEFAULTS = ".yaml", ".yml", "defaults.yaml"
 

@@ -16,8 +16,8 @@ from tidegate.core.files.overflow import OVERFLOW_VALUE
 from tidegate.core.spec.pipeline import TIME_PARTITIONS, Windows
 from tidegate.core.window.cut import shared_directory, time_values, window_start
 from tidegate.spec import completeness_rules
-from tidegate.spec.document import Problem
 from tidegate.spec.model import ColumnSpec, PipelineSpec
+from tidegate.spec.problems import Problem
 from tidegate.spec.values import KAFKA_TIMESTAMP, Period, nearest
 
 PARTITION_TYPES = ("string", "tinyint", "smallint", "int", "bigint")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.spec.document import Problem
+from tidegate.spec.problems import Problem
 
 SIDE_TABLES = ("", "__late", "__dirty")
 
