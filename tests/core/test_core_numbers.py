@@ -21,7 +21,7 @@ from tidegate.core.files.receipt import (
     content_digest,
     manifest_digest,
 )
-from tidegate.core.files.rereading import compare, listed
+from tidegate.core.files.second_reading import compare, listed
 
 # ---------------------------------------------------------------- offsets
 
@@ -251,7 +251,7 @@ def test_digests_are_what_they_were() -> None:
     assert manifest_digest([]) == hashlib.sha256(b"[]").hexdigest()
 
 
-def test_a_rereading_says_which_offsets() -> None:
+def test_a_second_reading_says_which_offsets() -> None:
     again = compare(Interval(10, 20), spans((12, 14)), spans((13, 15)))
     assert (again.span, again.vanished, again.appeared) == (Interval(10, 20), spans((14, 15)), spans((12, 13)))
     assert listed(()) == ""

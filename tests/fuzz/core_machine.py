@@ -22,7 +22,7 @@ from tidegate.core.batch.states import Plan
 from tidegate.core.clean import rules
 from tidegate.core.files.balance import Balance, window_difference
 from tidegate.core.files.receipt import DATA, LATE, FileEntry, PartitionRows, RangeResult, Receipt, arithmetic_errors
-from tidegate.core.files.rereading import compare
+from tidegate.core.files.second_reading import compare
 from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import (
     ArchiveRun,

@@ -8,7 +8,7 @@ from tests.mutants import seams
 from tests.mutants.names import HEALS, IN_FORCE, ONCE, STOPS, THERE, WHOLE
 from tests.mutants.planting import Bug, Patch, always, nothing, without
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
-from tidegate.core.files.rereading import Rereading
+from tidegate.core.files.second_reading import SecondReading
 from tidegate.core.target.paths import join
 from tidegate.core.window.transitions import BUILD
 from tidegate.ledger import intents
@@ -80,7 +80,7 @@ def _not_looked_at_again(original, self, generation, location, ttl_ms):
 def _by_their_sums(original, span, before, now):
     missing = [original(span, (), gaps).vanished for gaps in (before, now)]
     earlier, later = (sum(map(len, gaps)) for gaps in missing)
-    return Rereading(span, (), ()) if earlier == later else original(span, before, now)
+    return SecondReading(span, (), ()) if earlier == later else original(span, before, now)
 
 
 def _sources_go_at_once(original, ctx, generation, landed):

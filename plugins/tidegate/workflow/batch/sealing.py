@@ -30,7 +30,7 @@ from tidegate.core.window.zonedata import SAME_TZDATA, version_of
 from tidegate.workflow.base import overflow, records
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.jobs import read_receipt
-from tidegate.workflow.batch.attempts import refuse_other_records
+from tidegate.workflow.batch.second_reading import refuse_other_records
 from tidegate.workflow.source import log_cut
 
 _COUNTED = ("read", "data", "late", "dirty", "dropped", "rerouted")

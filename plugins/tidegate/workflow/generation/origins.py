@@ -13,7 +13,7 @@ from tidegate.core.batch.states import LandedBatch, Plan
 from tidegate.core.files.landed import LandedFile, OwedSpan
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import DATA, FileEntry
-from tidegate.core.files.rereading import listed
+from tidegate.core.files.second_reading import listed
 from tidegate.core.replay.origin import FILES, KAFKA, Refusal, Span, decide, gone, lost, needing_decoding
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline

@@ -19,7 +19,7 @@ from tidegate.core.batch.jobs import JobPart, ReplayPlan, Target
 from tidegate.core.batch.rules_version import rules_for, rules_of_replay
 from tidegate.core.dirty.redrive import source_batches
 from tidegate.core.files.receipt import FileEntry, RangeResult, ReplayReceipt
-from tidegate.core.files.rereading import Rereading, compare, listed
+from tidegate.core.files.second_reading import SecondReading, compare, listed
 from tidegate.core.replay.origin import AUTO, KEPT
 from tidegate.core.target.paths import join
 from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, PublishedGeneration
@@ -304,7 +304,7 @@ def _compare(ctx: Context, choice: Choice, found: ReplayReceipt) -> None:
     _compare_copied(window, choice, found)
 
 
-def _other_rows(where: str, owed: int, rows: int, again: Rereading) -> ReplayRefused | None:
+def _other_rows(where: str, owed: int, rows: int, again: SecondReading) -> ReplayRefused | None:
     """Why these are not the rows that the ledger knows, by their number."""
     if rows == owed:
         return None

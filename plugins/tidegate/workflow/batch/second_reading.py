@@ -1,4 +1,4 @@
-"""What earlier attempts of a batch have read: a later one must have found the same records."""
+"""Refuses an attempt of a batch that read other records than the attempt before it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.states import WritingBatch
 from tidegate.core.clean.rules import BatchAttempt, parse_attempt
 from tidegate.core.files.receipt import Receipt
-from tidegate.core.files.rereading import compare
+from tidegate.core.files.second_reading import compare
 from tidegate.core.target.paths import join
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.jobs import read_receipt

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tidegate.core.base.offsets import Interval, union, without
-from tidegate.core.files.rereading import compare, listed
+from tidegate.core.files.second_reading import compare, listed
 
 SPAN = Interval(10, 20)
 

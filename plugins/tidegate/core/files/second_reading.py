@@ -12,7 +12,7 @@ from tidegate.core.base.offsets import Interval, union, without
 
 
 @dataclass(frozen=True)
-class Rereading:
+class SecondReading:
     """How a later reading of `span` differs from an earlier one. Offsets, half-open.
 
     `vanished` held records then and hold none now; `appeared` the other way round, which no topic does by itself."""
@@ -35,10 +35,10 @@ class Rereading:
         return None
 
 
-def compare(span: Interval, before: Iterable[Interval], now: Iterable[Interval]) -> Rereading:
+def compare(span: Interval, before: Iterable[Interval], now: Iterable[Interval]) -> SecondReading:
     """`before` and `now` are the gaps of two readings; what lies outside `span` is not looked at."""
     earlier, later = _within(span, before), _within(span, now)
-    return Rereading(span, without(later, earlier), without(earlier, later))
+    return SecondReading(span, without(later, earlier), without(earlier, later))
 
 
 def listed(intervals: Iterable[Interval], most: int = 3) -> str:
