@@ -90,10 +90,15 @@ def test_csv(tmp_path):
         ("format.quote", "is the same as delimiter", CSV + "\n  delimiter: ';'\n  quote: ';'", COLUMNS),
         ("format.escape", "is the same as quote", CSV + "\n  escape: '\"'", COLUMNS),
         ("columns[0].type", "$.note is not one of format.fields", CSV, "columns:\n- {name: note, type: string}\n"),
-        ("columns[0].from", "none of format.fields", CSV, "columns:\n- {name: a, type: string, from: $.shop.a}\n"),
-        ("columns[0].from", "none of format.fields", CSV, "columns:\n- {name: a, type: string, from: $._}\n"),
+        (
+            "columns[0].from",
+            "is not one of format.fields",
+            CSV,
+            "columns:\n- {name: a, type: string, from: $.shop.a}\n",
+        ),
+        ("columns[0].from", "is not one of format.fields", CSV, "columns:\n- {name: a, type: string, from: $._}\n"),
         ("columns[0].type", "cannot be array<int>", CSV, "columns:\n- {name: shop, type: array<int>}\n"),
-        ("event_time.from", "none of format.fields", "type: csv\n  fields: [shop, total]", COLUMNS),
+        ("event_time.from", "is not one of format.fields", "type: csv\n  fields: [shop, total]", COLUMNS),
         ("format.wire", "no meaning with format.type csv", CSV + "\n  wire: plain", COLUMNS),
     ],
 )
