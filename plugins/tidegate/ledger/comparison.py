@@ -6,7 +6,7 @@ from sqlalchemy import and_, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql import ColumnElement
 
-from tidegate.core.window import transitions
+from tidegate.core.window import fencing, transitions
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import Generation, WindowKey
 from tidegate.ledger import schema
@@ -18,7 +18,7 @@ def as_read(generation: Generation) -> ColumnElement:
     """Whether the generation's row is still as it was read: the comparison of its steps, as a question."""
     number, key = generation.number, generation.window
     row = transitions.of_generation(generation.pipeline, key.start_ms, number).row
-    same = {**row, "state": generation.state, **transitions.as_read(generation)}
+    same = {**row, "state": generation.state, **fencing.as_read(generation)}
     return and_(*(g.c[column] == value for column, value in same.items()))
 
 

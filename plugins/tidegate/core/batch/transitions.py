@@ -1,8 +1,4 @@
-"""How batches move: every arrow between their states, and which one a step is.
-
-What an open batch is compared by stands in one place, `as_read`. The nonce counts too: in a ledger that lost commits an
-epoch can come twice, each time with another nonce.
-"""
+"""How batches move: every arrow between their states, and which one a step is. What a step compares: `fencing`."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ from typing import TypeVar
 
 from tidegate.core.base.plain import dumps
 from tidegate.core.base.transition import NO_ROW, NOTHING, Named, Step, Transition, step
+from tidegate.core.batch.fencing import AS_READ, as_read
 from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import (
     ABANDONED,
@@ -30,7 +27,6 @@ from tidegate.core.batch.states import (
 from tidegate.core.files.receipt import DIRTY, LATE, Receipt
 
 T = TypeVar("T")
-AS_READ = ("epoch", "nonce", "revision")
 NOT_REFUSED = dict.fromkeys(("refused", "refused_kind", "refused_advice", "refused_partition", "refused_offset"))
 
 PLAN = Transition(
@@ -144,12 +140,6 @@ TRANSITIONS = (
 
 def named(pipeline: str, batch_id: int) -> Named:
     return Named(row={"pipeline": pipeline, "batch_id": batch_id}, subject=f"batch {batch_id}", words={"id": batch_id})
-
-
-def as_read(batch: OpenBatch) -> dict[str, object]:
-    """What an open batch must still be for any change: the same attempt of the same revision."""
-    epoch, nonce = (0, "") if isinstance(batch, PlannedBatch) else (batch.epoch, batch.nonce)
-    return {"epoch": epoch, "nonce": nonce, "revision": batch.plan.revision}
 
 
 def _step(

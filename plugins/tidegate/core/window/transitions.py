@@ -1,7 +1,6 @@
 """How windows and their generations move: every arrow between their states, and which one a step is.
 
-A window without a row is OPEN. What a generation is compared by stands in one place, `as_read`: while it is assembled
-its epoch and nonce (R3), later its content too, since in a ledger that lost commits a number can come twice.
+A window without a row is OPEN. What a generation's step compares: `fencing`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.transition import NO_ROW, NOTHING, Named, Step, Transition, step
 from tidegate.core.files.receipt import FileEntry, content_digest
 from tidegate.core.window.cut import window_id
+from tidegate.core.window.fencing import ATTEMPT, CONTENT, as_read
 from tidegate.core.window.states import (
     BUILDING,
     BUILT,
@@ -35,7 +35,6 @@ from tidegate.core.window.states import (
 T = TypeVar("T")
 UNFINISHED = (BUILDING, BUILT, SWAPPING)
 """States of a generation that somebody works at, or has died at."""
-ATTEMPT, CONTENT = ("epoch", "nonce"), ("epoch", "digest")
 IN_FORCE_ONCE, SET_ASIDE = (CURRENT, RETIRED), (RETIRED, DISCARDED)
 
 # ---------------------------------------------------------------- windows
@@ -186,20 +185,6 @@ def of_window(pipeline: str, key: WindowKey) -> Named:
 def of_generation(pipeline: str, window_ms: int, number: int) -> Named:
     row = {"pipeline": pipeline, "window_ms": window_ms, "number": number}
     return Named(row=row, subject=f"window {window_id(window_ms)}", words={"number": number})
-
-
-def building(generation: BuildingGeneration) -> dict[str, object]:
-    """What must still be so for whoever assembles: this epoch, under this nonce (R3)."""
-    return {"epoch": generation.epoch, "nonce": generation.nonce}
-
-
-def as_read(generation: Generation) -> dict[str, object]:
-    """What a generation must still be for any change of it."""
-    if isinstance(generation, BuildingGeneration):
-        return building(generation)
-    if isinstance(generation, BuiltGeneration):
-        return {"epoch": generation.epoch, "digest": generation.digest}
-    return {"digest": generation.digest}
 
 
 # ---------------------------------------------------------------- steps of windows

@@ -1,0 +1,16 @@
+"""Fences off older attempts of a batch: what a row must still be for any change.
+
+The nonce counts too: in a ledger that lost commits an epoch can come twice, each time with another nonce.
+"""
+
+from __future__ import annotations
+
+from tidegate.core.batch.states import OpenBatch, PlannedBatch
+
+AS_READ = ("epoch", "nonce", "revision")
+
+
+def as_read(batch: OpenBatch) -> dict[str, object]:
+    """What an open batch must still be for any change: the same attempt of the same revision."""
+    epoch, nonce = (0, "") if isinstance(batch, PlannedBatch) else (batch.epoch, batch.nonce)
+    return {"epoch": epoch, "nonce": nonce, "revision": batch.plan.revision}
