@@ -1,1 +1,1 @@
-"""Iceberg: what its files hold."""
+"""Iceberg: its tables behind the target port (C1 to C9), catalogues, files by the storage port."""

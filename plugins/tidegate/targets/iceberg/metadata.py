@@ -1,0 +1,94 @@
+"""Metadata of a table that a catalogue of ours keeps: made, changed, named, written and read.
+
+A catalogue server does this by itself.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.typedef import Properties
+
+from tidegate.core.base.errors import CatalogueMismatch, PathMissing, StorageError
+from tidegate.targets.iceberg.catalogue import Conflict, Loaded
+
+FORMAT_VERSION = "format-version"
+METADATA_PATH = "write.metadata.path"
+COMPRESSION = "write.metadata.compression-codec"
+_VERSION = re.compile(r"(\d+)-")
+
+
+def new(schema: Schema, spec: PartitionSpec, location: str, properties: Properties) -> TableMetadata:
+    """Of an empty table of format version 2, with the ids of `schema` and `spec`; the library would assign new ones."""
+    if str(properties.get(FORMAT_VERSION, "2")) != "2":
+        raise ValueError(f"tables are of format version 2, not {properties[FORMAT_VERSION]}")
+    fields = {
+        "location": location.rstrip("/"),
+        "schemas": [schema],
+        "last_column_id": schema.highest_field_id,
+        "current_schema_id": schema.schema_id,
+        "partition_specs": [spec],
+        "default_spec_id": spec.spec_id,
+        "last_partition_id": spec.last_assigned_field_id,
+        "sort_orders": [UNSORTED_SORT_ORDER],
+        "properties": {name: value for name, value in properties.items() if name != FORMAT_VERSION},
+    }
+    return TableMetadataV2.model_validate(fields)
+
+
+def changed(loaded: Loaded, requirements: Iterable[TableRequirement], updates: Iterable[TableUpdate]) -> TableMetadata:
+    """What was loaded with `updates`; its log names the metadata before. Raises Conflict."""
+    before = loaded.metadata
+    try:
+        for requirement in requirements:
+            requirement.validate(before)
+    except CommitFailedException as error:
+        raise Conflict(f"{loaded.name}: {error}") from error
+    after = update_table_metadata(before, tuple(updates), metadata_location=loaded.metadata_location)
+    if after.last_updated_ms < before.last_updated_ms:
+        # another host's clock is ahead; Java refuses to read a table whose time goes back by more than a minute
+        after = after.model_copy(update={"last_updated_ms": before.last_updated_ms})
+    return after
+
+
+def place(metadata: TableMetadata, before: str | None = None) -> str:
+    """A new name for a metadata file, by its version: one above the file before."""
+    found = None if before is None else _VERSION.match(before.rpartition("/")[2])
+    version = 0 if before is None else int(found[1]) + 1 if found else 0
+    folder = (metadata.properties.get(METADATA_PATH) or f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
+    gzip = ".gz" if metadata.properties.get(COMPRESSION, "").lower() == "gzip" else ""
+    return f"{folder}/{version:05d}-{uuid.uuid4()}{gzip}.metadata.json"
+
+
+def write(metadata: TableMetadata, io: FileIO, location: str) -> None:
+    """Raises StorageError: then no catalogue has heard of the file."""
+    ToOutputFile.table_metadata(metadata, io.new_output(location))
+
+
+def read(name: str, io: FileIO, location: str) -> Loaded:
+    """Raises CatalogueMismatch, StorageError."""
+    try:
+        return Loaded(name, FromInputFile.table_metadata(io.new_input(location)), location, io)
+    except PathMissing as error:
+        raise CatalogueMismatch(
+            f"{name}: its metadata file {location} is missing",
+            advice="restore it from a backup of the file system, or drop the table from its catalogue",
+        ) from error
+    except StorageError:
+        raise
+    except Exception as error:  # of a library that reads what somebody else has written
+        raise CatalogueMismatch(f"{name}: its metadata file {location} cannot be read: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
