@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from thrift.transport.TSocket import TSocket
 
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.targets.hive.ports import Catalogue, TableDef
 
 REAL = ("hive_spark", "hive4")

@@ -29,7 +29,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
 from tests.fakes.truth import FakeTruth
 from tidegate.core.base.errors import CatalogueError, JobFailed
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.batch.jobs import JobPlan, RewritePlan, loads_plan
 from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import (

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from spark_jobs.engine.route import window_starts
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from tidegate.core.base.partitions import partition_path
+from tidegate.core.base.partition_values import partition_path
 from tidegate.core.base.zones import Change, changes, day_start
 from tidegate.core.spec.pipeline import TIME_PARTITIONS, Windows
 from tidegate.core.window.cut import shared_directory, time_values, window_end, window_named, window_start

@@ -24,7 +24,7 @@ from dev.demo.world import (
     visible_files,
     wait_until,
 )
-from tidegate.core.base.partitions import parse_partition_path
+from tidegate.core.base.partition_values import parse_partition_path
 from tidegate.core.batch.states import LandedBatch
 
 FIRST_HOUR, LAST_HOUR = utc(26, 16), utc(27, 15)  # published, both inclusive

@@ -16,7 +16,7 @@ from dev.demo.hdfs_path import HdfsPath
 from dev.demo.output import Output
 from dev.stack.info import StackInfo
 from tidegate.core.base.instants import HOUR_MS
-from tidegate.core.base.partitions import partition_path
+from tidegate.core.base.partition_values import partition_path
 from tidegate.core.ledger import Ledger
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import time_values

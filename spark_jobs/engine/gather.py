@@ -26,7 +26,7 @@ from spark_jobs.engine.together import Spans
 from spark_jobs.engine.types import TIMESTAMP, arrow_type, data_schema, dirty_schema, late_schema
 from spark_jobs.engine.write import DIRTY_PLACE, Encoding, Files, Place, Run
 from tidegate.core.base.hivetypes import parse
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.files.overflow import OVERFLOW_COLUMN
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.source.records import Chunk

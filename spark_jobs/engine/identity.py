@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from spark_jobs.engine import native
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.types import schema_of
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.files.overflow import OVERFLOW_COLUMN
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, DATA, LATE, ROW_IDENTITY, FileEntry, identity_of
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS

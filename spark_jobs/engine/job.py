@@ -18,7 +18,7 @@ from spark_jobs.engine.targets import cut_copies
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
 from spark_jobs.engine.zones import check_zone_data
 from tidegate.core.base.offsets import OffsetRange, pack
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.plain import dumps, from_plain
 from tidegate.core.base.storage import Storage
 from tidegate.core.batch.jobs import JobPart, ReadPlan, ReplayPlan, kind_of

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.write import Place
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.files.overflow import MAX_COUNTED, Overflow, has_a_name, overflow_values
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.spec.pipeline import Pipeline

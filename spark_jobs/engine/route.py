@@ -11,7 +11,7 @@ from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.sinks import format_of
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from tidegate.core.base.instants import DAY_MS, MINUTE_MS, iso, span
-from tidegate.core.base.partitions import HIVE_NULL
+from tidegate.core.base.partition_values import HIVE_NULL
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Pipeline, Windows
 from tidegate.core.window.cut import window_end, window_start

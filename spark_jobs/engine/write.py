@@ -16,7 +16,7 @@ from spark_jobs.engine.encodings import fitting
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks import Encoding, Writer, format_of
 from spark_jobs.engine.streams import Stream
-from tidegate.core.base.partitions import PartitionValues, partition_path
+from tidegate.core.base.partition_values import PartitionValues, partition_path
 from tidegate.core.base.plain import dumps
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, DIRTY, ROW_IDENTITY, FileEntry, PartitionRows
 from tidegate.core.spec.pipeline import Pipeline

@@ -12,7 +12,7 @@ from spark_jobs.engine.sinks import finished
 from tests.worker.test_each_format import FORMATS, InProcess
 from tests.worker.test_merge import merging
 from tests.world import World, make_pipeline, record
-from tidegate.core.base.partitions import HIVE_NULL
+from tidegate.core.base.partition_values import HIVE_NULL
 from tidegate.core.spec.pipeline import Column
 from tidegate.core.target.tables import told_columns
 from tidegate.workflow.audit.audit import audit

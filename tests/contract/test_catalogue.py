@@ -10,7 +10,7 @@ from catalogue_places import COLUMNS, DATABASE, HOSTILE, REAL, WIDE, Place, of
 from fakes.catalogue import FakeCatalogue
 
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
-from tidegate.core.base.partitions import partition_path
+from tidegate.core.base.partition_values import partition_path
 from tidegate.targets.hive import catalogue as hive
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 

@@ -19,7 +19,7 @@ from pyhive import hive
 
 from spark_jobs.engine.types import schema_of
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
-from tidegate.core.base.partitions import HIVE_NULL, partition_path
+from tidegate.core.base.partition_values import HIVE_NULL, partition_path
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
 # ---------------------------------------------------------------- what readers see

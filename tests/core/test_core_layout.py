@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.core.base import partitions
+from tidegate.core.base import partition_values
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.target.paths import Layout
@@ -40,17 +40,17 @@ def test_every_path_as_a_whole() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_escaped_values_come_back_and_are_single_names(value: str) -> None:
-    name = partitions.escape(value)
+    name = partition_values.escape(value)
     assert "/" not in name and name not in ("", ".", "..")  # noqa: PT018
-    assert partitions.unescape(name) == (value or None) or value == partitions.HIVE_NULL
+    assert partition_values.unescape(name) == (value or None) or value == partition_values.HIVE_NULL
 
 
 def test_values_that_no_directory_can_have() -> None:
-    assert partitions.fits("a" * 247, "carrier")
-    assert not partitions.fits("a" * 248, "carrier")
-    assert not partitions.fits("é" * 124, "carrier")
-    assert not partitions.fits("a\x00b", "carrier")
-    assert partitions.fits(None, "carrier")
+    assert partition_values.fits("a" * 247, "carrier")
+    assert not partition_values.fits("a" * 248, "carrier")
+    assert not partition_values.fits("é" * 124, "carrier")
+    assert not partition_values.fits("a\x00b", "carrier")
+    assert partition_values.fits(None, "carrier")
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC", "Asia/Kolkata"])

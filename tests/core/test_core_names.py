@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core.base import partitions
+from tidegate.core.base import partition_values
 from tidegate.core.base.errors import Alarm, BatchRefused, SpecError, TidegateError
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.base.instants import iso, span
@@ -59,7 +59,7 @@ def test_the_rest_of_the_paths() -> None:
     assert PATHS.success_draft(T0, 3) == f"{WORK}/publish/{ID}.3.success"
     assert (PATHS.generations(), PATHS.empty()) == (f"{WORK}/generations", f"{WORK}/empty")
     assert PATHS.window((("date", "2013-01-05"), ("x", None))) == (
-        f"file:///lake/flights/date=2013-01-05/x={partitions.HIVE_NULL}"
+        f"file:///lake/flights/date=2013-01-05/x={partition_values.HIVE_NULL}"
     )
     assert layout.join("a/", "/b/", "c") == "a/b/c"
 
@@ -77,20 +77,20 @@ def test_names_do_not_depend_on_the_zone_of_the_machine(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("value", [".", ".."])
 def test_dots_alone_are_no_directory(value: str) -> None:
-    assert partitions.escape(value) == "%2E" * len(value)
-    assert partitions.unescape(partitions.escape(value)) == value
+    assert partition_values.escape(value) == "%2E" * len(value)
+    assert partition_values.unescape(partition_values.escape(value)) == value
 
 
 def test_partition_paths_come_back() -> None:
     values = (("date", "2013-01-05"), ("c", "a=b/c"), ("n", None))
-    assert partitions.partition_path(values) == f"date=2013-01-05/c=a%3Db%2Fc/n={partitions.HIVE_NULL}"
-    assert partitions.parse_partition_path(f"/{partitions.partition_path(values)}/") == values
-    assert partitions.parse_partition_path("c=a=b") == (("c", "a=b"),), "as others may spell it"
+    assert partition_values.partition_path(values) == f"date=2013-01-05/c=a%3Db%2Fc/n={partition_values.HIVE_NULL}"
+    assert partition_values.parse_partition_path(f"/{partition_values.partition_path(values)}/") == values
+    assert partition_values.parse_partition_path("c=a=b") == (("c", "a=b"),), "as others may spell it"
 
 
 @pytest.mark.parametrize(("length", "fits"), [(253, True), (254, False)])
 def test_a_name_has_255_bytes(length: int, fits: bool) -> None:
-    assert partitions.fits("x" * length, "c") == fits
+    assert partition_values.fits("x" * length, "c") == fits
 
 
 @pytest.mark.parametrize(

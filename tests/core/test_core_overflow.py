@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, PIPELINE, T0
 
-from tidegate.core.base.partitions import metastore_name_length
+from tidegate.core.base.partition_values import metastore_name_length
 from tidegate.core.files.overflow import (
     MAX_COUNTED,
     OVERFLOW_VALUE,

@@ -8,7 +8,12 @@ import threading
 from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.errors import CatalogueError
-from tidegate.core.base.partitions import MAX_PARTITION_NAME, PartitionValues, metastore_name_length, partition_path
+from tidegate.core.base.partition_values import (
+    MAX_PARTITION_NAME,
+    PartitionValues,
+    metastore_name_length,
+    partition_path,
+)
 from tidegate.targets.hive import formats, sql
 from tidegate.targets.hive.ports import TableDef
 

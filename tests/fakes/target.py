@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueUnsure
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import Layout, join
 from tidegate.core.target.port import BATCH, Batches, Fence, Shown, Site, Token, Unit, Verified

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tests.world import HOUR, T0, TOPIC, World, record
-from tidegate.core.base.partitions import HIVE_NULL, fits
+from tidegate.core.base.partition_values import HIVE_NULL, fits
 from tidegate.core.files.overflow import OVERFLOW_VALUE
 from tidegate.core.spec.pipeline import DirtyLimits
 

@@ -14,7 +14,7 @@ import pytest
 from spark_jobs.engine.job import run_plan
 from tests.engine_fixtures import DAY_ONE, FakeReader, event, job_plan, pipeline, records
 from tidegate.core.base.errors import CatalogueError
-from tidegate.core.base.partitions import PartitionValues, metastore_name_length
+from tidegate.core.base.partition_values import PartitionValues, metastore_name_length
 from tidegate.core.files.overflow import OVERFLOW_COLUMN
 from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import Column

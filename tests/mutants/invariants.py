@@ -12,7 +12,7 @@ from tests.audit.test_audit import in_process
 from tests.full_sums import full_sums
 from tests.mutants.names import BALANCE, HEALS, IN_FORCE, ONCE, THERE, WHOLE, require
 from tests.world import World
-from tidegate.core.base.partitions import partition_path
+from tidegate.core.base.partition_values import partition_path
 from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.states import Batch, LandedBatch, SealedBatch
 from tidegate.core.batch.totals import Totals

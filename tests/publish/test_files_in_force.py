@@ -14,7 +14,7 @@ from tests.hooks import Died, die
 from tests.late.reopenings import begun, reopened
 from tests.world import HOUR, T0, World, make_pipeline, record, window
 from tidegate.core.base.errors import LedgerError, NotReady, SpecError
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.publish.in_force import WindowFiles
 from tidegate.core.spec.pipeline import Column
 from tidegate.files import files_in_force

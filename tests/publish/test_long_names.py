@@ -11,7 +11,7 @@ import pytest
 from spark_jobs.engine.places import Places
 from tests.audit.test_audit import look
 from tests.world import HOUR, T0, World, make_pipeline, window
-from tidegate.core.base.partitions import PartitionValues, metastore_name_length
+from tidegate.core.base.partition_values import PartitionValues, metastore_name_length
 from tidegate.core.files.overflow import OVERFLOW_VALUE
 from tidegate.core.spec.pipeline import ArchiveRun, Column, Merge
 from tidegate.workflow.late import reopen

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from tests.fakes.catalogue import FakeCatalogue
 from tidegate.core.base.errors import CatalogueError
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.targets.hive.ports import TableDef
 
 _PATIENCE_S = 10.0

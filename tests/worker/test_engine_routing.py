@@ -28,7 +28,7 @@ from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import cut, run_plan
 from spark_jobs.engine.route import window_starts
 from tidegate.core.base.offsets import Interval, OffsetRange, union
-from tidegate.core.base.partitions import HIVE_NULL
+from tidegate.core.base.partition_values import HIVE_NULL
 from tidegate.core.files.overflow import OVERFLOW_VALUE
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, arithmetic_errors
 from tidegate.core.spec.pipeline import Column, EventTime, Format, Windows

@@ -77,7 +77,7 @@ def _print(name: str, f: WindowFiles) -> None:
 
 
 def _values(f: TableFile) -> str:
-    from tidegate.core.base.partitions import partition_path
+    from tidegate.core.base.partition_values import partition_path
 
     return partition_path(f.values)
 

@@ -72,7 +72,7 @@ def _preview(spec: Pipeline, window: WindowKey, to: int | None, as_json: bool) -
     if found.unchanged:
         click.echo("the content is the same: a rollback would publish nothing")
         return
-    from tidegate.core.base.partitions import partition_path
+    from tidegate.core.base.partition_values import partition_path
 
     for p in found.partitions:
         click.echo(f"  {partition_path(p.values) or '(all)'}: {many(p.now, 'row')} now, {p.then:,} then")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.core.base.offsets import Interval
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.refusal import Refusal
 from tidegate.core.batch.states import Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch

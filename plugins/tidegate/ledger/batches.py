@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.base.offsets import Interval, union
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.plain import from_plain, loads
 from tidegate.core.base.transition import Step
 from tidegate.core.batch import transitions

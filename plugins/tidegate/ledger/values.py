@@ -8,7 +8,7 @@ from collections import defaultdict
 from sqlalchemy import and_, or_, select
 from sqlalchemy.engine import Connection
 
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.batch.states import LANDED
 from tidegate.core.files.receipt import DATA
 from tidegate.core.window.states import CLOSED

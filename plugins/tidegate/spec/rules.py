@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tidegate.core.base.hivetypes import Primitive, is_primitive, parse
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS, iso
-from tidegate.core.base.partitions import MAX_PARTITION_NAME, metastore_name_length, partition_path
+from tidegate.core.base.partition_values import MAX_PARTITION_NAME, metastore_name_length, partition_path
 from tidegate.core.files.overflow import OVERFLOW_VALUE
 from tidegate.core.spec.pipeline import TIME_PARTITIONS, Windows
 from tidegate.core.window.cut import shared_directory, time_values, window_start

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, BatchRows, FileEntry, PartitionRows
 
 Rows = TypeVar("Rows", PartitionRows, BatchRows)

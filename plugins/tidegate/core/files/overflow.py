@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate.core.base.partitions import MAX_PARTITION_NAME, PartitionValues, fits, metastore_name_length
+from tidegate.core.base.partition_values import MAX_PARTITION_NAME, PartitionValues, fits, metastore_name_length
 from tidegate.core.base.wording import many
 from tidegate.core.spec.pipeline import Pipeline
 

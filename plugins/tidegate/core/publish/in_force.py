@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from tidegate.core.base.partitions import PartitionValues, parse_partition_path, partition_path
+from tidegate.core.base.partition_values import PartitionValues, parse_partition_path, partition_path
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import join
 from tidegate.core.window.states import SWAPPING, BuiltGeneration, PublishedGeneration, WindowKey

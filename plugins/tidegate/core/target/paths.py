@@ -1,4 +1,4 @@
-"""Every path that Tidegate reads or writes, and how partition values are spelled. Nothing else joins paths.
+"""Every path that Tidegate reads or writes. Nothing else joins paths.
 
 Below the work directory (`<location>/_tidegate` by default):
 
@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tidegate.core.base.partitions import PartitionValues, partition_path
+from tidegate.core.base.partition_values import PartitionValues, partition_path
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import is_number, parse_window_id, window_id
 

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from tidegate.core.base.clock import Clock
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.spec.pipeline import Pipeline

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct, parse
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.tables import columns_of
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from tidegate.core.base.partitions import partition_path
+from tidegate.core.base.partition_values import partition_path
 from tidegate.core.base.wording import those
 from tidegate.core.completeness.rules import WARN
 from tidegate.core.spec.pipeline import Pipeline

@@ -6,7 +6,7 @@ import zoneinfo
 from datetime import UTC, datetime, timedelta
 
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.zones import day_start, times_that_go_back
 from tidegate.core.spec.pipeline import Windows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tidegate.core.base.partitions import parse_partition_path
+from tidegate.core.base.partition_values import parse_partition_path
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import parse_window_id, time_values, window_end, window_named, window_start
 from tidegate.core.window.states import WindowKey

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from tidegate.core.base.instants import DAY_MS, iso
 from tidegate.core.base.offsets import Interval
-from tidegate.core.base.partitions import PartitionValues, partition_path
+from tidegate.core.base.partition_values import PartitionValues, partition_path
 from tidegate.core.files.receipt import DATA, LATE, FileEntry, Receipt
 from tidegate.core.spec.pipeline import Pipeline, Windows
 from tidegate.core.window.cut import time_values, window_end, window_start

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
-from tidegate.core.base.partitions import PartitionValues, partition_path
+from tidegate.core.base.partition_values import PartitionValues, partition_path
 from tidegate.targets.hive import sql as sql
 from tidegate.targets.hive.link import AnswerLost, Endpoint, Link
 from tidegate.targets.hive.ports import TableDef

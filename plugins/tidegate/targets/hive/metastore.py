@@ -19,7 +19,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportBase, TTransportException
 
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
-from tidegate.core.base.partitions import HIVE_NULL, PartitionValues
+from tidegate.core.base.partition_values import HIVE_NULL, PartitionValues
 from tidegate.targets.hive import sql as sql
 from tidegate.targets.hive.link import SERVER_UNSURE
 

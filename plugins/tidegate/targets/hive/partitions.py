@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure, LostComparison
 from tidegate.core.base.instants import span
-from tidegate.core.base.partitions import PartitionValues, parse_partition_path, partition_path
+from tidegate.core.base.partition_values import PartitionValues, parse_partition_path, partition_path
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import join

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.target.paths import Layout
 from tidegate.core.target.port import Site
 from tidegate.core.window.cut import time_values

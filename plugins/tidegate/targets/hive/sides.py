@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.core.base.partitions import PartitionValues, parse_partition_path
+from tidegate.core.base.partition_values import PartitionValues, parse_partition_path
 from tidegate.core.files.receipt import LATE
 from tidegate.core.target.paths import Layout, join
 from tidegate.core.target.port import Batches, Shown, Site, Unit

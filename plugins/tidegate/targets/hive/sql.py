@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
 from tidegate.core.base.hivetypes import parse as parse_type
-from tidegate.core.base.partitions import HIVE_NULL, PartitionValues, parse_partition_path
+from tidegate.core.base.partition_values import HIVE_NULL, PartitionValues, parse_partition_path
 from tidegate.core.spec.evolution import Changes, changes
 from tidegate.targets.hive.formats import FORMATS, SERDES, differences, read_properties, row_format
 from tidegate.targets.hive.ports import TableDef

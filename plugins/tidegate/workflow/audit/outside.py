@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tidegate.core.audit.problems import Problem, republish
 from tidegate.core.base.errors import CatalogueError, TidegateError
 from tidegate.core.base.instants import iso
-from tidegate.core.base.partitions import PartitionValues, partition_path
+from tidegate.core.base.partition_values import PartitionValues, partition_path
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.look.views import BatchRow, GenerationRow, Spine

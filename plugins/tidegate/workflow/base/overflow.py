@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tidegate.core.base.instants import iso
-from tidegate.core.base.partitions import PartitionValues
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.jobs import ReadPlan, ReplayPlan
 from tidegate.core.files.overflow import Known, Overflow, overflow_values, told

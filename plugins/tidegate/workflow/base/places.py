@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.core.base.partitions import partition_path
+from tidegate.core.base.partition_values import partition_path
 from tidegate.core.files.landed import LandedFile
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.look.views import BatchRow, GenerationRow

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import StorageError, TidegateError
-from tidegate.core.base.partitions import partition_path
+from tidegate.core.base.partition_values import partition_path
 from tidegate.core.base.wording import many, those
 from tidegate.core.batch.states import AbandonedBatch
 from tidegate.core.files import merge as rules

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tidegate.core.base.errors import LostComparison, NotReady
 from tidegate.core.base.instants import iso
-from tidegate.core.base.partitions import PartitionValues, parse_partition_path, partition_path
+from tidegate.core.base.partition_values import PartitionValues, parse_partition_path, partition_path
 from tidegate.core.base.wording import those
 from tidegate.core.files.receipt import LATE
 from tidegate.core.late.reopen import ReopenLedger

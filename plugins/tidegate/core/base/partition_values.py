@@ -1,4 +1,4 @@
-"""Partition values: how Hive and the metastore spell them, and which of them fit."""
+"""Partition values: escaping in directory names, the length of the metastore's names, which values fit."""
 
 from __future__ import annotations
 
