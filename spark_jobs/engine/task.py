@@ -24,7 +24,7 @@ from spark_jobs.engine.tally import Tally
 from spark_jobs.engine.targets import Targets
 from spark_jobs.engine.together import Span, Spans, Together
 from spark_jobs.engine.unknown import unknown_field
-from spark_jobs.engine.write import Files
+from spark_jobs.engine.write import BATCH_LABEL, Files
 from spark_jobs.engine.zones import check_zone_data
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain
@@ -101,7 +101,7 @@ class _Worker:
         _keep_memory()
         self._plan, self._task = plan, task
         self._pipeline = from_plain(Pipeline, plan.pipeline)
-        labels = {"tidegate.batch_id": str(plan.batch_id), "tidegate.epoch": str(plan.epoch)}
+        labels = {BATCH_LABEL: str(plan.batch_id), "tidegate.epoch": str(plan.epoch)}
         name, homes = f"{task.number:05d}-{attempt}", {t.window_ms: t.attempt_dir for t in plan.targets}
         self._files = Files(self._pipeline, plan.attempt_dir, name, labels, storage.open_new, homes)
         sources = [(p.range.partition, plan.parts[p.part].batch_id) for p in task.pieces]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Struct, parse
+from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, parse
 from tidegate.core.spec.pipeline import DIRTY_COLUMNS, Pipeline, late_columns, table_columns
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -37,6 +37,22 @@ def arrow_type(kind: HiveType) -> pa.DataType:
     if isinstance(kind, Struct):
         return pa.struct([pa.field(name, arrow_type(field)) for name, field in kind.fields])
     return _PRIMITIVES[kind.name]
+
+
+def hive_type(kind: pa.DataType) -> HiveType:
+    """The inverse. Raises ValueError for a type that no column has."""
+    if pa.types.is_decimal128(kind):
+        return Decimal(kind.precision, kind.scale)
+    if pa.types.is_map(kind):
+        return Map(hive_type(kind.key_type), hive_type(kind.item_type))
+    if pa.types.is_list(kind):
+        return Array(hive_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return Struct(tuple((field.name, hive_type(field.type)) for field in kind))
+    name = next((name for name, known in _PRIMITIVES.items() if known == kind), None)
+    if name is None:
+        raise ValueError(f"{kind} is the type of no column")
+    return Primitive(name)
 
 
 def schema_of(columns: tuple[tuple[str, str], ...]) -> pa.Schema:

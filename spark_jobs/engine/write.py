@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_jobs.engine.encodings import fitting
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.sinks import Encoding, Writer, format_of
+from spark_jobs.engine.sinks import Encoding, Writer, format_at, format_of
 from spark_jobs.engine.streams import Stream
 from tidegate.core.base.partition_values import PartitionValues, partition_path
 from tidegate.core.base.plain import dumps
@@ -33,7 +33,7 @@ MAX_CLOSING = 32
 ROWS_PER_FILE = 20_000_000
 HELD_BYTES = 256 * 1024 * 1024
 """What open files may keep in memory, of formats that cannot write their rows at once."""
-FOOTER_ROWS, IDENTITY = "tidegate.rows", "tidegate.identity"
+FOOTER_ROWS, IDENTITY, BATCH_LABEL = "tidegate.rows", "tidegate.identity", "tidegate.batch_id"
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class Files:
         self._homes = homes or {}
         self.shares: dict[tuple[int, int], int] = {}
         self._pipeline, self._sink = pipeline, pipeline.sink
-        self._format = format_of(self._sink.format)
-        self._extension = self._format.extension(self._sink.compression)
+        self._extension = format_of(self._sink.format).extension(self._sink.compression)
+        self._batch_id = int(labels.get(BATCH_LABEL, 0))
         self._attempt_dir, self._name, self._labels, self._open_new = attempt_dir, name, labels, open_new
         self._open: OrderedDict[Place, _OpenFile] = OrderedDict()
         self._closers = ThreadPoolExecutor(MAX_CLOSING, "close")
@@ -185,7 +185,8 @@ class Files:
         self._number += 1
         home = self._attempt_dir if place.window_ms is None else self._homes.get(place.window_ms, self._attempt_dir)
         sink = Stream(functools.partial(self._open_new, join(home, path)))
-        writer = self._format.open(sink, schema, encoding, self._sink.compression)
+        file_format = format_at(self._pipeline, place.kind, place.window_ms, place.values, self._batch_id)
+        writer = file_format.open(sink, schema, encoding, self._sink.compression)
         self._held += writer.held()
         self._open[place] = file = _OpenFile(place=place, path=path, sink=sink, writer=writer)
         return file

@@ -12,7 +12,7 @@ from spark_jobs.engine.encodings import choose_encoding, sample_of
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.identity import OVERFLOW, file_checksum
 from spark_jobs.engine.rewrite.sources import BATCH, Waiting, by_batch, opened, tables
-from spark_jobs.engine.sinks import Finished, Joiner, format_of
+from spark_jobs.engine.sinks import Finished, Joiner, format_at, format_of
 from spark_jobs.engine.write import footer
 from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.jobs import RewritePlan
@@ -59,8 +59,11 @@ class _Joined:
 
     def __init__(self, merge: Merge, pipeline: Pipeline, sink: BinaryIO) -> None:
         self._merge, self._sink, self._codec = merge, sink, pipeline.sink.compression
-        self._format = format_of(pipeline.sink.format)
         self._entry = merge.sources[0].entry
+        assert {(s.entry.window_ms, s.entry.values) for s in merge.sources} == {
+            (self._entry.window_ms, self._entry.values)
+        }, f"files of {merge.stem} are of several partitions"
+        self._format = format_at(pipeline, self._entry.kind, self._entry.window_ms, self._entry.values)
         # the overflow partition may be Hive's null partition too: then only some of its rows have its column
         self._beyond = self._entry.values == overflow_values(pipeline) != ()
         self._writer: Joiner | None = None

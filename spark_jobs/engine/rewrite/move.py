@@ -26,7 +26,7 @@ from spark_jobs.engine.rewrite.sources import (
 )
 from spark_jobs.engine.sinks import finished
 from spark_jobs.engine.types import data_schema
-from spark_jobs.engine.write import Files, Place, Run
+from spark_jobs.engine.write import BATCH_LABEL, Files, Place, Run
 from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.jobs import Copy, ReopenPlan
 from tidegate.core.files.merge import Merge, Source, add_up
@@ -172,7 +172,7 @@ class Splitter:
         for known, files in self._files:
             if known.equals(schema):
                 return files
-        labels = {"tidegate.batch_id": "0", "tidegate.epoch": str(self._plan.epoch)}
+        labels = {BATCH_LABEL: "0", "tidegate.epoch": str(self._plan.epoch)}
         name = f"late{len(self._files)}-{self._attempt}"
         open_new = self._open_storage(self._plan.attempt_dir).open_new
         files = Files(self._pipeline, self._plan.attempt_dir, name, labels, open_new)

@@ -9,8 +9,11 @@ from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks.base import Encoding, FileFormat, Finished, Joiner, Unreadable, Writer
 from spark_jobs.engine.sinks.orc import ORC
 from spark_jobs.engine.sinks.parquet import Parquet
+from spark_jobs.engine.sinks.stored import LABEL, Logical, Stored
 from spark_jobs.engine.sinks.text import Text
 from spark_jobs.engine.types import schema_of
+from tidegate.core.base.partition_values import PartitionValues
+from tidegate.core.spec.pipeline import Pipeline
 
 Columns = Sequence[Sequence[str]]
 """(name, Hive type) of each."""
@@ -31,15 +34,27 @@ def format_of(name: str) -> FileFormat:
     return _FORMATS[name]
 
 
+def format_at(
+    pipeline: Pipeline, kind: str, window_ms: int | None, values: PartitionValues, batch_id: int = 0
+) -> FileFormat:
+    """The format of files of one place, as the pipeline's kind of table has them."""
+    from tidegate.kinds import target_kind  # not in a process that only reads
+
+    plain, stored = format_of(pipeline.sink.format), target_kind(pipeline.sink.kind).stored
+    return plain if stored is None else Stored(plain, stored(), pipeline, kind, window_ms, values, batch_id)
+
+
 def format_of_file(name: str) -> FileFormat:
     """Of a finished file, by its name or URI."""
     return next((f for end, f in _BY_NAME.items() if name.endswith(end)), _FORMATS["parquet"])
 
 
 def finished(name: str, stream: BinaryIO, columns: Columns | None = None) -> Finished:
-    """A file of that name or URI, to be read. `columns`: what it holds, for formats that do not say it."""
+    """A file of that name or URI, to be read: its logical columns. `columns`: what it holds, for formats that do not
+    say it."""
     schema = None if columns is None else schema_of(tuple((n, kind) for n, kind in columns))
-    return format_of_file(name).read(stream, name, schema)
+    file = format_of_file(name).read(stream, name, schema)
+    return Logical(file) if LABEL in file.labels else file
 
 
 __all__ = [
@@ -50,6 +65,7 @@ __all__ = [
     "Unreadable",
     "Writer",
     "finished",
+    "format_at",
     "format_of",
     "format_of_file",
 ]

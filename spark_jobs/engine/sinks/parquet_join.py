@@ -135,6 +135,13 @@ def large_groups(size: int, rows: int, groups: int) -> bool:
     return groups > 0 and max(rows / COPIED_ROWS, size / COPIED_BYTES) >= groups
 
 
+def spells_alike(content: bytes, schema: pa.Schema) -> bool:
+    """Whether a finished file's schema is spelled as one with this schema would be, field ids and all."""
+    empty = io.BytesIO()
+    pq.write_table(schema.empty_table(), empty, store_schema=False)
+    return bool(get(footer_of(content), _SCHEMA) == get(footer_of(empty.getvalue()), _SCHEMA))
+
+
 def footer_of(content: bytes) -> list[Field]:
     """Raises ValueError if this is not a Parquet file."""
     return decode(content[_footer_start(content) : -8])
