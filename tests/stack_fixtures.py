@@ -33,6 +33,12 @@ def rocketmq(stack_roots: Path) -> Iterator[StackInfo]:
 
 
 @pytest.fixture(scope="session")
+def iceberg_rest(stack_roots: Path) -> Iterator[StackInfo]:
+    """Iceberg's REST catalogue, without passwords: `iceberg_rest.iceberg_uri`. Use namespaces of your own."""
+    yield from _running(stack_roots / "iceberg", "iceberg")
+
+
+@pytest.fixture(scope="session")
 def postgres(stack_roots: Path) -> Iterator[StackInfo]:
     """PostgreSQL with an empty ledger database: `postgres.ledger_url` (the role may create more databases)."""
     yield from _running(stack_roots / "postgres", "postgres")

@@ -39,7 +39,8 @@ def stack() -> None:
 @click.option("--parts", default=",".join(USUAL_PARTS), show_default=True, help="What to start, separated by commas.")
 @click.option("--with", "further", multiple=True, type=click.Choice(FURTHER_PARTS),
               help="Start this too. hdfs: pipelines name it by ${TIDEGATE_LAKE_FS}. yarn: Spark's connection "
-              "spark_yarn; it brings HDFS. rocketmq: connection rocketmq_default.")  # fmt: skip
+              "spark_yarn; it brings HDFS. rocketmq: connection rocketmq_default. "
+              "iceberg: a REST catalogue, connection iceberg_default.")  # fmt: skip
 @click.option("--hdfs", is_flag=True, help="The same as --with hdfs.")
 @click.option("--hive", type=click.Choice(["spark", "hive4"]), default="spark", show_default=True,
               help="The Hive endpoint: Spark's Thrift server or a real HiveServer2.")  # fmt: skip
@@ -282,6 +283,7 @@ def _print_info(info: StackInfo) -> None:
         "HDFS": info.hdfs_uri,
         "YARN": info.yarn_url,
         "RocketMQ": info.rocketmq_namesrv,
+        "Iceberg": info.iceberg_uri,
         "Hive": f"{info.hive_host}:{info.hive_port} (authentication NONE)" if info.hive_port else "",
         "Airflow": f"{info.airflow_url}  user {info.airflow_user}  password {info.airflow_password}"
         if info.airflow_url

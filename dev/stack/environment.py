@@ -34,6 +34,11 @@ def hdfs_uri(site: Site) -> str:
     return f"hdfs://{LOOPBACK}:{site.ports['hdfs']}"
 
 
+def iceberg_uri(site: Site) -> str:
+    """The REST catalogue."""
+    return f"http://{LOOPBACK}:{site.ports['iceberg']}"
+
+
 def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_folder: Path) -> dict[str, str]:
     """Everything that a process needs to use the parts named; on top of the caller's own environment."""
     binaries = Path(sys.executable).parent
@@ -55,6 +60,8 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
     if "rocketmq" in parts:
         names = {"conn_type": "rocketmq", "host": LOOPBACK, "port": site.ports["rocketmq"]}
         env["AIRFLOW_CONN_ROCKETMQ_DEFAULT"] = json.dumps(names)
+    if "iceberg" in parts:
+        env["AIRFLOW_CONN_ICEBERG_DEFAULT"] = json.dumps({"conn_type": "iceberg", "host": iceberg_uri(site)})
     if "kafka" in parts:
         extra = {"bootstrap.servers": f"{LOOPBACK}:{site.ports['kafka']}"}
         env["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps({"conn_type": "kafka", "extra": extra})

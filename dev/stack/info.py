@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from dev.stack.environment import AIRFLOW_USER, airflow_db_url, hdfs_uri, ledger_url
+from dev.stack.environment import AIRFLOW_USER, airflow_db_url, hdfs_uri, iceberg_uri, ledger_url
 from dev.stack.parts import Site
 from dev.stack.ports import LOOPBACK
 from dev.stack.postgres import USER as POSTGRES_USER
@@ -21,6 +21,7 @@ class StackInfo:
     kafka_sasl_bootstrap: str = ""
     kafka_password: str = field(default="", repr=False)
     rocketmq_namesrv: str = ""
+    iceberg_uri: str = ""
     postgres_host: str = ""
     postgres_port: int = 0
     postgres_user: str = ""
@@ -86,6 +87,8 @@ def stack_info(site: Site, parts: Collection[str]) -> StackInfo:
         found["kafka_password"] = site.secrets.kafka_password
     if "rocketmq" in parts:
         found["rocketmq_namesrv"] = f"{LOOPBACK}:{site.ports['rocketmq']}"
+    if "iceberg" in parts:
+        found["iceberg_uri"] = iceberg_uri(site)
     if "postgres" in parts:
         found |= {
             "postgres_host": LOOPBACK,

@@ -175,30 +175,42 @@ def _from_ivy_path(path: Path) -> Artifact:
 
 
 def _exact(artifacts: Iterable[Artifact]) -> str:
-    """One dependency a module, with an artifact for each classifier: Ivy keeps one dependency of a module only."""
-    modules: dict[tuple[str, str, str], list[str]] = {}
-    for artifact in artifacts:
-        classifier = f" m:classifier={quoteattr(artifact.classifier)}" if artifact.classifier else ""
-        modules.setdefault((artifact.group, artifact.name, artifact.version), []).append(
-            f'<artifact name={quoteattr(artifact.name)} type="jar" ext="jar"{classifier}/>'
-        )
-    return "".join(
-        f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
-        f' transitive="false" conf="default->default">{"".join(artifacts)}</dependency>'
-        for (group, name, version), artifacts in modules.items()
-    )
+    """Nothing but these."""
+    return "".join(_dependency(module, found, transitive=False) for module, found in _modules(artifacts).items())
 
 
 def _transitive(roots: Iterable[Artifact], exclude: Iterable[str]) -> str:
-    lines = [
-        f"<dependency org={quoteattr(root.group)} name={quoteattr(root.name)} rev={quoteattr(root.version)}"
-        ' conf="default->default"/>'
-        for root in roots
-    ]
+    lines = [_dependency(module, found, transitive=True) for module, found in _modules(roots).items()]
     for pattern in exclude:
         group, name = pattern.split(":")
         lines.append(f'<exclude org={quoteattr(group)} module={quoteattr(name)} matcher="regexp"/>')
     return "".join(lines)
+
+
+def _modules(artifacts: Iterable[Artifact]) -> dict[tuple[str, str, str], list[str]]:
+    """Classifiers by module: Ivy keeps one dependency of a module only."""
+    modules: dict[tuple[str, str, str], list[str]] = {}
+    for artifact in artifacts:
+        modules.setdefault((artifact.group, artifact.name, artifact.version), []).append(artifact.classifier)
+    return modules
+
+
+def _dependency(module: tuple[str, str, str], classifiers: list[str], *, transitive: bool) -> str:
+    """Transitive: what its POM says, but for classifiers, which no POM knows."""
+    group, name, version = module
+    named = "".join(
+        f'<artifact name={quoteattr(name)} type="jar" ext="jar"{_classified(each)}/>'
+        for each in classifiers
+        if not transitive or any(classifiers)
+    )
+    return (
+        f"<dependency org={quoteattr(group)} name={quoteattr(name)} rev={quoteattr(version)}"
+        f' transitive="{str(transitive).lower()}" conf="default->default">{named}</dependency>'
+    )
+
+
+def _classified(classifier: str) -> str:
+    return f" m:classifier={quoteattr(classifier)}" if classifier else ""
 
 
 def _run_ivy(name: str, dependencies: str, expected: int | None, places: Places, progress: Progress) -> Path:

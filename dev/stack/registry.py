@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dev.stack.airflow import Airflow
 from dev.stack.hdfs import Hdfs
 from dev.stack.hive import HiveServer2, SparkThrift
+from dev.stack.iceberg import IcebergRest
 from dev.stack.kafka import Kafka
 from dev.stack.parts import Part
 from dev.stack.postgres import Postgres
@@ -17,6 +18,6 @@ from dev.stack.yarn import Yarn
 def part_types(parts: Collection[str], hive: str) -> list[type[Part]]:
     """The classes of the parts named; `hive` is `spark` or `hive4`."""
     every: list[type[Part]] = [
-        Postgres, Kafka, RocketMq, Hdfs, Yarn, HiveServer2 if hive == "hive4" else SparkThrift, Airflow,
+        Postgres, Kafka, RocketMq, Hdfs, Yarn, HiveServer2 if hive == "hive4" else SparkThrift, IcebergRest, Airflow,
     ]  # fmt: skip
     return [kind for kind in every if kind.name in parts]

@@ -126,6 +126,8 @@ def test_several_classifiers_of_a_module_are_one_dependency() -> None:
     xml = jars._exact([NATIVE, other, PLAIN])
     assert xml.count("<dependency ") == 2
     assert xml.count("<artifact ") == 3
+    roots = jars._transitive([NATIVE, other, Artifact("org.example", "lake", "1.0")], [])
+    assert (roots.count("<dependency "), roots.count("<artifact ")) == (2, 2), "what has no classifier is its POM's"
 
 
 def test_proxies_are_told_to_java() -> None:
