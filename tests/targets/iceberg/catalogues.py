@@ -17,6 +17,7 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, Timesta
 
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg.catalogue import Catalogue, Loaded
+from tidegate.targets.iceberg.rest_catalogue import RestCatalogue
 from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
 
 SCHEMA = Schema(
@@ -40,17 +41,24 @@ class Site:
     folder: Path
     at: str
     port: int | None = None
+    namespace: str = "transit"
 
     def opened(self, port: int | None = None) -> Catalogue:
         """A new client; `port`: of a proxy in front of the server."""
         storage: Any = LocalStorage()
+        if self.kind == "rest":
+            return RestCatalogue(f"http://127.0.0.1:{port or self.port}", storage, SECONDS)
         url = self.at if port is None else self.at.replace(f":{self.port}/", f":{port}/")
         return SqlCatalogue(url, "iceberg", storage, SECONDS)
 
     def made(self, catalogue: Catalogue, **properties: str) -> Loaded:
         """A new table."""
         name = f"t{next(_NUMBERS)}"
-        return catalogue.create(f"transit.{name}", SCHEMA, SPEC, f"file://{self.folder}/{name}", properties)
+        return catalogue.create(f"{self.namespace}.{name}", SCHEMA, SPEC, f"file://{self.folder}/{name}", properties)
+
+
+def same(a: Loaded | None, b: Loaded) -> bool:
+    return a is not None and (a.metadata_location, a.metadata) == (b.metadata_location, b.metadata)
 
 
 def snapshot(loaded: Loaded, number: int, ms: int | None = None, **told: str) -> tuple[TableUpdate, ...]:
