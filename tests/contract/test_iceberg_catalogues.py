@@ -16,8 +16,12 @@ from sqlalchemy.engine import make_url
 from dev.stack.info import StackInfo
 from tests.fakes.proxy import Fate, LossyProxy
 from tests.targets.iceberg.catalogues import SCHEMA, SPEC, Site, same, snapshot
+from tidegate.adapters.connections import Connection
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
+from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
+from tidegate.targets.iceberg.opening import opened
+from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
 
 COMMIT = b"COMMIT\x00"
 """The statement, not the words `READ COMMITTED`."""
@@ -156,6 +160,45 @@ def test_names(site: Site) -> None:
     assert same(site.opened().load(deep.name), deep)
 
 
+def test_java_and_we_share_a_catalogue_in_sql(iceberg_rest: StackInfo, on_rest: Site) -> None:
+    """Java's own (JdbcCatalog, as Spark's) stands behind the REST server: what one has made the other reads, changes
+    and refuses to change from what is older."""
+    ours = SqlCatalogue(f"sqlite:///{iceberg_rest.root}/iceberg/catalogue.db", "rest", LocalStorage(), 5.0)
+    java = on_rest.opened()
+    made = on_rest.made(ours, **{"write.metadata.compression-codec": "gzip"})
+    seen = java.load(made.name)
+    assert seen is not None
+    assert (seen.metadata.schema(), seen.metadata.spec(), seen.metadata.table_uuid) == (
+        SCHEMA, SPEC, made.metadata.table_uuid,
+    )  # fmt: skip
+    theirs = java.commit(seen, (), snapshot(seen, 81))
+    with pytest.raises(Conflict):
+        ours.commit(made, (), snapshot(made, 82))
+    found = ours.load(made.name)
+    assert found is not None
+    assert found.metadata.current_snapshot_id == 81
+    newest = ours.commit(found, (), snapshot(found, 83))
+    with pytest.raises(Conflict):
+        java.commit(theirs, (), snapshot(theirs, 84))
+    again = java.load(made.name)
+    assert again is not None
+    assert [s.snapshot_id for s in again.metadata.snapshots] == [81, 83]
+    assert again.metadata.last_sequence_number == 2
+    assert again.metadata_location == newest.metadata_location
+
+    by_java = on_rest.made(java)
+    found = ours.load(by_java.name)
+    assert found is not None
+    ours.commit(found, (), snapshot(found, 85))
+    again = java.load(by_java.name)
+    assert again is not None
+    assert again.metadata.current_snapshot_id == 85
+    with pytest.raises(Conflict):
+        ours.create(by_java.name, SCHEMA, SPEC, f"file://{on_rest.folder}/again", {})
+    with pytest.raises(Conflict):
+        java.create(made.name, SCHEMA, SPEC, f"file://{on_rest.folder}/again", {})
+
+
 # ---------------------------------------------------------------- answers that are lost
 
 
@@ -218,6 +261,23 @@ def test_a_lost_answer_of_a_database_is_unsure(on_postgres: Site) -> None:
         proxy.lose_next(COMMIT, Fate.LOSE_REPLY)
         with pytest.raises(CatalogueUnsure):
             catalogue.create("transit.lost", SCHEMA, SPEC, f"file://{on_postgres.folder}/lost", {})
+
+
+def test_a_database_that_hangs_is_given_up(on_postgres: Site) -> None:
+    """libpq waits for an answer as long as the connection stays; so what a connection opens is watched."""
+    made = on_postgres.made(on_postgres.opened())
+    with LossyProxy("127.0.0.1", on_postgres.port or 0, COMMIT, Fate.HANG) as proxy:
+        uri = on_postgres.at.replace(f":{on_postgres.port}/", f":{proxy.port}/")
+        lake = Connection(conn_id="lake", conn_type="generic", extra={"type": "sql", "uri": uri})
+        catalogue = opened(lake, LocalStorage(), 5.0)
+        catalogue._watchdog._limits = 0.7  # type: ignore[attr-defined]
+        with pytest.raises(CatalogueUnsure, match=r"no answer within 0\.7 s"):
+            catalogue.commit(made, (), snapshot(made, 91))
+        proxy.lose_next(b"iceberg_tables", Fate.HANG)
+        with pytest.raises(CatalogueError, match=f"load {made.name}: no answer") as told:
+            catalogue.load(made.name)
+        assert type(told.value) is CatalogueError
+    assert same(on_postgres.opened().load(made.name), made)
 
 
 def test_a_lock_is_waited_for_no_longer_than_the_time_out(on_postgres: Site) -> None:

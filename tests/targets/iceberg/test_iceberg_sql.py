@@ -42,6 +42,11 @@ def test_rows_are_those_of_other_clients(tmp_path: Path) -> None:
     assert same(catalogue.load(made.name), newer)
     with pytest.raises(CatalogueMismatch, match="is a view"):
         catalogue.load("transit.seen")
+    with engine.begin() as c:
+        c.exec_driver_sql("UPDATE iceberg_tables SET metadata_location = NULL, iceberg_type = NULL "
+                          "WHERE table_name = 'seen'")  # fmt: skip
+    with pytest.raises(CatalogueMismatch, match="has no metadata file"):
+        catalogue.load("transit.seen")
     site.made(catalogue)
     with engine.begin() as c:
         assert c.exec_driver_sql("SELECT count(*) FROM iceberg_tables WHERE iceberg_type = 'TABLE'").scalar() == 1

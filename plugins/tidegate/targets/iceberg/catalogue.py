@@ -30,7 +30,8 @@ from tidegate.core.base.errors import CatalogueError
 
 
 class Conflict(CatalogueError):
-    """Refused: the table is no longer what was loaded, or somebody else has made it. Begin again at load (C2)."""
+    """The table is no longer what was loaded, or it is there already. Begin again at load (C2), and look for the own
+    token first (C4): where a proxy repeats requests, the second one is refused because the first was executed."""
 
 
 @dataclass(frozen=True, eq=False)

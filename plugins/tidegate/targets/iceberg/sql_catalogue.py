@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 TYPE = "iceberg_type"
 """A column of the newer schema (v1), which also has views; without it (v0) all rows are tables."""
+_NAMELESS = "another client has left its row in iceberg_tables unfinished: drop the table there, or fix sink.table"
 _CHECK = "run `tidegate doctor`, or check the connection that sink.catalog_conn_id names"
 
 
@@ -68,6 +69,8 @@ class SqlCatalogue:
             return None
         if row.get(TYPE) not in (None, "TABLE"):
             raise CatalogueMismatch(f"{name} is a view in the catalogue at {self.address}", advice="fix sink.table")
+        if not row["metadata_location"]:
+            raise CatalogueMismatch(f"{name} has no metadata file in the catalogue at {self.address}", advice=_NAMELESS)
         return files.read(name, self._io, str(row["metadata_location"]))
 
     def create(self, name: str, schema: Schema, spec: PartitionSpec, location: str, properties: Properties) -> Loaded:
