@@ -32,7 +32,8 @@ from tidegate.core.files.merge import Merge, Merged, MergeReceipt, add_up, sum_o
 from tidegate.core.files.overflow import Overflow
 from tidegate.core.files.receipt import BatchRows, FileEntry
 from tidegate.core.late.reopen import ReopenReceipt
-from tidegate.core.target.paths import RECEIPT, join
+from tidegate.core.target.paths import BOUNDS, RECEIPT, join
+from tidegate.core.target.stored import Bounds
 
 _REPLAY = "rebuild the window from Kafka first (its replay DAG), then reopen it"
 
@@ -54,6 +55,7 @@ class Done:
     added: tuple[FileEntry, ...] = ()
     batches: tuple[BatchRows, ...] = ()
     overflow: tuple[Overflow, ...] = ()
+    bounds: tuple[tuple[str, Bounds], ...] = ()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -91,6 +93,9 @@ def carry_out(
         works = [Work((merge,)) for merge in plan.merges] + ([Work(plan.late, late=True)] if plan.late else [])
         done = list((run or _here)(one, works))
         receipt = _receipt(plan, done, round(time.monotonic() - started, 3))
+        bounds = {path: found for d in done for path, found in d.bounds}
+        if bounds:
+            storage.write_new(join(plan.attempt_dir, BOUNDS, "rewritten.json"), dumps(bounds).encode())
         storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
     except Exception as e:
         raise reported(storage, plan.attempt_dir, e) from e
@@ -132,16 +137,25 @@ def rewrite(plan: RewritePlan, open_storage: Callable[[str], Any], work: Work, a
         return Done(added=tuple(added), batches=batches, overflow=combined(list(overflow)))
     (merge,) = work.merges
     if isinstance(plan, MergePlan):
-        return Done(merged=(join_files(plan, open_storage, merge, attempt)[0],))
+        made, _, bounds = join_files(plan, open_storage, merge, attempt)
+        return Done(merged=(made,), bounds=_told(made.path, bounds))
     found = [_copied(plan, open_storage, one, attempt) for one in by_columns(merge, open_storage)]
-    return Done(copied=tuple(due for due, _ in found), batches=add_up(b for _, batches in found for b in batches))
+    return Done(
+        copied=tuple(due for due, _, _ in found),
+        batches=add_up(b for _, batches, _ in found for b in batches),
+        bounds=tuple(one for due, _, bounds in found for one in _told(due.path, bounds)),
+    )
+
+
+def _told(path: str, bounds: Bounds | None) -> tuple[tuple[str, Bounds], ...]:
+    return () if bounds is None else ((path, bounds),)
 
 
 def _copied(
     plan: RewritePlan, open_storage: Callable[[str], Any], merge: Merge, attempt: int
-) -> tuple[FileEntry, list[BatchRows]]:
+) -> tuple[FileEntry, list[BatchRows], Bounds | None]:
     """Files of the generation in force as one of the next, which its entry says to have the same rows."""
-    made, batches = join_files(plan, open_storage, merge, attempt)
+    made, batches, bounds = join_files(plan, open_storage, merge, attempt)
     due = sum_of(merge.sources, made.path, made.bytes)
     if (made.rows, made.checksum, made.partitions) != (due.rows, due.checksum, due.partitions):
         raise refuse(
@@ -151,7 +165,7 @@ def _copied(
         )
     if not batches:
         raise refuse("files of the generation in force have no Kafka columns: their rows cannot be proved")
-    return due, batches
+    return due, batches, bounds
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from tidegate.core.base.partition_values import PartitionValues, partition_path
 from tidegate.core.base.plain import dumps
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, DIRTY, ROW_IDENTITY, FileEntry, PartitionRows
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.paths import join
+from tidegate.core.target.paths import BOUNDS, join
+from tidegate.core.target.stored import Bounds
 from tidegate.core.window.cut import time_values
 
 MAX_WRITERS, MAX_GROUPS = 4_096, 16_384
@@ -90,6 +91,7 @@ class Files:
         self._homes = homes or {}
         self.shares: dict[tuple[int, int], int] = {}
         self._pipeline, self._sink = pipeline, pipeline.sink
+        self._bounds: dict[str, dict[str, Bounds]] = {}
         self._extension = format_of(self._sink.format).extension(self._sink.compression)
         self._batch_id = int(labels.get(BATCH_LABEL, 0))
         self._attempt_dir, self._name, self._labels, self._open_new = attempt_dir, name, labels, open_new
@@ -164,6 +166,9 @@ class Files:
             self._close(place)
         self._wait_for_closing(0)
         self._closers.shutdown()
+        for home, found in self._bounds.items():
+            with self._open_new(bounds_uri(home, self._name)) as sink:
+                sink.write(dumps(found).encode())
         return self.entries
 
     def abandon(self) -> None:
@@ -183,13 +188,15 @@ class Files:
         name = f"part-{self._name}-{self._number:04d}{self._extension}"
         path = "/".join(p for p in (place.kind, self._directory(place), name) if p)
         self._number += 1
-        home = self._attempt_dir if place.window_ms is None else self._homes.get(place.window_ms, self._attempt_dir)
-        sink = Stream(functools.partial(self._open_new, join(home, path)))
+        sink = Stream(functools.partial(self._open_new, join(self._home(place), path)))
         file_format = format_at(self._pipeline, place.kind, place.window_ms, place.values, self._batch_id)
         writer = file_format.open(sink, schema, encoding, self._sink.compression)
         self._held += writer.held()
         self._open[place] = file = _OpenFile(place=place, path=path, sink=sink, writer=writer)
         return file
+
+    def _home(self, place: Place) -> str:
+        return self._attempt_dir if place.window_ms is None else self._homes.get(place.window_ms, self._attempt_dir)
 
     def _directory(self, place: Place) -> str:
         if place.window_ms is None:
@@ -207,6 +214,8 @@ class Files:
         told = file.writer.close(
             {**footer(place.kind, place.window_ms, place.values, file.checksum, partitions), **self._labels}
         )
+        if file.writer.bounds is not None:
+            self._bounds.setdefault(self._home(place), {})[file.path] = file.writer.bounds
         size = file.sink.tell()
         self._closing.append(self._closers.submit(file.sink.spill().close))
         self._wait_for_closing(MAX_CLOSING)
@@ -232,6 +241,11 @@ class Files:
         """Until at most so many are still being closed. Raises what a close raised."""
         while len(self._closing) > most:
             self._closing.popleft().result()
+
+
+def bounds_uri(directory: str, name: str) -> str:
+    """Where bounds of files that were written together stand."""
+    return join(directory, BOUNDS, f"{name}.json")
 
 
 def footer(

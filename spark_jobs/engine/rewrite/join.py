@@ -21,13 +21,15 @@ from tidegate.core.files.overflow import overflow_values
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, DATA, BatchRows, PartitionRows
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import join
+from tidegate.core.target.stored import Bounds
 
 
 def join_files(
     plan: RewritePlan, open_storage: Callable[[str], Any], merge: Merge, attempt: int
-) -> tuple[Merged, list[BatchRows]]:
-    """The file, and its rows by the coordinates that they carry. Raises JobError for sources that are not the
-    manifest's."""
+) -> tuple[Merged, list[BatchRows], Bounds | None]:
+    """The file, its rows by the coordinates that they carry, and its bounds if its table keeps them.
+
+    Raises JobError for sources that are not the manifest's."""
     pipeline = from_plain(Pipeline, plan.pipeline)
     storage = open_storage(plan.attempt_dir)
     path = f"{merge.stem}-{attempt}{format_of(pipeline.sink.format).extension(pipeline.sink.compression)}"
@@ -37,7 +39,7 @@ def join_files(
             joined.add_file(source.uris[0], *opened(source, merge.columns, open_storage))
         partitions = joined.close(plan.epoch)
         size = sink.tell()
-    return Merged(merge.stem, path, size, joined.rows, joined.checksum, partitions), joined.batches
+    return Merged(merge.stem, path, size, joined.rows, joined.checksum, partitions), joined.batches, joined.bounds
 
 
 def by_columns(merge: Merge, open_storage: Callable[[str], Any]) -> list[Merge]:
@@ -109,6 +111,10 @@ class _Joined:
         self.rows += len(rows)
         self.checksum = (self.checksum + file_checksum(rows, DATA, self._entry.values)) % CHECKSUM_MODULUS
         self.batches += by_batch(rows)
+
+    @property
+    def bounds(self) -> Bounds | None:
+        return None if self._writer is None else self._writer.bounds
 
     def close(self, epoch: int) -> tuple[PartitionRows, ...]:
         self._waiting.flush()

@@ -8,6 +8,8 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
+from tidegate.core.target.stored import Bounds
+
 NANOSECONDS_END_MS = 2**63 // 1_000_000 - 1
 """The last time, in the year 2262, that can be counted in nanoseconds since 1970 as pyarrow reads some files."""
 
@@ -27,6 +29,9 @@ class Encoding:
 
 class Writer(Protocol):
     """One file that is being written. It never closes its stream."""
+
+    bounds: Bounds | None
+    """Of a closed file, where its kind of table keeps them."""
 
     def write(self, rows: pa.Table) -> None:
         """Append rows of the schema that the file was opened with."""

@@ -54,6 +54,8 @@ class Orc:
 
 
 class _Writer:
+    bounds = None
+
     def __init__(self, stream: BinaryIO, schema: pa.Schema, codec: str) -> None:
         self._stream, self._end = stream, _End(stream)
         self._schema, self._codec = _without_zone(schema), codec

@@ -55,8 +55,11 @@ class _PassedOn(KeptOpen):
 
 
 class _Writer:
+    bounds = None
+
     def __init__(self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str) -> None:
         self._footer: list[pq.FileMetaData] = []
+        self.footer: pq.FileMetaData | None = None
         # a page's header and its bytes come one by one, and each call into Python costs as much as some rows
         self._buffered = pa.output_stream(_PassedOn(stream), buffer_size=_BUFFER_BYTES)
         self._writer = pq.ParquetWriter(
@@ -81,7 +84,8 @@ class _Writer:
         self._writer.add_key_value_metadata(_CALENDAR | dict(labels))
         self._writer.close()
         self._buffered.flush()
-        return self._footer[0].num_rows
+        (self.footer,) = self._footer
+        return self.footer.num_rows
 
 
 @functools.lru_cache(maxsize=64)

@@ -35,6 +35,8 @@ _ENCRYPTED = (8, 9)
 class Joined:
     """Writer."""
 
+    bounds = None
+
     def __init__(
         self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str, file_format: FileFormat
     ) -> None:
@@ -46,6 +48,7 @@ class Joined:
         self._groups: list[list[Field]] = []
         self._position = len(_MAGIC)
         self.rows = 0
+        self.footer: pq.FileMetaData | None = None
 
     def write(self, rows: pa.Table) -> None:
         if self._footer is None:
@@ -113,7 +116,9 @@ class Joined:
             if self._plain is None:
                 self.write(self._schema.empty_table())
             assert self._plain is not None
-            return self._plain.close(labels)
+            rows = self._plain.close(labels)
+            self.footer = self._plain.footer
+            return rows
         small = io.BytesIO()  # spells the labels as every file has them
         self._format.open(small, self._schema, self._encoding, self._codec).close(labels)
         footer = [f for f in self._footer if f[0] != _LABELS]
@@ -127,6 +132,7 @@ class Joined:
         if (told.num_rows, told.num_row_groups) != (self.rows, len(self._groups)):
             raise refuse("a joined Parquet footer does not say what was written", retry=True)
         self._stream.write(end)
+        self.footer = told
         return told.num_rows
 
 

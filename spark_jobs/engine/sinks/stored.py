@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.sinks.base import Encoding, FileFormat, Finished, Joiner, Writer
+from spark_jobs.engine.sinks.bounds import bounds_of
 from spark_jobs.engine.sinks.parquet_join import spells_alike
 from spark_jobs.engine.types import arrow_type, hive_type
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct, parse
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.stored import StoredColumn, StoredForm, Value
+from tidegate.core.target.stored import Bounds, StoredColumn, StoredForm, Value
 
 LABEL = "tidegate.stored"
 """JSON: `columns`, [logical name, stored name, logical Hive type] of each, and `constants`, {stored name: value}."""
@@ -100,12 +101,14 @@ class _Writer:
     def __init__(self, plain: Any, shape: _Shape) -> None:
         self._plain, self._shape = plain, shape
         self.size, self.held = plain.size, plain.held
+        self.bounds: Bounds | None = None
 
     def write(self, rows: pa.Table) -> None:
         self._plain.write(self._shape.rows(rows))
 
     def close(self, labels: Mapping[str, str]) -> int | None:
         told: int | None = self._plain.close({**labels, LABEL: self._shape.label})
+        self.bounds = bounds_of(self._plain.footer, [n for field in self._shape.schema for n in _leaf_ids(field)])
         return told
 
 
@@ -150,6 +153,17 @@ class Logical:
     def _back(self, found: pa.Table | pa.RecordBatch) -> tuple[list[Any], list[str]]:
         names = [self._logical[name] for name in found.schema.names]
         return [_as(c, self.schema.field(n).type) for n, c in zip(names, found.columns, strict=True)], names
+
+
+def _leaf_ids(field: pa.Field) -> Iterator[int]:
+    kind = field.type
+    inner = [kind.field(i) for i in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    if pa.types.is_map(kind):
+        inner = [kind.key_field, kind.item_field]
+    for child in inner:
+        yield from _leaf_ids(child)
+    if not inner:
+        yield int(field.metadata[_ID.encode()])
 
 
 def _as(column: Any, kind: pa.DataType) -> Any:

@@ -71,6 +71,8 @@ class Text:
 
 
 class _Writer:
+    bounds = None
+
     def __init__(self, stream: BinaryIO, codec: str) -> None:
         self._stream = stream
         self.size = stream.tell

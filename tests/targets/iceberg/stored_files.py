@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spark_jobs.engine.sinks.bounds import bounds_of
 from spark_jobs.engine.sinks.stored import LABEL
 from tidegate import kinds
+from tidegate.core.base.plain import to_plain
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.stored import field_paths
 from tidegate.kinds import TargetKind
@@ -68,6 +71,15 @@ def _ids(field: pa.Field, path: str) -> Iterator[tuple[str, int]]:
         children = list(kind)
     for child in children:
         yield from _ids(child, f"{path}.{child.name}")
+
+
+def bounds_in(path: Path) -> dict[str, Any]:
+    """What a file's own footer says, by the ids that the file has."""
+    file = pq.ParquetFile(path)
+    ids = [int(f.metadata[b"PARQUET:field_id"]) for f in file.schema_arrow if not pa.types.is_nested(f.type)]
+    found: dict[str, Any] = to_plain(bounds_of(file.metadata, ids))
+    assert {str(n) for n in ids} >= found["lower"].keys() > set()
+    return found
 
 
 def proved(path: Path, pipeline: Pipeline) -> dict[str, str]:

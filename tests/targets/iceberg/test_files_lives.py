@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from spark_jobs.engine.sinks import finished, format_at
 from spark_jobs.rows import Rows
 from tests.audit.test_audit import in_process, overwrite
 from tests.audit.test_audit_corruptions import OTHER_ROWS
+from tests.clean.cleanings import days_later
 from tests.dirty.redrives import NEVER, mend, odd, redriven
 from tests.late.reopenings import balanced, reopened
-from tests.targets.iceberg.stored_files import install, pinned, proved
+from tests.targets.iceberg.stored_files import bounds_in, install, pinned, proved
 from tests.world import T0, World, make_pipeline, record
 from tidegate.core.spec.pipeline import Merge
 from tidegate.workflow.audit.audit import audit
@@ -82,10 +84,21 @@ def test_a_life_is_hives_and_every_file_is_icebergs(tmp_path: Path, monkeypatch:
     files = sorted((tmp_path / "ice/lake").rglob("*.parquet"))
     assert {proved(path, ice.pipeline)["tidegate.kind"] for path in files} == {"data", "late", "dirty"}
 
+    said = [
+        one for path in (tmp_path / "ice/lake").rglob("_bounds/*.json") for one in json.loads(path.read_text()).items()
+    ]
+    assert not list((tmp_path / "hive/lake").rglob("_bounds"))
+    for path in files:
+        assert bounds_in(path) in [one for name, one in said if path.name.endswith(name.rsplit("/", 1)[1])], path
+
     (dirty,) = (path for path in files if "/dirty/" in str(path) and "landed" not in str(path))
     assert _where(dirty, (0, 7, 2))["found"]["raw"] == "not json"
     assert any(_where(path, (0, 4, 2))["found"] for path in files)
     assert not any(_where(path, (0, 4, 3))["found"] for path in files), "a row is found by its batch, too"
+
+    cleaned = days_later(ice, 40)
+    assert cleaned.kept == (), "bounds are no stranger's files"
+    assert any("/landed/" in item.path for item in cleaned.deleted)
 
 
 def test_a_deep_audit_reads_stored_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegate.core.batch.states import ABANDONED, LANDED, OVER_STATES, BatchState
 from tidegate.core.spec.pipeline import Cleaning
-from tidegate.core.target.paths import CERTIFICATE, FAILURE, RECEIPT, SUCCESS, Assembly, join, parse_assembly
+from tidegate.core.target.paths import BOUNDS, CERTIFICATE, FAILURE, RECEIPT, SUCCESS, Assembly, join, parse_assembly
 from tidegate.core.window.cut import is_number
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import (
@@ -224,7 +224,7 @@ def landed_files(manifest: Iterable[str], listing: Iterable[str], merged: Iterab
     for path in listing:
         if path in named:
             return _odd(f"{path} of its manifest is still there, or there again")
-        if path.split("/")[0] not in ("data", "late", "dirty", RECEIPT, FAILURE):
+        if path.split("/")[0] not in ("data", "late", "dirty", BOUNDS, RECEIPT, FAILURE):
             return _odd(f"{path} is not ours")
     return Verdict(True, "no file of its manifest is left")
 

@@ -4,6 +4,7 @@ Below the work directory (`<location>/_tidegate` by default):
 
     plans/<batch>.<epoch>-<nonce>.json          what an attempt is to do
     tmp/<batch>.<epoch>-<nonce>/                what it writes: data/, late/, dirty/, _receipt.json | failure.json
+      _bounds/*.json                            {path: core.target.stored.Bounds}, of kinds of tables that keep them
     tmp/<window>.dry-<run>.<nonce>/             what a dry run of a replay writes, until it ends
     landed/<batch>/                             the same directory after its one rename
     side/<batch>.late, side/<batch>.dirty       late and dirty files on their way into their tables
@@ -30,6 +31,7 @@ from tidegate.core.window.cut import is_number, parse_window_id, window_id
 
 RECEIPT = "_receipt.json"
 FAILURE = "failure.json"
+BOUNDS = "_bounds"
 CERTIFICATE = "_certificate.json"
 SUCCESS = "_SUCCESS"
 DRY_RUN = "dry"

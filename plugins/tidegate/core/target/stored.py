@@ -71,6 +71,16 @@ class StoredForm:
         return (*self.constants(pipeline, kind), *logical)
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """What a file's footer says of its columns, by field id: smallest and largest values (Base64 of Iceberg's binary
+    form of single values, cut to what it keeps), and nulls. A column without an entry may hold anything."""
+
+    lower: dict[int, str]
+    upper: dict[int, str]
+    nulls: dict[int, int]
+
+
 def field_paths(name: str, text: str) -> tuple[str, ...]:
     """The column and all fields within it, parents first: `tags`, `tags.element`, `tags.element.unit`; a map's are
     `key` and `value`."""
