@@ -39,7 +39,7 @@ def test_the_wheel_installs_under_airflows_constraints(published: Path) -> None:
 
 
 def test_the_lock_is_within_the_wheels_bounds() -> None:
-    wants, has = needed("postgres", "worker"), pins(ROOT / "requirements.lock")
+    wants, has = needed("postgres", "worker", "iceberg"), pins(ROOT / "requirements.lock")
     assert wants.keys() <= has.keys()
     assert not {name: has[name] for name, one in wants.items() if has[name] not in one.specifier}
 

@@ -5,6 +5,7 @@ What a real one does is in tests/contract/test_iceberg_catalogues.py."""
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -234,6 +235,15 @@ def test_a_connection_that_does_not_fit(given: dict[str, Any], said: str) -> Non
     assert not told.value.retry
     assert "sink.catalog_conn_id" in str(told.value)
     assert "hush" not in str(told.value)
+
+
+@pytest.mark.parametrize("module", ["sql_catalogue", "rest_catalogue"])
+def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    """Airflow's constraints may pin another pyiceberg: hosts without Iceberg tables have none."""
+    monkeypatch.setitem(sys.modules, f"tidegate.targets.iceberg.{module}", None)
+    lake = connection(conn_type="generic", host="http://c", schema="l", extra={"type": module.partition("_")[0]})
+    with pytest.raises(CatalogueError, match="install Tidegate's extra `iceberg`"):
+        opened(lake, LocalStorage(), 5.0)
 
 
 def test_an_opened_catalogue_works(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from tidegate.adapters.watchdog import Watched
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.base.storage import Storage
 from tidegate.kinds import Fields
-from tidegate.targets.iceberg.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
+
+    from tidegate.targets.iceberg.catalogue import Catalogue
 
 TYPES = ("iceberg", "postgres", "sqlite", "generic")
 """Of Airflow connections that fit."""
@@ -20,6 +21,7 @@ CATALOG = "iceberg"
 """The catalogue's name in SQL, unless extra says `catalog_name`: as Spark's `spark.sql.catalog.iceberg`."""
 LOOKING = ("load", "answers")
 _OWN = "host is the URI of a REST catalogue (type iceberg), or a database (types postgres and sqlite)"
+_INSTALL = "install Tidegate's extra `{}` where the scheduler and the tasks run (docs/install.md)"
 _TOKENS = {"scope": "catalog", "audience": None, "resource": None}
 """What a request for a token says more, by extra's keys, and what without them."""
 _SIGNED = ("rest.sigv4-enabled", "auth")
@@ -29,9 +31,14 @@ def opened(connection: Fields, storage: Storage, seconds: float) -> Catalogue:
     """Of a connection of type `iceberg` (REST), `postgres` or `sqlite` (SQL), or `generic`, whose extra says by `type`
     which of both: `rest` or `sql`. Connects at the first question; no request waits longer than `seconds`, and no
     call, storage included, longer than some times that. Raises CatalogueError."""
-    catalogue = _rest(connection, storage, seconds) if _is_rest(connection) else _sql(connection, storage, seconds)
+    make = _rest if _is_rest(connection) else _sql
+    try:
+        catalogue = make(connection, storage, seconds)
+    except ModuleNotFoundError as error:
+        extra = "postgres" if "psycopg2" in str(error) else "iceberg"
+        raise _wrong(f"needs a Python package that is not installed: {error}", _INSTALL.format(extra)) from error
     limit = 60 + 4 * seconds
-    return cast(Catalogue, Watched(catalogue, limit, CatalogueUnsure, CatalogueError, looking=LOOKING))
+    return cast("Catalogue", Watched(catalogue, limit, CatalogueUnsure, CatalogueError, looking=LOOKING))
 
 
 def _is_rest(c: Fields) -> bool:
