@@ -22,7 +22,7 @@ from tests.dirty.redrives import NEVER, mend, odd, redriven
 from tests.late.reopenings import balanced, reopened
 from tests.targets.iceberg.stored_files import bounds_in, install, pinned, proved
 from tests.world import T0, World, make_pipeline, record
-from tidegate.core.spec.pipeline import Merge
+from tidegate.core.spec.pipeline import Column, Merge
 from tidegate.workflow.audit.audit import audit
 
 Facts = list[tuple[str, ...]]
@@ -127,3 +127,29 @@ def test_a_deep_audit_reads_stored_rows(tmp_path: Path, monkeypatch: pytest.Monk
     ctx = world.context()
     problems = audit(ctx, ctx.ledger.reads, in_process).problems  # type: ignore[attr-defined]
     assert [OTHER_ROWS in p.what for p in problems] == [True]
+
+
+def test_columns_that_were_dropped_or_widened_go_on_in_rewritten_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the plan has the ids of all that the table has: it keeps what the YAML drops."""
+    install(monkeypatch)
+    made = make_pipeline(f"file://{tmp_path}/lake/readings")
+    more = (Column(name="tiny", type="tinyint", path="$.value"), Column(name="gone", type="array<string>", path="$.x"))
+    world = World(tmp_path, pinned(replace(made, columns=(*made.columns, *more))))
+    world.produce(record("a0", 0.1), record("c0", 1.5))
+    world.ingest("r1")
+    world.change_spec(columns=(*made.columns, replace(more[0], type="smallint")))
+    world.produce(record("a1", 0.2))
+    world.produce(record("d0", 3.5), partition=1)
+    world.ingest("r2")
+    world.archive(0)
+    world.produce(record("late", 0.2))
+    world.ingest("r3")
+    reopened(world)
+    balanced(world)
+    copies = sorted((tmp_path / "lake/readings/_tidegate/generations").rglob("*.parquet"))
+    assert len(copies) == 3
+    assert ["gone" in pq.read_schema(path).names for path in copies].count(True) == 1
+    for path in copies:
+        proved(path, world.pipeline)
