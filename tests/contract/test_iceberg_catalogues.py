@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 from sqlalchemy import create_engine
+from sqlalchemy.engine import Connection as SqlConnection
 from sqlalchemy.engine import make_url
 
 from dev.stack.info import StackInfo
@@ -292,6 +293,21 @@ def test_a_lock_is_waited_for_no_longer_than_the_time_out(on_postgres: Site) -> 
     engine.dispose()
     assert type(told.value) is CatalogueError
     assert same(on_postgres.opened().load(made.name), made)
+
+
+def test_a_host_that_stops_in_the_middle_does_not_keep_its_lock(on_postgres: Site) -> None:
+    made = on_postgres.made(on_postgres.opened())
+    stopped, other = on_postgres.opened(), on_postgres.opened()
+    stopped._seconds = 0.3  # type: ignore[attr-defined]
+    outcomes: list[Loaded] = []
+
+    def stops(connection: SqlConnection) -> None:
+        connection.exec_driver_sql("UPDATE iceberg_tables SET metadata_location = metadata_location")
+        outcomes.append(other.commit(made, (), snapshot(made, 95)))
+
+    with pytest.raises(CatalogueUnsure):
+        stopped._change(stops, "")  # type: ignore[attr-defined]
+    assert same(on_postgres.opened().load(made.name), outcomes[0])
 
 
 def at_once(call) -> list[object]:

@@ -194,7 +194,10 @@ class SqlCatalogue:
 
     def _limited(self, connection: Connection) -> None:
         if connection.dialect.name == "postgresql":  # not as an option of the connection: poolers refuse those
-            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {int(self._seconds * 1000)}")
+            ms = int(self._seconds * 1000)
+            connection.exec_driver_sql(  # the second one: a host that stops in the middle would keep its lock
+                f"SET LOCAL statement_timeout = {ms}; SET LOCAL idle_in_transaction_session_timeout = {ms}"
+            )
 
     @contextmanager
     def _said(self) -> Iterator[None]:
