@@ -228,9 +228,9 @@ class TargetSuite:
         for kind, table in ctx.sides.items():
             files = ctx.ledger.batches.manifest_files(ctx.name, 2, kind)
             table.prepare()
-            table.publish({2: files})
+            table.publish({2: files}, lambda: True)
             assert table.expected({2: files}) == table.shown()
             assert lab.rows(kind).total() == 1
             for _ in range(2):
-                table.retire({2: files})
+                table.retire({2: files}, lambda: True)
             assert table.shown() == {}

@@ -10,7 +10,7 @@ from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueUnsure
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import BATCH, Batches, Fence, Shown, Site, Token, Unit, Verified
+from tidegate.core.target.port import BATCH, Batches, Fence, Fields, Holds, Shown, Site, Token, Unit, Verified
 from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.workflow.base.renames import manifest_of, move_directory
 
@@ -64,6 +64,9 @@ class FakeTarget:
 
     def prepare(self) -> None: ...
 
+    def fields(self) -> Fields:
+        return ()
+
     def refresh(self) -> None: ...
 
     def answers(self) -> bool:
@@ -72,8 +75,8 @@ class FakeTarget:
     def values(self, key: WindowKey) -> PartitionValues:
         return (("window", str(key.start_ms)),)
 
-    def home(self, key: WindowKey) -> str:
-        return join(Layout.of(self.site.pipeline).location, f"window={key.start_ms}")
+    def home(self, key: WindowKey) -> None:
+        return None
 
     reuses_home = False
 
@@ -144,10 +147,13 @@ class FakeSide:
 
     def prepare(self) -> None: ...
 
-    def publish(self, batches: Batches) -> None:
+    def fields(self) -> Fields:
+        return ()
+
+    def publish(self, batches: Batches, holds: Holds) -> None:
         self.catalogue.show(self.kind, self.expected(batches))
 
-    def retire(self, batches: Batches) -> None:
+    def retire(self, batches: Batches, holds: Holds) -> None:
         self.catalogue.hide(self.kind, self.expected(batches))
 
     def expected(self, batches: Batches) -> Shown:

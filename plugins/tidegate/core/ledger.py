@@ -211,7 +211,7 @@ class WindowLedger(GroundsLedger, Protocol):
         """BUILDING(epoch) -> BUILT. `spec`: the version by whose columns the rows are, where it is one."""
         ...
 
-    def still(self, generation: BuiltGeneration) -> bool:
+    def still(self, generation: BuiltGeneration | PublishedGeneration) -> bool:
         """Whether the ledger has it as it is in `generation`, and as the window's newest (R12). Asked before what
         cannot be taken back: a database that failed over may have forgotten it."""
         ...

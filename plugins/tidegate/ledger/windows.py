@@ -237,7 +237,7 @@ class SqlWindows(Part):
             insert_all(c, schema.generation_files, [{**where, **rows.file_values(f)} for f in built.files])
         return built
 
-    def still(self, generation: BuiltGeneration) -> bool:
+    def still(self, generation: BuiltGeneration | PublishedGeneration) -> bool:
         with self._store.begin() as c:
             return self._still(c, generation)
 

@@ -125,6 +125,8 @@ Those of a window begin with `Target.values`; those of a batch with `BATCH` and 
 a batch has rows of several."""
 
 
+Fields = tuple[tuple[str, str, int], ...]
+"""(kind of files, path, id): see `core.spec.pipeline.Sink`."""
 Batches = Mapping[int, Iterable[FileEntry]]
 """Batches, and files of theirs."""
 
@@ -151,6 +153,10 @@ class Target(Protocol):
         """Create the table, or give it the pipeline's columns; looks first. Raises CatalogueMismatch."""
         ...
 
+    def fields(self) -> Fields:
+        """What its files have to call its fields; empty where they go by name. Raises CatalogueError."""
+        ...
+
     def values(self, key: WindowKey) -> PartitionValues:
         """What the parts of the window are named by, in all that `expected` and `shown` tell."""
         ...
@@ -159,8 +165,8 @@ class Target(Protocol):
         """Where the generation will lie for readers; the same for every try."""
         ...
 
-    def home(self, key: WindowKey) -> str:
-        """The place of the window's first generation."""
+    def home(self, key: WindowKey) -> str | None:
+        """The place of the window's first generation; None if each generation has a directory of its own."""
         ...
 
     @property
@@ -199,6 +205,11 @@ class Target(Protocol):
         ...
 
 
+Holds = Callable[[], bool]
+"""Asks the ledger whether a change of a side table is still wanted. A table that looks before it changes asks after the
+look (C1), and raises LostComparison if it is not. Where a late request shows an empty place only, nobody has to ask."""
+
+
 class SideTarget(Protocol):
     """A table beside it (late or dirty rows): its unit is a batch. Raises CatalogueError or CatalogueUnsure."""
 
@@ -211,12 +222,14 @@ class SideTarget(Protocol):
 
     def prepare(self) -> None: ...
 
-    def publish(self, batches: Batches) -> None:
-        """Show these files, which never change their place. Needs no fence: a second time changes nothing."""
+    def fields(self) -> Fields: ...
+
+    def publish(self, batches: Batches, holds: Holds) -> None:
+        """Show these files, which never change their place. A second time changes nothing."""
         ...
 
-    def retire(self, batches: Batches) -> None:
-        """Show these files no more. Needs no fence: they are never shown again, or in an empty place."""
+    def retire(self, batches: Batches, holds: Holds) -> None:
+        """Show these files no more. A second time changes nothing."""
         ...
 
     def expected(self, batches: Batches) -> Shown:

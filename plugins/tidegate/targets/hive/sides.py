@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.core.base.partition_values import PartitionValues, parse_partition_path
 from tidegate.core.files.receipt import LATE
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import Batches, Shown, Site, Unit
+from tidegate.core.target.port import Batches, Fields, Holds, Shown, Site, Unit
 from tidegate.targets.hive.ports import Catalogue, TableDef
 from tidegate.targets.hive.table import bring_up
 from tidegate.targets.hive.tables import BATCH_PARTITION, dirty_table, late_table
@@ -34,11 +34,15 @@ class HiveSide:
         """Create the table, or give it the pipeline's columns. Raises CatalogueError."""
         bring_up(self.catalogue, self.definition, self.site)
 
-    def publish(self, batches: Batches) -> None:
+    def fields(self) -> Fields:
+        """None: files go by the columns' names."""
+        return ()
+
+    def publish(self, batches: Batches, holds: Holds) -> None:
         """Add the batches' partitions; those that are there stay. Raises CatalogueError."""
         self.catalogue.add_partitions(self.name, self.expected(batches))
 
-    def retire(self, batches: Batches) -> None:
+    def retire(self, batches: Batches, holds: Holds) -> None:
         """Drop the partitions of these files; done if they are absent. Raises CatalogueError."""
         self.catalogue.drop_partitions(self.name, list(self.expected(batches)))
 

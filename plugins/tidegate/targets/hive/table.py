@@ -10,7 +10,7 @@ from typing import Any
 from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueMismatch, TidegateError
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import CERTIFICATE, SUCCESS, join
-from tidegate.core.target.port import Fence, Shown, Site, Unit, Verified
+from tidegate.core.target.port import Fence, Fields, Shown, Site, Unit, Verified
 from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.targets.hive import partitions
 from tidegate.targets.hive.places import Places
@@ -51,6 +51,10 @@ class HiveTable(Places):
     def prepare(self) -> None:
         """Create the table, or give it the pipeline's columns. Raises CatalogueError."""
         bring_up(self.catalogue, data_table(self.site.pipeline), self.site)
+
+    def fields(self) -> Fields:
+        """None: files go by the columns' names."""
+        return ()
 
     def refresh(self) -> None:
         """`archive.on_publish`: the window is published whether or not other engines answer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison, StorageAhead
 from tidegate.core.base.wording import many
@@ -89,6 +90,8 @@ def finish_side_duties(ctx: Context, register: bool = True, strict: bool = False
             if not register or batch_id in waiting:
                 continue  # a redrive's dirty rows must not stand beside those that they were
             _register_side(ctx, batch_id, files, tables)
+        except LostComparison:
+            continue  # another task has seen to it, or will
         except Alarm as e:
             ctx.say(f"ALARM: batch {batch_id}: {e}")
             alarms.append(e)
@@ -171,4 +174,15 @@ def _register_side(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]
         if table.name not in tables:
             table.prepare()
             tables.add(table.name)
-        table.publish({batch_id: entries})
+        table.publish({batch_id: entries}, partial(_still_owed, ctx, batch_id, kind, entries))
+
+
+def _still_owed(ctx: Context, batch_id: int, kind: str, entries: list[FileEntry]) -> bool:
+    """Whether these rows are still to be shown: no other task has done it, and nobody has taken them up since."""
+    if batch_id not in dict(ctx.ledger.batches.side_duties(ctx.name)):
+        return False
+    if kind == DIRTY:
+        taken = batch_id in dict(ctx.ledger.redrives.duties(ctx.name))
+        return not taken and not ctx.storage.exists(ctx.layout.redriven(batch_id))
+    windows = {w for w, _, owner in ctx.ledger.reopenings.duties(ctx.name) if owner == batch_id}
+    return not any(f.window_ms in windows or late_files.has_left(ctx, batch_id, f) for f in entries)

@@ -20,7 +20,7 @@ class WindowFence:
 
     def still_mine(self) -> bool:
         """Whether the ledger has it as it is here, and as the window's newest (R12)."""
-        return isinstance(self.generation, BuiltGeneration) and self._ctx.ledger.windows.still(self.generation)
+        return self._ctx.ledger.windows.still(self.generation)
 
     def show(self, location: str) -> None:
         """BUILT -> SWAPPING; done if it is SWAPPING. Raises LostComparison."""

@@ -6,8 +6,9 @@ They are kept for good below `redriven/<batch>`: a replay of a window with rows 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
-from tidegate.core.base.errors import Alarm, CatalogueError
+from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import DIRTY
 from tidegate.core.target.paths import join
@@ -39,8 +40,11 @@ def set_aside(ctx: Context) -> tuple[list[str], list[Alarm]]:
             if not prepared:
                 table.prepare()
                 prepared = True
-            table.retire({batch_id: ctx.ledger.batches.manifest_files(ctx.name, batch_id, DIRTY)})
+            files = ctx.ledger.batches.manifest_files(ctx.name, batch_id, DIRTY)
+            table.retire({batch_id: files}, partial(_still_owed, ctx, batch_id))
             _move(ctx, batch_id)
+        except LostComparison:
+            continue  # another task has seen to it
         except Alarm as e:
             ctx.say(f"ALARM: batch {batch_id}: {e}")
             alarms.append(e)
@@ -61,9 +65,10 @@ def _move(ctx: Context, batch_id: int) -> None:
         f.path.removeprefix(f"{DIRTY}/"): f.bytes for f in ctx.ledger.batches.manifest_files(ctx.name, batch_id, DIRTY)
     }
 
-    def still_owed() -> bool:
-        return batch_id in dict(ctx.ledger.redrives.duties(ctx.name))
-
     quarantine = ctx.layout.quarantine(f"{DIRTY}-{batch_id}-{ctx.nonce()}")
     source, target = ctx.layout.side(batch_id, DIRTY), ctx.layout.redriven(batch_id)
-    move_out(ctx.storage, source, target, manifest, still_owed, quarantine)
+    move_out(ctx.storage, source, target, manifest, partial(_still_owed, ctx, batch_id), quarantine)
+
+
+def _still_owed(ctx: Context, batch_id: int) -> bool:
+    return batch_id in dict(ctx.ledger.redrives.duties(ctx.name))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import suppress
+from functools import partial
 
 from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import LATE, FileEntry
 from tidegate.core.target.paths import join
-from tidegate.core.target.port import Fence
+from tidegate.core.target.port import Fence, Holds
 from tidegate.core.window.schedule import late_folder
 from tidegate.workflow.base import places
 from tidegate.workflow.base.context import Context
@@ -31,7 +32,7 @@ def hide(ctx: Context, fence: Fence, location: str) -> None:
     generation = fence.generation
     current = in_force(ctx, generation.window)
     held = current.late if current is not None else ()
-    _drop(ctx, generation.window.start_ms, [i for i in generation.late if i not in held], fence)
+    _drop(ctx, generation.window.start_ms, [i for i in generation.late if i not in held], fence.still_mine)
 
 
 def set_aside(ctx: Context) -> tuple[list[str], list[Alarm]]:
@@ -44,10 +45,12 @@ def set_aside(ctx: Context) -> tuple[list[str], list[Alarm]]:
     for (window_ms, number), batches in windows.items():
         name = f"{iso(window_ms)}: late rows of {many(len(batches), 'batch')}"
         try:
-            _drop(ctx, window_ms, batches)
+            _drop(ctx, window_ms, batches, partial(_due, ctx, window_ms, batches))
             for batch_id in batches:
                 _move(ctx, window_ms, batch_id)
                 ctx.ledger.reopenings.cleared(ctx.name, window_ms, number, batch_id)
+        except LostComparison:
+            continue  # another task has seen to it
         except Alarm as e:
             ctx.say(f"ALARM: {name}: {e}")
             alarms.append(e)
@@ -84,15 +87,21 @@ def _folders(ctx: Context, window_ms: int, batch_id: int) -> list[str]:
     return sorted({late_folder(f) for f in files_of(ctx, window_ms, batch_id)})
 
 
-def _drop(ctx: Context, window_ms: int, batches: list[int], fence: Fence | None = None) -> None:
+def _due(ctx: Context, window_ms: int, batches: list[int]) -> bool:
+    """Whether they still have to leave: no other task has seen to it."""
+    duties = {(window, batch_id) for window, _, batch_id in ctx.ledger.reopenings.duties(ctx.name)}
+    return all((window_ms, batch_id) in duties for batch_id in batches)
+
+
+def _drop(ctx: Context, window_ms: int, batches: list[int], holds: Holds) -> None:
     if not batches:
         return
     table = ctx.sides[LATE]
     table.prepare()
     leaving = {i: files_of(ctx, window_ms, i) for i in batches}
-    if fence is not None and not fence.still_mine():
-        raise LostComparison(f"generation {fence.generation.number} of {iso(window_ms)} has been overtaken")
-    table.retire(leaving)
+    if not holds():
+        raise LostComparison(f"late rows of {iso(window_ms)}: another task has seen to them")
+    table.retire(leaving, holds)
 
 
 def _move(ctx: Context, window_ms: int, batch_id: int) -> None:
