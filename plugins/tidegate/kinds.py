@@ -183,6 +183,7 @@ def _brought(group: str) -> EntryPoints:
 
 _SOURCES = {"kafka": "tidegate.sources.kafka:KIND", "rocketmq": "tidegate.sources.rocketmq:KIND"}
 SOURCES = Kinds("source", _SOURCES, SourceKind, SourceError)
-TARGETS = Kinds("target", {"hive": "tidegate.targets.hive.kind:KIND"}, TargetKind, CatalogueError)
+_TARGETS = {"hive": "tidegate.targets.hive.kind:KIND", "iceberg": "tidegate.targets.iceberg.kind:KIND"}
+TARGETS = Kinds("target", _TARGETS, TargetKind, CatalogueError)
 source_kind = SOURCES.get
 target_kind = TARGETS.get

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueUnsure
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.files.receipt import FileEntry
+from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import BATCH, Batches, Fence, Fields, Holds, Shown, Site, Token, Unit, Verified
+from tidegate.core.target.port import BATCH, Batches, Fence, Holds, Shown, Site, Token, Unit, Verified
 from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.workflow.base.renames import manifest_of, move_directory
 

@@ -27,7 +27,7 @@ from tidegate.core.replay.rehearsal import ReplayLedger
 from tidegate.core.replay.rollback import RollbackLedger
 from tidegate.core.restore.record import RecoveryLedger
 from tidegate.core.source.log_cut import CutLedger
-from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Fields, Pipeline
 from tidegate.core.tell.announcement import AnnouncementLedger
 from tidegate.core.tell.notices import NoticeLedger
 from tidegate.core.tell.pauses import PauseLedger
@@ -67,6 +67,11 @@ class PipelineLedger(Protocol):
         ...
 
     def spec(self, name: str, version: int) -> Pipeline: ...
+
+    def pin(self, name: str, version: int, fields: Fields) -> Pipeline:
+        """The spec of that version with the ids by which its files name columns (`Sink.fields`): these, unless another
+        task has pinned others before."""
+        ...
 
     def specs(self, name: str) -> list[Pipeline]:
         """All versions, oldest first."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, select, update
 from sqlalchemy.engine import Engine
 
 from tidegate.core.base.errors import LedgerError, LostComparison
-from tidegate.core.base.plain import loads
+from tidegate.core.base.plain import dumps, loads
 from tidegate.core.ledger import PipelineRow
 from tidegate.core.look.survey import Block
-from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Fields, Pipeline
 from tidegate.ledger import schema
 from tidegate.ledger.announcements import SqlAnnouncements
 from tidegate.ledger.batches import SqlBatches
@@ -87,11 +88,26 @@ class SqlPipelines(Part):
             return registered(self._store, c, pipeline, fingerprint)
 
     def spec(self, name: str, version: int) -> Pipeline:
+        return loads(Pipeline, self._compiled(name, version))
+
+    def _compiled(self, name: str, version: int) -> str:
         with self._store.begin() as c:
             row = row_of(c, schema.spec_versions, pipeline=name, version=version)
         if row is None:
             raise LedgerError(f"the ledger has no spec version {version} of {name}")
-        return loads(Pipeline, row.compiled)
+        return str(row.compiled)
+
+    def pin(self, name: str, version: int, fields: Fields) -> Pipeline:
+        compiled, t = self._compiled(name, version), schema.spec_versions
+        before = loads(Pipeline, compiled)
+        if before.sink.fields:
+            return before
+        after = replace(before, sink=replace(before.sink, fields=fields))
+        same = and_(t.c.pipeline == name, t.c.version == version, t.c.compiled == compiled)
+        with self._store.begin() as c:
+            if c.execute(update(t).where(same).values(compiled=dumps(after))).rowcount:
+                self._store.note(c, name, "fields pinned", f"spec {version}", {"fields": len(fields)})
+        return self.spec(name, version)  # of whoever was first
 
     def specs(self, name: str) -> list[Pipeline]:
         t = schema.spec_versions

@@ -129,6 +129,10 @@ class Windows:
     idle_max_lag_ms: int | None = 86_400_000
 
 
+Fields = tuple[tuple[str, str, int], ...]
+"""(kind of files, path, id) of tables' fields."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sink:
     """`options`: keys that only this kind of table has, and their values as text, in order of the keys.
@@ -148,7 +152,7 @@ class Sink:
     metastore_conn_id: str | None = None  # windows are switched at once where there is one
     kind: str = field(default=HIVE, metadata=LEFT_OUT)
     options: tuple[tuple[str, str], ...] = field(default=(), metadata=LEFT_OUT)
-    fields: tuple[tuple[str, str, int], ...] = field(default=(), metadata=LEFT_OUT)
+    fields: Fields = field(default=(), metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)

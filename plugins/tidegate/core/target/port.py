@@ -16,7 +16,7 @@ from tidegate.core.base.clock import Clock
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Fields, Pipeline
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
 
 
@@ -125,8 +125,6 @@ Those of a window begin with `Target.values`; those of a batch with `BATCH` and 
 a batch has rows of several."""
 
 
-Fields = tuple[tuple[str, str, int], ...]
-"""(kind of files, path, id): see `core.spec.pipeline.Sink`."""
 Batches = Mapping[int, Iterable[FileEntry]]
 """Batches, and files of theirs."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tidegate.core.base.partition_values import PartitionValues, parse_partition_path
 from tidegate.core.files.receipt import LATE
+from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import Batches, Fields, Holds, Shown, Site, Unit
+from tidegate.core.target.port import Batches, Holds, Shown, Site, Unit
 from tidegate.targets.hive.ports import Catalogue, TableDef
 from tidegate.targets.hive.table import bring_up
 from tidegate.targets.hive.tables import BATCH_PARTITION, dirty_table, late_table

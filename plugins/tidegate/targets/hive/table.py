@@ -9,8 +9,9 @@ from typing import Any
 
 from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueMismatch, TidegateError
 from tidegate.core.files.receipt import FileEntry
+from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import CERTIFICATE, SUCCESS, join
-from tidegate.core.target.port import Fence, Fields, Shown, Site, Unit, Verified
+from tidegate.core.target.port import Fence, Shown, Site, Unit, Verified
 from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.targets.hive import partitions
 from tidegate.targets.hive.places import Places

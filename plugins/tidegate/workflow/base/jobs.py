@@ -24,7 +24,7 @@ from tidegate.core.files.merge import Merge
 from tidegate.core.files.receipt import Failure, Receipt, ReplayReceipt
 from tidegate.core.target.paths import FAILURE, RECEIPT, join
 from tidegate.core.window.states import BuildingGeneration
-from tidegate.workflow.base import overflow
+from tidegate.workflow.base import overflow, tables
 from tidegate.workflow.base.context import Context
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ def rewrite_plan(
     return kind(
         attempt=attempt,
         attempt_dir=attempt_dir,
-        pipeline=to_plain(ctx.pipeline),
+        pipeline=to_plain(tables.pinned(ctx)),
         topic=ctx.pipeline.source.topic,
         nonce=generation.nonce,
         epoch=generation.epoch,

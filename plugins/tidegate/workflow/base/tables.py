@@ -1,8 +1,13 @@
-"""The catalogue's tables come first: they have a batch's columns before any of its rows can be seen."""
+"""The tables come first: they have a batch's columns before any of its rows can be seen."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidegate.core.spec.compatibility import altered
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.port import SideTarget, Target
+from tidegate.kinds import target_kind
 from tidegate.workflow.base.context import Context
 
 
@@ -16,3 +21,22 @@ def before_planning(ctx: Context) -> None:
         return
     if altered(ctx.ledger.pipelines.spec(ctx.name, version), ctx.pipeline):
         ctx.target.prepare()
+
+
+def pinned(ctx: Context) -> Pipeline:
+    """Today's spec as a plan pins it: with the ids of the tables' fields, where files have to say them.
+
+    The tables are asked once for each version of the spec, and made for it; afterwards the ledger knows. Raises
+    CatalogueError."""
+    if target_kind(ctx.pipeline.sink.kind).stored is None:
+        return ctx.pipeline
+    if not ctx.pipeline.sink.fields:
+        known = ctx.ledger.pipelines.spec(ctx.name, ctx.spec_version).sink.fields
+        if not known:
+            tables: list[Target | SideTarget] = [ctx.target, *ctx.sides.values()]
+            for table in tables:
+                table.prepare()
+            asked = tuple(field for table in tables for field in table.fields())
+            known = ctx.ledger.pipelines.pin(ctx.name, ctx.spec_version, asked).sink.fields
+        ctx.pipeline = replace(ctx.pipeline, sink=replace(ctx.pipeline.sink, fields=known))
+    return ctx.pipeline

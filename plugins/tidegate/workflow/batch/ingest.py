@@ -172,7 +172,7 @@ def _replan_if_refused(ctx: Context, batch: WritingBatch) -> WritingBatch:
 def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
     """All that the attempt's job is told."""
     plan_ = batch.plan
-    spec = ctx.pipeline
+    spec = tables.pinned(ctx)
     if plan_.spec_version != ctx.spec_version:
         spec = ctx.ledger.pipelines.spec(ctx.name, plan_.spec_version)
     job = (RedrivePlan if plan_.is_redrive else IngestPlan)(

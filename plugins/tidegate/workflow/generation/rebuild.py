@@ -23,7 +23,7 @@ from tidegate.core.files.second_reading import SecondReading, compare, listed
 from tidegate.core.replay.origin import AUTO, KEPT
 from tidegate.core.target.paths import join
 from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, PublishedGeneration
-from tidegate.workflow.base import give_up, zone_data
+from tidegate.workflow.base import give_up, tables, zone_data
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.jobs import run_replay
@@ -199,7 +199,7 @@ def _job_plan(ctx: Context, chooser: Chooser, choices: list[Choice]) -> ReplayPl
     return ReplayPlan(
         attempt=first.attempt,
         attempt_dir=_directory(ctx, first),
-        pipeline=to_plain(ctx.pipeline),
+        pipeline=to_plain(tables.pinned(ctx)),
         bootstrap=ctx.source.for_workers().settings if of_kafka else {},
         topic=plans[0].topic,
         topic_id=(of_kafka or plans)[0].topic_id,

@@ -1,0 +1,207 @@
+"""One of a pipeline's tables as Iceberg wants it: its columns, by ids, and its partitions (C7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from tidegate.core.base.errors import CatalogueMismatch
+from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Struct, parse
+from tidegate.core.files.receipt import DATA
+from tidegate.core.spec.pipeline import Fields, Pipeline
+from tidegate.core.target.paths import Layout
+from tidegate.core.target.stored import StoredColumn
+from tidegate.core.target.tables import comment_of, properties_of, table_name
+from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
+from tidegate.targets.iceberg.columns import FORM
+
+Say = Callable[[str], None]
+OWNER = "tidegate.pipeline"
+_PRIMITIVES: dict[str, IcebergType] = {
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+    "date": DateType(),
+    "timestamp": TimestamptzType(),
+}
+_PROPERTIES = {
+    "gc.enabled": "false",  # expiry by others would delete files that the ledger still knows (C5)
+    "write.format.default": "parquet",
+    "write.metadata.previous-versions-max": "100",
+}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """`kind`: data | late | dirty."""
+
+    pipeline: Pipeline
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """`namespace.table`."""
+        return table_name(self.pipeline, self.kind)
+
+    @property
+    def location(self) -> str:
+        """Of the table's metadata; its files stay where they landed."""
+        layout = Layout.of(self.pipeline)
+        return layout.location if self.kind == DATA else layout.side_table(self.kind)
+
+    @property
+    def parts(self) -> tuple[StoredColumn, ...]:
+        """The columns that the table is partitioned by: all that are constant in a file (C7), the unit first."""
+        return FORM.constants(self.pipeline, self.kind)
+
+    def schema(self) -> Schema:
+        """With ids that count from 1: a table that is there has its own."""
+        ids = iter(range(1, 100_000))
+        columns = FORM.columns(self.pipeline, self.kind)
+        numbers = [next(ids) for _ in columns]
+        return Schema(
+            *(
+                NestedField(n, c.name, _type(parse(c.type), ids.__next__), required=c.required)
+                for n, c in zip(numbers, columns, strict=True)
+            )
+        )
+
+    def spec(self, schema: Schema) -> PartitionSpec:
+        """Identity of each of `parts`."""
+        return PartitionSpec(
+            *(
+                PartitionField(
+                    schema.find_field(c.name).field_id, PARTITION_FIELD_ID_START + n, IdentityTransform(), c.name
+                )
+                for n, c in enumerate(self.parts)
+            )
+        )
+
+    def fields(self, loaded: Loaded) -> Fields:
+        """(kind, path, id) of all that the table has: older files are copied too."""
+        return tuple((self.kind, path, number) for path, number in index_by_name(loaded.metadata.schema()).items())
+
+    def bring_up(self, catalogue: Catalogue, say: Say) -> Loaded:
+        """The table, made if it is missing, with all columns. Raises CatalogueError, CatalogueMismatch."""
+        loaded = catalogue.load(self.name)
+        if loaded is None:
+            schema = self.schema()
+            said = dict(properties_of(self.pipeline, self.kind)) | {"comment": comment_of(self.pipeline, self.kind)}
+            try:
+                loaded = catalogue.create(self.name, schema, self.spec(schema), self.location, said | _PROPERTIES)
+                say(f"{self.name}: created at {self.location}")
+            except Conflict:
+                loaded = catalogue.load(self.name)
+                if loaded is None:
+                    raise
+        self._refuse_other(loaded)
+        loaded = self._evolved(catalogue, loaded, say)
+        self._refuse_renumbered(loaded)
+        return loaded
+
+    def _refuse_other(self, loaded: Loaded) -> None:
+        metadata = loaded.metadata
+        owner = metadata.properties.get(OWNER)
+        if owner != self.pipeline.name:
+            whose = "somebody else's table" if owner is None else f"the table of pipeline {owner}"
+            raise CatalogueMismatch(
+                f"{self.name} is {whose}",
+                advice="give the pipeline another sink.table; if it is to go on in this one, set the table's property "
+                f"{OWNER} to {self.pipeline.name} first",
+            )
+        if metadata.location.rstrip("/") != self.location:
+            raise CatalogueMismatch(
+                f"{self.name} is at {metadata.location}, sink.location is {self.location}",
+                advice="set sink.location to where the table is",
+            )
+        if metadata.format_version != 2:
+            raise CatalogueMismatch(
+                f"{self.name} has format version {metadata.format_version}; Tidegate writes version 2",
+                advice="no version can be taken back: give the pipeline another sink.table and sink.location",
+            )
+        have = [(f.name, str(f.transform)) for f in metadata.spec().fields]
+        want = [(c.name, "identity") for c in self.parts]
+        if have != want:
+            raise CatalogueMismatch(
+                f"{self.name} is partitioned by {have or 'nothing'}, should be by {want} (C7)",
+                advice="somebody has changed its partition spec: ALTER TABLE ... REPLACE PARTITION FIELD it back",
+            )
+
+    def _refuse_renumbered(self, loaded: Loaded) -> None:
+        """A table that somebody has made anew may call its columns by other ids than files that have landed."""
+        ids = index_by_name(loaded.metadata.schema())
+        for kind, path, number in self.pipeline.sink.fields:
+            if kind == self.kind and ids.get(path) != number:
+                raise CatalogueMismatch(
+                    f"{self.name}: files that have landed call {path} field {number}, the table "
+                    f"{'has none' if path not in ids else f'calls it {ids[path]}'}: somebody has made the table anew",
+                    advice="register its old metadata again in the catalogue (CALL system.register_table), or give the "
+                    "pipeline another sink.table and sink.location, and replay",
+                )
+
+    def _evolved(self, catalogue: Catalogue, loaded: Loaded, say: Say) -> Loaded:
+        """Columns are added, and widened, by name; none is dropped. Raises CatalogueMismatch."""
+        metadata = loaded.metadata
+        table = Table((), metadata, loaded.metadata_location, loaded.io, None)  # type: ignore[arg-type]
+        update = UpdateSchema(Transaction(table))
+        try:
+            update.union_by_name(self.schema())
+            updates, _ = update._commit()
+        except ValueError as e:
+            raise CatalogueMismatch(
+                f"{self.name}: {e}", advice="take the change of the column back, or give the pipeline another table"
+            ) from e
+        if not updates:
+            return loaded
+        before = set(index_by_name(metadata.schema()))
+        evolved = catalogue.commit(loaded, (), updates)
+        new = sorted(set(index_by_name(evolved.metadata.schema())) - before)
+        say(f"{self.name}: {'new columns ' + ', '.join(new) if new else 'a column was widened'}")
+        return evolved
+
+
+def _type(kind: HiveType, number: Callable[[], int]) -> IcebergType:
+    """Ids are given level by level, as the libraries give them: a struct's fields before what is within them."""
+    if isinstance(kind, Decimal):
+        return DecimalType(kind.precision, kind.scale)
+    if isinstance(kind, Array):
+        return ListType(number(), _type(kind.element, number), element_required=False)
+    if isinstance(kind, Map):
+        key, value = number(), number()
+        return MapType(key, _type(kind.key, number), value, _type(kind.value, number), value_required=False)
+    if isinstance(kind, Struct):
+        numbers = [number() for _ in kind.fields]
+        return StructType(
+            *(
+                NestedField(n, name, _type(field, number), required=False)
+                for n, (name, field) in zip(numbers, kind.fields, strict=True)
+            )
+        )
+    return _PRIMITIVES[kind.name]

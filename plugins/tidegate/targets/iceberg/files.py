@@ -1,0 +1,97 @@
+"""Files of a manifest as the table's manifests name them, built from our own values: no footer is read."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+
+from pyiceberg.conversions import to_bytes
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType
+
+from tidegate.core.base.wording import many
+from tidegate.core.files.receipt import FileEntry
+from tidegate.core.target.paths import join
+from tidegate.core.target.port import Shown
+from tidegate.core.target.stored import Value
+from tidegate.targets.iceberg.definition import Definition
+from tidegate.targets.iceberg.live import Look
+from tidegate.targets.iceberg.rules import Held
+
+Part = tuple[Value, ...]
+"""Values of the columns that a table is partitioned by, the unit first."""
+
+
+def part_in(file: DataFile) -> Part:
+    """The partition that a file of the table is in."""
+    return tuple(file.partition[at] for at in range(len(file.partition)))
+
+
+def part_of(definition: Definition, file: FileEntry, batch_id: int = 0) -> Part:
+    """The partition that a file belongs to."""
+    return tuple(c.value(file.window_ms, batch_id, file.values) for c in definition.parts)
+
+
+def data_files(
+    definition: Definition, metadata: TableMetadata, files: Iterable[tuple[str, FileEntry]], batch_id: int = 0
+) -> list[DataFile]:
+    """`files`: (URI, entry). Bounds are those of the columns by which the table is partitioned; they are constant."""
+    schema, spec = metadata.schema(), metadata.spec()
+    kinds = [schema.find_type(f.source_id) for f in spec.fields]
+    found = []
+    for uri, file in files:
+        part = part_of(definition, file, batch_id)
+        bounds: dict[int, bytes] = {}
+        for at, kind, value in zip(spec.fields, kinds, part, strict=True):
+            assert isinstance(kind, PrimitiveType)
+            if value is not None:
+                bounds[at.source_id] = to_bytes(kind, value)
+        made = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=uri,
+            file_format=FileFormat.PARQUET,
+            partition=Record(*part),
+            record_count=file.rows,
+            file_size_in_bytes=file.bytes,
+            lower_bounds=bounds,
+            upper_bounds=dict(bounds),
+        )
+        made.spec_id = spec.spec_id
+        found.append(made)
+    return found
+
+
+def below(location: str, files: Iterable[FileEntry]) -> Iterator[tuple[str, FileEntry]]:
+    """Each with its URI."""
+    return ((join(location, f.path), f) for f in files)
+
+
+def held(definition: Definition, seen: Look, wanted: Iterable[tuple[str, FileEntry]], batch_id: int = 0) -> Held:
+    """What stands against the files of a manifest (URI, entry)."""
+    want, have = Counter[Part](), Counter[Part]()
+    paths = set()
+    for uri, file in wanted:
+        want[part_of(definition, file, batch_id)] += file.rows
+        paths.add(uri)
+    for one in seen.files:
+        have[part_in(one)] += one.record_count
+    if seen.rows_deleted or want != have:
+        return Held.OTHER
+    if not paths and not seen.files:
+        return Held.EMPTY
+    return Held.AS_WRITTEN if paths == {f.file_path for f in seen.files} else Held.REWRITTEN
+
+
+def shown(definition: Definition, parts: Iterable[tuple[Part, str, int]]) -> Shown:
+    """In words, how many rows of what each part has; `parts`: (part, what, rows)."""
+    rows: dict[Part, Counter[str]] = defaultdict(Counter)
+    for part, what, count in parts:
+        rows[part][what] += count
+    names = [c.name for c in definition.parts]
+    found: Shown = {}
+    for part, counts in rows.items():
+        values = tuple((n, None if v is None else str(v)) for n, v in zip(names, part, strict=True))
+        found[values] = ", ".join(f"{many(n, 'row')} of {what}" for what, n in sorted(counts.items()))
+    return found

@@ -1,0 +1,132 @@
+"""The tables of late and dirty rows in Iceberg (`core.target.port.SideTarget`): a batch's files are one commit."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+
+from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
+from tidegate.core.files.receipt import FileEntry
+from tidegate.core.spec.pipeline import Fields
+from tidegate.core.target.paths import Layout, join
+from tidegate.core.target.port import Batches, Shown, Site, Unit
+from tidegate.targets.iceberg import snapshot
+from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
+from tidegate.targets.iceberg.definition import Definition
+from tidegate.targets.iceberg.files import Part, data_files, part_in, part_of, shown
+from tidegate.targets.iceberg.live import PREFIX, Look, look
+from tidegate.workflow.base.context import ATTEMPTS
+
+Parts = Mapping[Part, list[tuple[str, FileEntry]]]
+"""Files (URI, entry) by the partition that they belong to."""
+
+
+class IcebergSide:
+    """Implements `core.target.port.SideTarget`. `kind`: late | dirty."""
+
+    unit = Unit.BATCH
+    remedy = "clear the task `land` of that batch's run: it commits the files again"
+
+    def __init__(self, site: Site, catalogue: Catalogue, kind: str) -> None:
+        self.site, self.catalogue, self.kind = site, catalogue, kind
+
+    @property
+    def definition(self) -> Definition:
+        """By the spec as it is now: its ids are pinned on the way."""
+        return Definition(self.site.pipeline, self.kind)
+
+    @property
+    def name(self) -> str:
+        """`namespace.table__late`, `namespace.table__dirty`."""
+        return self.definition.name
+
+    def prepare(self) -> None:
+        """Create the table, or give it the pipeline's columns; looks first. Raises CatalogueError."""
+        self.definition.bring_up(self.catalogue, self.site.say)
+
+    def fields(self) -> Fields:
+        """(kind of files, path, id) of its columns. Raises CatalogueError."""
+        return self.definition.fields(self._load())
+
+    def publish(self, batches: Batches, holds: Callable[[], bool]) -> None:
+        """Make these files stand, and nothing else for their parts. Raises CatalogueError, CatalogueUnsure."""
+        self._change(batches, holds, present=True)
+
+    def retire(self, batches: Batches, holds: Callable[[], bool]) -> None:
+        """Make nothing stand for the parts of these files. Raises CatalogueError, CatalogueUnsure."""
+        self._change(batches, holds, present=False)
+
+    def _change(self, batches: Batches, holds: Callable[[], bool], present: bool) -> None:
+        """C1, C2: a round loads, looks, asks whether it still holds, and commits on what it loaded."""
+        trouble: CatalogueError | None = None
+        wanted = self._by_part(batches)
+        for _ in range(ATTEMPTS):
+            loaded = self._load()
+            seen = self._wrong(loaded, wanted, present)
+            if seen is None or not holds():
+                return
+            try:
+                self._commit(loaded, *seen)
+                return
+            except (Conflict, CatalogueUnsure) as e:
+                trouble = e
+                self.site.say(f"{self.name}: {str(e).splitlines()[0]}; looking again")
+        assert trouble is not None
+        raise trouble
+
+    def _by_part(self, batches: Batches) -> dict[Part, list[tuple[str, FileEntry]]]:
+        """Files, which never change their place, with their URIs."""
+        found: dict[Part, list[tuple[str, FileEntry]]] = defaultdict(list)
+        for batch_id, files in batches.items():
+            home = Layout.of(self.site.pipeline).side(batch_id, self.kind)
+            for f in files:
+                uri = join(home, f.path.removeprefix(f"{self.kind}/"))
+                found[part_of(self.definition, f, batch_id)].append((uri, f))
+        return found
+
+    def _wrong(self, loaded: Loaded, wanted: Parts, present: bool) -> tuple[Look, Parts] | None:
+        """What stands, and should not, and what comes for it (C3, C9); None if nothing has to change."""
+        seen = look(loaded.metadata, loaded.io, lambda unit: any(unit == part[0] for part in wanted))
+        there: dict[Part, int] = Counter()
+        for f in seen.files:
+            there[part_in(f)] += f.record_count
+        if present and not seen.rows_deleted:
+            right = {part for part, files in wanted.items() if there.get(part) == sum(f.rows for _, f in files)}
+        else:
+            right = set()
+        goes = {part for part in wanted if part in there and part not in right}
+        comes = {part: files for part, files in wanted.items() if part not in right} if present else {}
+        return (seen.only(lambda f: part_in(f) in goes), comes) if goes or comes else None
+
+    def _commit(self, loaded: Loaded, seen: Look, comes: Parts) -> None:
+        made = [
+            f
+            for part, files in comes.items()
+            for f in data_files(self.definition, loaded.metadata, files, _batch(part))
+        ]
+        said = {f"{PREFIX}pipeline": self.site.pipeline.name}
+        updates = snapshot.replaced(loaded.metadata, loaded.io, seen, made, said, None)
+        self.catalogue.commit(loaded, (), updates)
+
+    def expected(self, batches: Batches) -> Shown:
+        """Rows of each batch."""
+        rows = ((part_of(self.definition, f, i), f"batch {i}", f.rows) for i, files in batches.items() for f in files)
+        return shown(self.definition, rows)
+
+    def shown(self) -> Shown:
+        """Rows of each batch in the table."""
+        loaded = self._load()
+        seen = look(loaded.metadata, loaded.io, lambda unit: True)
+        rows = ((part_in(f), f"batch {f.partition[0]}", f.record_count) for f in seen.files)
+        return shown(self.definition, rows)
+
+    def _load(self) -> Loaded:
+        loaded = self.catalogue.load(self.name)
+        if loaded is None:
+            raise CatalogueError(f"{self.name} does not exist", advice="the next batch that lands creates it")
+        return loaded
+
+
+def _batch(part: Part) -> int:
+    assert isinstance(part[0], int)
+    return part[0]

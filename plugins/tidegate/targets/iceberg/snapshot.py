@@ -1,0 +1,159 @@
+"""A snapshot made by hand: what stands for a unit goes, its new files come, the token is in the summary, in one commit.
+
+Low-level on purpose: the library's own overwrite reads every manifest of the table, and its retries are a rebase (C2).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pyiceberg.io import FileIO, OutputFile
+from pyiceberg.manifest import (
+    DataFile,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriter,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import (
+    Operation,
+    Snapshot,
+    SnapshotSummaryCollector,
+    Summary,
+    update_snapshot_summaries,
+)
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+)
+
+from tidegate.targets.iceberg.live import Found, Look
+
+CODEC: Literal["deflate"] = "deflate"
+
+
+def replaced(
+    metadata: TableMetadata, io: FileIO, seen: Look, added: list[DataFile], said: dict[str, str], tag: str | None
+) -> tuple[TableUpdate, ...]:
+    """The commit after which `added` stand where the files that were seen stood. Writes its manifests, under names that
+    nobody else uses; what a refused commit leaves of them is no part of the table."""
+    maker = _Maker(metadata, io)
+    manifests = maker.added(added)
+    taken = {one.manifest.manifest_path for one in seen.found}
+    for one in seen.found:
+        manifests.append(maker.without(one))
+    manifests += [m for m in seen.manifests if m.manifest_path not in taken and _lives(m)]
+    snapshot = maker.snapshot(manifests, maker.summary(added, seen.files, said))
+    refs = [(MAIN_BRANCH, SnapshotRefType.BRANCH)]
+    if tag is not None:
+        refs.append((tag, SnapshotRefType.TAG))
+    return (
+        AddSnapshotUpdate(snapshot=snapshot),
+        *(
+            SetSnapshotRefUpdate.model_validate({"ref-name": n, "type": kind, "snapshot-id": snapshot.snapshot_id})
+            for n, kind in refs
+        ),
+    )
+
+
+def _lives(manifest: ManifestFile) -> bool:
+    """Whether it has more than files that are gone: these tell one commit's story only."""
+    return manifest.has_added_files() or manifest.has_existing_files()
+
+
+@dataclass
+class _Maker:
+    """The files of one commit to come."""
+
+    metadata: TableMetadata
+    io: FileIO
+    id: int = field(init=False)
+    name: str = field(default_factory=lambda: str(uuid.uuid4()))
+    written: int = 0
+
+    def __post_init__(self) -> None:
+        self.id = self.metadata.new_snapshot_id()
+
+    def added(self, files: list[DataFile]) -> list[ManifestFile]:
+        """A manifest of these files; none for an empty unit."""
+        if not files:
+            return []
+        with self._manifest(self.metadata.default_spec_id) as writer:
+            for file in files:
+                writer.add(_entry(ManifestEntryStatus.ADDED, self.id, file))
+        return [writer.to_manifest_file()]
+
+    def without(self, one: Found) -> ManifestFile:
+        """The manifest again, in which the unit's files are gone."""
+        gone = {id(file) for file in one.files}
+        with self._manifest(one.manifest.partition_spec_id) as writer:
+            for entry in one.entries:
+                if id(entry.data_file) in gone:
+                    writer.delete(entry)
+                else:
+                    writer.existing(entry)
+        return writer.to_manifest_file()
+
+    def summary(self, added: Iterable[DataFile], removed: Iterable[DataFile], said: dict[str, str]) -> Summary:
+        collector, removed = SnapshotSummaryCollector(), list(removed)
+        schema, specs = self.metadata.schema(), self.metadata.specs()
+        for file in added:
+            collector.add_file(file, schema, specs[self.metadata.default_spec_id])
+        for file in removed:
+            collector.remove_file(file, schema, specs[file.spec_id])
+        before = self.metadata.current_snapshot()
+        return update_snapshot_summaries(
+            Summary(Operation.OVERWRITE if removed else Operation.APPEND, **collector.build(), **said),
+            None if before is None else before.summary,
+        )
+
+    def snapshot(self, manifests: list[ManifestFile], summary: Summary) -> Snapshot:
+        sequence = self.metadata.next_sequence_number()
+        output = self._output(f"snap-{self.id}-0-{self.name}.avro")
+        with write_manifest_list(
+            format_version=self.metadata.format_version,
+            output_file=output,
+            snapshot_id=self.id,
+            parent_snapshot_id=self.metadata.current_snapshot_id,
+            sequence_number=sequence,
+            avro_compression=CODEC,
+        ) as writer:
+            writer.add_manifests(manifests)
+        return Snapshot.model_validate(
+            {
+                "snapshot-id": self.id,
+                "parent-snapshot-id": self.metadata.current_snapshot_id,
+                "manifest-list": output.location,
+                "sequence-number": sequence,
+                "summary": summary,
+                "schema-id": self.metadata.current_schema_id,
+            }
+        )
+
+    def _manifest(self, spec_id: int) -> ManifestWriter:
+        self.written += 1
+        return write_manifest(
+            format_version=self.metadata.format_version,
+            spec=self.metadata.specs()[spec_id],
+            schema=self.metadata.schema(),
+            output_file=self._output(f"{self.name}-m{self.written}.avro"),
+            snapshot_id=self.id,
+            avro_compression=CODEC,
+        )
+
+    def _output(self, name: str) -> OutputFile:
+        return self.io.new_output(f"{self.metadata.location.rstrip('/')}/metadata/{name}")
+
+
+def _entry(status: ManifestEntryStatus, snapshot_id: int, file: DataFile) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=status, snapshot_id=snapshot_id, sequence_number=None, file_sequence_number=None, data_file=file
+    )

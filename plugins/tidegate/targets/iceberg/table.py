@@ -1,0 +1,227 @@
+"""A pipeline's table in Iceberg (`core.target.port.Target`): a generation of a window is one commit (C1 to C8).
+
+Files are referenced where they lie; nothing is renamed into the table, and no path is ever used again.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+from pyiceberg.manifest import DataFile
+
+from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueUnsure, StorageAhead
+from tidegate.core.base.instants import iso
+from tidegate.core.base.partition_values import PartitionValues
+from tidegate.core.base.wording import many
+from tidegate.core.files.receipt import DATA, FileEntry
+from tidegate.core.spec.pipeline import Fields
+from tidegate.core.target.paths import CERTIFICATE, Layout
+from tidegate.core.target.port import Fence, Shown, Site, Token, Unit, Verified
+from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
+from tidegate.targets.iceberg import snapshot
+from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
+from tidegate.targets.iceberg.definition import Definition
+from tidegate.targets.iceberg.files import below, data_files, held, part_in, part_of, shown
+from tidegate.targets.iceberg.live import Look, look, newest_token, places_of, summary_of, tag_of, unit_of
+from tidegate.targets.iceberg.rules import Do, decide
+from tidegate.workflow.base.context import ATTEMPTS
+from tidegate.workflow.base.renames import MovedOn, manifest_of, move_directory
+
+Generation = BuiltGeneration | PublishedGeneration
+
+
+class IcebergTable:
+    """Implements `core.target.port.Target` on a catalogue."""
+
+    unit = Unit.WINDOW
+    marks: tuple[str, ...] = ()
+    reuses_home = False
+
+    def __init__(self, site: Site, catalogue: Catalogue) -> None:
+        self.site, self.catalogue = site, catalogue
+
+    @property
+    def definition(self) -> Definition:
+        """By the spec as it is now: its ids are pinned on the way."""
+        return Definition(self.site.pipeline, DATA)
+
+    @property
+    def name(self) -> str:
+        """`namespace.table`."""
+        return self.definition.name
+
+    @property
+    def layout(self) -> Layout:
+        """Its paths."""
+        return Layout.of(self.site.pipeline)
+
+    def session(self) -> AbstractContextManager[None]:
+        """Connections are not kept."""
+        return nullcontext()
+
+    def series(self) -> AbstractContextManager[None]:
+        """Every publication loads the table anew (C1)."""
+        return nullcontext()
+
+    # ------------------------------------------------------------ the table
+
+    def prepare(self) -> None:
+        """Create the table, or give it the pipeline's columns; looks first. Raises CatalogueError."""
+        self.definition.bring_up(self.catalogue, self.site.say)
+
+    def fields(self) -> Fields:
+        """(kind of files, path, id) of its columns. Raises CatalogueError."""
+        return self.definition.fields(self._load())
+
+    def refresh(self) -> None:
+        """Other engines ask the catalogue: none has to be told."""
+
+    def answers(self) -> bool:
+        """Whether the catalogue answers at all."""
+        return self.catalogue.answers()
+
+    # ------------------------------------------------------------ places
+
+    def values(self, key: WindowKey) -> PartitionValues:
+        """The window's start, in us since 1970 (UTC)."""
+        return ((self.definition.parts[0].name, str(key.start_ms * 1000)),)
+
+    def home(self, key: WindowKey) -> None:
+        """No generation has a place that another can take."""
+        return None
+
+    def place(self, generation: BuiltGeneration) -> str:
+        """A directory of the generation's own."""
+        if generation.location is not None:
+            return generation.location
+        return self.layout.generation(generation.window.start_ms, generation.number, generation.epoch)
+
+    # ------------------------------------------------------------ what readers see
+
+    def publish(self, fence: Fence, location: str) -> Moved | None:
+        """Bring the directory to its place, then commit. Raises Alarm, MovedOn, LostComparison, StorageAhead."""
+        generation = fence.generation
+        assert isinstance(generation, BuiltGeneration)
+        self._bring(fence, generation, location)
+        self._commit(fence, location)
+        return None
+
+    def _bring(self, fence: Fence, generation: BuiltGeneration, location: str) -> None:
+        name = f"window-{generation.directory.rsplit('/', 1)[1]}"
+        wanted = manifest_of(generation.files) | self._certificate(generation, location)
+        quarantine = self.layout.quarantine(name)
+        try:
+            move_directory(self.site.storage, generation.directory, location, wanted, fence.still_mine, quarantine)
+        except Alarm as e:
+            fence.block(str(e))
+            raise
+
+    def _certificate(self, generation: BuiltGeneration, location: str) -> dict[str, int]:
+        """It is part of what must arrive: without it an empty hour would match anything."""
+        for directory in (generation.directory, location):
+            for f in self.site.storage.list_files(directory) or []:
+                if f.path == CERTIFICATE:
+                    return {CERTIFICATE: f.bytes}
+        return {CERTIFICATE: -1}  # matches nothing
+
+    def _commit(self, fence: Fence, location: str) -> list[str]:
+        """Until readers meet the generation; what was changed, in words.
+
+        Each round loads, looks, asks the ledger, and commits on what it loaded (C1); a refusal and an answer that was
+        lost alike begin at the load, with a write set made anew (C2)."""
+        trouble: CatalogueError | None = None
+        for _ in range(ATTEMPTS):
+            loaded = self._load()
+            seen = self._look(loaded, fence.generation.window)
+            if not self._wanted(fence, loaded, location, seen):
+                return []
+            if isinstance(fence.generation, BuiltGeneration):
+                fence.show(location)  # R12
+            if not fence.still_mine():
+                raise MovedOn
+            try:
+                self._replace(fence.generation, loaded, seen, location)
+                return [f"committed {many(len(fence.generation.files), 'file')}"]
+            except (Conflict, CatalogueUnsure) as e:
+                trouble = e
+                self.site.say(f"{self.name}: {str(e).splitlines()[0]}; looking again")
+        assert trouble is not None
+        raise trouble
+
+    def _wanted(self, fence: Fence, loaded: Loaded, location: str, seen: Look) -> bool:
+        """Whether a commit is wanted. Raises StorageAhead, CatalogueError, and MovedOn before either (R10)."""
+        generation = fence.generation
+        mine, newest = Token.of(generation), newest_token(loaded.metadata, generation.window.start_ms)
+        ours = f"{self.layout.generations()}/"
+        foreign = generation.number == 1 and any(not f.file_path.startswith(ours) for f in seen.files)
+        compared = held(self.definition, seen, below(location, generation.files))
+        todo = decide(mine, newest, compared, foreign)
+        if todo in (Do.STOP, Do.REFUSE) and not fence.still_mine():
+            raise MovedOn
+        at = f"{self.name} {iso(generation.window.start_ms)}"
+        if todo is Do.STOP:
+            assert newest is not None
+            raise StorageAhead(
+                f"{at}: the table shows generation {newest.generation} (epoch {newest.epoch}), the ledger is at "
+                f"generation {mine.generation} (epoch {mine.epoch})"
+            )
+        if todo is Do.REFUSE:
+            raise CatalogueError(
+                f"{at}: {many(len(seen.files), 'file')} stand for the window that Tidegate has not published, the "
+                f"first is {seen.files[0].file_path}",
+                advice="find out who wrote them; delete these rows, or give the pipeline another table",
+            )
+        return todo is Do.COMMIT
+
+    def _replace(self, generation: Generation, loaded: Loaded, seen: Look, location: str) -> None:
+        token, rows = Token.of(generation), sum(f.rows for f in generation.files)
+        added = data_files(self.definition, loaded.metadata, below(location, generation.files))
+        said = summary_of(token, rows, location)
+        changed = snapshot.replaced(loaded.metadata, loaded.io, seen, added, said, tag_of(token))
+        self.catalogue.commit(loaded, (), changed)
+
+    def mend(self, fence: Fence) -> Verified:
+        """Hold the generation against its manifest: its files in storage, and what the table shows of the window."""
+        generation = fence.generation
+        assert generation.location is not None
+        listing = {f.path: f.bytes for f in self.site.storage.list_files(generation.location) or []}
+        manifest = manifest_of(generation.files)
+        lost = tuple(sorted(path for path, size in manifest.items() if listing.get(path) != size))
+        if not lost and not self.site.storage.exists(generation.location):
+            lost = (generation.location,)
+        self.prepare()
+        return Verified(() if lost else tuple(self._commit(fence, generation.location)), lost)
+
+    def standing(self, key: WindowKey) -> list[str]:
+        """Directories of the window's live files."""
+        seen = self._look(self._load(), key)
+        return sorted({f.file_path.rsplit("/", 1)[0] for f in seen.files})
+
+    def expected(self, key: WindowKey, files: tuple[FileEntry, ...], location: str) -> Shown:
+        """Rows of each part of the window, and of which generation."""
+        what = location.rsplit("/", 1)[-1]
+        return shown(self.definition, ((part_of(self.definition, f), what, f.rows) for f in files))
+
+    def shown(self) -> Shown:
+        """Rows of each part of the table, and of which generation; those of files that others made of ours (C9) are of
+        the window's newest publication."""
+        loaded = self._load()
+        seen = look(loaded.metadata, loaded.io, lambda unit: True)
+        newest = places_of(loaded.metadata)
+        ours = f"{self.layout.generations()}/"
+
+        def what(file: DataFile) -> str:
+            if file.file_path.startswith(ours):
+                return file.file_path.removeprefix(ours).partition("/")[0]
+            return newest.get(unit_of(loaded.metadata, file) // 1000, "files that Tidegate has not published")
+
+        return shown(self.definition, ((part_in(f), what(f), f.record_count) for f in seen.files))
+
+    def _load(self) -> Loaded:
+        loaded = self.catalogue.load(self.name)
+        if loaded is None:
+            raise CatalogueError(f"{self.name} does not exist", advice="the next publication creates it")
+        return loaded
+
+    def _look(self, loaded: Loaded, key: WindowKey) -> Look:
+        return look(loaded.metadata, loaded.io, lambda unit: unit == key.start_ms * 1000)
