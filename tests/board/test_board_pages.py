@@ -216,7 +216,7 @@ def test_a_broken_yaml_of_a_pipeline_that_ran_is_said_and_the_ledgers_spec_used(
     fill(world)
     (world.folder / "pipelines" / "readings.yaml").write_text("version: 1\nname: readings\nwindows: {size: 1x}\n")
     settle()
-    says(viewer, "readings", "readings.yaml:", "by the spec that the last run used", "tg-cell-late")
+    says(viewer, "readings", "readings.yaml:", "the spec that the last run used", "tg-cell-late")
 
 
 def test_who_is_not_there_is_not_found(world: World, viewer: Any) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import tidegate
-from tidegate.core.base.errors import LedgerError
 from tidegate.core.window import kinds
-from tidegate.core.window.kinds import Kind, command_of, of_kind
+from tidegate.core.window.kinds import command_of, of_kind
 from tidegate.core.window.states import ARCHIVE, HEAL, REOPEN, REPLAY, ROLLBACK
 from tidegate.workflow.generation import makers, rebuild, salvage
 
@@ -41,13 +40,6 @@ def test_the_command_that_goes_on_with_each() -> None:
         f"tidegate reopen p {at}",
         f"tidegate rollback p {at} --why '...'",
     ]
-
-
-def test_a_kind_of_a_newer_release_is_shown_and_not_made() -> None:
-    assert of_kind("apply") == Kind()
-    assert command_of("apply", "p", 0) is None
-    with pytest.raises(LedgerError, match="archive, heal, replay, reopen, rollback, not apply"):
-        makers.maker("apply")
 
 
 @pytest.mark.parametrize("layer", ["core", "workflow"])

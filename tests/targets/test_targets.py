@@ -94,7 +94,7 @@ def loaded(sink: str) -> Pipeline:
 
 def test_hive_is_a_kind_and_an_unknown_one_is_named() -> None:
     assert kinds.target_kind("hive") is KIND
-    with pytest.raises(CatalogueError, match="no kind of target jars; there are: hive") as refused:
+    with pytest.raises(CatalogueError, match="no kind of target jars; there are: hive, iceberg") as refused:
         kinds.target_kind("jars")
     assert not refused.value.retry
     assert "sink.kind" in refused.value.advice
@@ -102,7 +102,7 @@ def test_hive_is_a_kind_and_an_unknown_one_is_named() -> None:
 
 def test_a_package_brings_a_kind_by_an_entry_point(boxes: None) -> None:
     assert kinds.target_kind("boxes") == BOXES
-    assert kinds.TARGETS.names() == ["boxes", "hive"]
+    assert kinds.TARGETS.names() == ["boxes", "hive", "iceberg"]
     assert "boxes" not in kinds.SOURCES.names(), "an entry point of tables is no source"
 
 
@@ -143,7 +143,7 @@ def test_a_kind_has_keys_of_its_own(boxes: None) -> None:
         loaded(", kind: boxes, shelf_conn_id: s, metastore_conn_id: m")
     with pytest.raises(SpecError, match=r"sink\.shelf_conn_id: is required"):
         loaded(", kind: boxes")
-    with pytest.raises(SpecError, match=r"tram_positions\.yaml:\d+: sink\.kind: .*there are: boxes, hive"):
+    with pytest.raises(SpecError, match=r"tram_positions\.yaml:\d+: sink\.kind: .*there are: boxes, hive, iceberg"):
         loaded(", kind: bxes")
 
 
