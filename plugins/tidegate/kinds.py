@@ -114,7 +114,8 @@ class TargetKind:
     `opened(pipeline, connect, looking)`: `looking` asks for no connection before the first question, and changes
     nothing. `examined(pipeline, connection, seconds)`: what `tidegate doctor` finds, by the connection that
     `sink.conn_id` names; it is asked once for all tables of a database. `dags`: those that its pipelines have.
-    `stored`: what its files hold, if that is more than the logical columns, or other; workers ask for it too."""
+    `stored`: what its files hold, if that is more than the logical columns, or other; workers ask for it too.
+    `problems`: (path in the YAML, what is wrong) of a pipeline that such a table cannot take."""
 
     name: str
     title: str
@@ -124,6 +125,7 @@ class TargetKind:
     examined: Callable[[pipeline.Pipeline, Fields, float], list[Finding]]
     dags: tuple[str, ...] = DAGS
     stored: Callable[[], StoredForm] | None = None
+    problems: Callable[[pipeline.Pipeline], list[tuple[tuple[str | int, ...], str]]] = lambda pipeline: []
 
 
 # ---------------------------------------------------------------- how they are found

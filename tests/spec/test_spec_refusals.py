@@ -203,7 +203,7 @@ ONE_VALUE = [
         "  table: lake.orders",
         "  table: lake.orders\n  kind: hvie #!",
         "sink.kind",
-        "there are: hive (did you mean hive?)",
+        "there are: hive, iceberg (did you mean hive?)",
     ),
     ("  table: lake.orders", "  table: lake.orders\n  conn_id: a b #!", "sink.conn_id", "id of an Airflow connection"),
     (
@@ -211,6 +211,18 @@ ONE_VALUE = [
         "  table: lake.orders\n  metastore_conn_id: a b #!",
         "sink.metastore_conn_id",
         "id of an Airflow connection",
+    ),
+    (
+        "  table: lake.orders",
+        "  table: lake.orders\n  kind: iceberg\n  catalog_conn_id: a b #!",
+        "sink.catalog_conn_id",
+        "id of an Airflow connection",
+    ),
+    (
+        "  table: lake.orders",
+        "  table: lake.orders\n  kind: iceberg\n  format: orc #!",
+        "sink.format",
+        "must be parquet",
     ),
     ("  table: lake.orders", "  table: lake.orders\n  user: a b #!", "sink.user", "name of a user of HDFS"),
     ("  location: file:///lake/orders", "  location: /lake/orders #!", "sink.location", "must be a URI such as"),

@@ -13,12 +13,13 @@ from pydantic import ValidationError
 
 from tidegate.core.base.errors import SpecError
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.kinds import target_kind
 from tidegate.spec.compiled import pipeline_of
 from tidegate.spec.document import Node, merge, read
 from tidegate.spec.expressions import Judge, expression_problems
 from tidegate.spec.formats import compile_format
 from tidegate.spec.model import PipelineSpec
-from tidegate.spec.problems import spec_error
+from tidegate.spec.problems import Problem, spec_error
 from tidegate.spec.pydantic_errors import problems
 from tidegate.spec.rules import at_first_sight, check
 from tidegate.spec.territory import Territory
@@ -130,7 +131,8 @@ def _pipeline(
     if found:
         raise spec_error(root, found)
     pipeline = pipeline_of(spec, message_format)
-    found = expression_problems(pipeline, judge) if judge is not None else []
+    found = [Problem(path, what) for path, what in target_kind(pipeline.sink.kind).problems(pipeline)]
+    found += expression_problems(pipeline, judge) if judge is not None else []
     if found:
         raise spec_error(root, found)
     return pipeline

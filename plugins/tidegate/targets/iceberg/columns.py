@@ -23,14 +23,20 @@ def stored_columns(pipeline: Pipeline, kind: str) -> tuple[StoredColumn, ...]:
     return FORM.columns(pipeline, kind)
 
 
-def problems(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
-    """(column, why a table cannot have it) for each of the user's columns that Iceberg or we have a name for."""
+def problems(pipeline: Pipeline) -> list[tuple[tuple[str | int, ...], str]]:
+    """(path in the YAML, what is wrong): names that are taken, and statements that nobody takes."""
     taken = {**dict.fromkeys(RESERVED, "Iceberg"), **dict.fromkeys((WINDOW, BATCH, *_RENAMED.values()), "Tidegate")}
-    return tuple(
-        (c.name, f"{c.name} is a name that {taken[c.name]} keeps for itself; give the column another one")
-        for c in pipeline.columns
+    found: list[tuple[tuple[str | int, ...], str]] = [
+        (
+            ("columns", n, "name"),
+            f"{c.name} is a name that {taken[c.name]} keeps for itself; give the column another one",
+        )
+        for n, c in enumerate(pipeline.columns)
         if c.name in taken and not c.hidden
-    )
+    ]
+    if pipeline.archive.on_publish:
+        found.append((("archive", "on_publish"), "an Iceberg catalogue takes no statements; leave it out"))
+    return found
 
 
 def _constants(pipeline: Pipeline, kind: str) -> tuple[StoredColumn, ...]:

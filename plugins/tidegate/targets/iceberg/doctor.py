@@ -9,7 +9,7 @@ from tidegate.core.doctor.findings import Finding, ok
 from tidegate.core.doctor.rules import refused
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.kinds import Fields
-from tidegate.targets.iceberg.connection import opened
+from tidegate.targets.iceberg.opening import opened
 
 NO_STORAGE: Any = None
 """The question needs none of the table's files."""

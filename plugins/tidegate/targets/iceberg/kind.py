@@ -40,7 +40,7 @@ class Iceberg:
 
     def _opened(self, storage: Storage) -> Catalogue:
         from tidegate.adapters.later import Later
-        from tidegate.targets.iceberg.connection import opened
+        from tidegate.targets.iceberg.opening import opened
 
         if self._catalogue is None:
             conn_id = self.pipeline.sink.conn_id
@@ -62,8 +62,16 @@ def _stored() -> StoredForm:
     return FORM
 
 
+def _problems(pipeline: Pipeline) -> list[tuple[tuple[str | int, ...], str]]:
+    from tidegate.targets.iceberg.columns import problems
+
+    return problems(pipeline)
+
+
 def _needs(pipeline: Pipeline) -> list[Need]:
-    return [Need(pipeline.sink.conn_id, ("iceberg", "postgres", "sqlite", "generic"))]
+    from tidegate.targets.iceberg.opening import TYPES
+
+    return [Need(pipeline.sink.conn_id, TYPES)]
 
 
 def _opened(pipeline: Pipeline, connect: Connect, looking: bool) -> Targets:
@@ -84,4 +92,5 @@ KIND = TargetKind(
     opened=_opened,
     examined=_examined,
     stored=_stored,
+    problems=_problems,
 )
