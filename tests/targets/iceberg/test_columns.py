@@ -109,8 +109,8 @@ def test_what_a_file_says_of_itself_as_values(stored: StoredColumn, value: objec
 def test_names_that_are_taken_are_told() -> None:
     spec = pipeline(column("_pos", "int"), column("_window", "int"), column("position", "int"))
     assert [why for _, why in problems(spec)] == [
-        "_pos is a name that Iceberg keeps for itself; give it another one",
-        "_window is a name that Tidegate keeps for itself; give it another one",
+        "_pos is a name that Iceberg keeps for itself; give the column another one",
+        "_window is a name that Tidegate keeps for itself; give the column another one",
     ]
     assert problems(pipeline(replace(column("_pos", "int"), hidden=True))) == []
     assert problems(pipeline(column("position", "int"))) == []

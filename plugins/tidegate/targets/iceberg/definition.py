@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -136,7 +137,7 @@ class Definition:
                 advice="give the pipeline another sink.table; if it is to go on in this one, set the table's property "
                 f"{OWNER} to {self.pipeline.name} first",
             )
-        if metadata.location.rstrip("/") != self.location:
+        if _normal(metadata.location) != _normal(self.location):
             raise CatalogueMismatch(
                 f"{self.name} is at {metadata.location}, sink.location is {self.location}",
                 advice="set sink.location to where the table is",
@@ -185,6 +186,11 @@ class Definition:
         new = sorted(set(index_by_name(evolved.metadata.schema())) - before)
         say(f"{self.name}: {'new columns ' + ', '.join(new) if new else 'a column was widened'}")
         return evolved
+
+
+def _normal(uri: str) -> str:
+    """Java writes `file:/lake` for `file:///lake`."""
+    return re.sub(r"^file:/+", "file:///", uri.rstrip("/"))
 
 
 def _type(kind: HiveType, number: Callable[[], int]) -> IcebergType:

@@ -5,6 +5,7 @@ Low-level on purpose: the library's own overwrite reads every manifest of the ta
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -133,6 +134,7 @@ class _Maker:
                 "parent-snapshot-id": self.metadata.current_snapshot_id,
                 "manifest-list": output.location,
                 "sequence-number": sequence,
+                "timestamp-ms": max(int(time.time() * 1000), self.metadata.last_updated_ms),  # hosts' clocks differ
                 "summary": summary,
                 "schema-id": self.metadata.current_schema_id,
             }
