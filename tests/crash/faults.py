@@ -31,7 +31,8 @@ CHANGING: dict[str, frozenset[str]] = {
         {"ensure_table", "evolve_table", "add_partitions", "set_location", "drop_partitions", "execute"}
     ),
     "switch": frozenset({"switch_partitions"}),
-    "pipelines": frozenset({"register", "accept_topic"}),
+    "iceberg": frozenset({"create", "commit"}),
+    "pipelines": frozenset({"register", "pin", "accept_topic"}),
     "due": frozenset({"save"}),
     "totals": frozenset({"advance"}),
     "batches": frozenset(
@@ -68,10 +69,14 @@ CHANGING: dict[str, frozenset[str]] = {
 }
 """The calls of each port that change something; `test_every_changing_call_is_a_site` holds it against the ports."""
 
+OF_A_LAKEHOUSE = frozenset({"iceberg.create", "iceberg.commit", "pipelines.pin"})
+"""Hive's catalogue knows no field ids."""
+
 UNKNOWN: dict[str, type[TidegateError]] = {
     "storage": OutcomeUnknown,
     "catalogue": CatalogueUnsure,
     "switch": CatalogueUnsure,
+    "iceberg": CatalogueUnsure,
     "pipelines": LedgerError,
     "due": LedgerError,
     "totals": LedgerError,
@@ -93,6 +98,7 @@ REFUSED: dict[str, type[TidegateError]] = {
     "storage": StorageError,
     "catalogue": CatalogueError,
     "switch": CatalogueError,
+    "iceberg": CatalogueError,
     "launcher": JobFailed,
 }
 """Ports with a definite refusal that says nothing of the state ("no space left", "permission denied").

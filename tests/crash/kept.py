@@ -33,8 +33,14 @@ class Kept:
 
     def rows(self, path: Path) -> list[tuple[int, int, Any]]:
         """(Kafka partition, offset, value)"""
-        table = self.file(path).table.select(["_partition", "_offset", "value"])
-        return list(zip(*table.to_pydict().values(), strict=True))
+        return self._columns(path, ["_partition", "_offset", "value"])
+
+    def coordinates(self, path: Path) -> list[tuple[int, int]]:
+        """(Kafka partition, offset)"""
+        return self._columns(path, ["_partition", "_offset"])
+
+    def _columns(self, path: Path, names: list[str]) -> list[Any]:
+        return list(zip(*self.file(path).table.select(names).to_pydict().values(), strict=True))
 
 
 class _File:

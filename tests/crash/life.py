@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.crash import lakehouse
 from tests.crash.scenario import Step, Task
 from tests.hooks import Died, Hook, die
 from tests.world import TOPIC, World, make_pipeline, record, window
@@ -27,13 +28,16 @@ from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import rehearsal, replay, rollback
 from tidegate.workflow.restore import adoption
 
+HIVE = "hive"
+TARGETS = (HIVE, lakehouse.KIND)
+"""Kinds of tables that the same life is lived with."""
 WORK = "lake/readings/_tidegate"
 ASIDE = "aside"
 """A folder of the test's own, for what the world takes away and gives back."""
 
 
-def beginning(folder: Path, wrap: Callable[[str, Any], Any]) -> World:
-    """A pipeline that starts with what is produced from now on, and has another engine refreshed."""
+def beginning(folder: Path, wrap: Callable[[str, Any], Any], target: str = HIVE) -> World:
+    """A pipeline that starts with what is produced from now on, and has another engine refreshed where it can."""
     spec = make_pipeline(f"file://{folder}/lake/readings")
     spec = replace(
         spec,
@@ -41,7 +45,8 @@ def beginning(folder: Path, wrap: Callable[[str, Any], Any]) -> World:
         archive=replace(spec.archive, on_publish=("REFRESH lake.readings",)),
         reopening=Reopening(age_ms=None),
     )
-    return World(folder, spec, wrap)
+    world = World(folder, spec, wrap)
+    return lakehouse.install(world) if target == lakehouse.KIND else world
 
 
 # ---------------------------------------------------------------- tasks
@@ -198,6 +203,9 @@ def as_at_first(world: World) -> None:
 
 
 def lose_a_file(world: World) -> None:
+    if world.pipeline.sink.kind == lakehouse.KIND:
+        lakehouse.a_file(world, 1, "a").unlink()
+        return
     folder = world.folder / "lake/readings/date=2013-01-05/hour=01/site=a"
     min(folder.glob("*.parquet")).unlink()
 
@@ -221,12 +229,14 @@ def ten_days_later(world: World) -> None:
 
 
 def swap_by_directory(world: World) -> None:
-    """Hour 1 was healed with other columns than today's: its content changes."""
+    """Hour 1 was healed with other columns than today's: its content changes. Iceberg has one way only."""
     world.change_spec(archive=replace(world.pipeline.archive, swap="directory"))
 
 
 def by_the_metastore(world: World) -> None:
     """Hour 5 was rebuilt with other sites: one partition comes, another one goes, in one call."""
+    if world.pipeline.sink.kind == lakehouse.KIND:
+        return
     sink = replace(world.pipeline.sink, metastore_conn_id="metastore_default")
     world.change_spec(sink=sink, archive=replace(world.pipeline.archive, swap="pointer"))
 

@@ -15,7 +15,7 @@ from unittest import mock
 
 from tests.crash.faults import OVERTAKEN, Call, Faults
 from tests.crash.kept import InProcess
-from tests.crash.life import STEPS, beginning
+from tests.crash.life import HIVE, STEPS, beginning
 from tests.crash.scenario import Snapshot, calm, happen, run_tasks, state
 from tests.world import World
 from tidegate.workflow.audit.audit import audit
@@ -28,7 +28,7 @@ SHARE = 0.1
 class Reference:
     """A snapshot before each step's tasks, the state after them, the changing calls in them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, target: str = HIVE) -> None:
         self.folder = folder
         self.world_folder = folder / "world"
         self.world_folder.mkdir()
@@ -36,7 +36,7 @@ class Reference:
         self.calls: list[list[Call]] = []
         self.after: list[dict[str, Any]] = []
         faults = Faults()
-        world = beginning(self.world_folder, faults.wrap)
+        world = beginning(self.world_folder, faults.wrap, target)
         for number, step in enumerate(STEPS):
             happen(world, step)
             self.before.append(Snapshot.of(world, folder / f"before-{number}", linked=True))
@@ -147,6 +147,6 @@ def in_memory() -> str | None:
 
 
 @contextmanager
-def a_reference() -> Iterator[Reference]:
+def a_reference(target: str = HIVE) -> Iterator[Reference]:
     with tempfile.TemporaryDirectory(prefix="tidegate-crash-", dir=in_memory()) as folder, quick():
-        yield Reference(Path(folder))
+        yield Reference(Path(folder), target)

@@ -1,4 +1,5 @@
-"""Cases on every core: each process lives the fault-free life once, in a folder of its own, and then takes cases."""
+"""Cases on every core: each process lives the fault-free life once with each kind of table that it is asked for, in a
+folder of its own, and then takes cases."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
+from tests.crash.life import HIVE
 from tests.crash.matrix import Case, Reference, a_reference, run_case
 
 _T = TypeVar("_T")
-_mine: list[Reference] = []
+_exits = ExitStack()
+_mine: dict[str, Reference] = {}
 
 
 class Pool:
@@ -30,19 +33,19 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown(cancel_futures=True)
 
-    def submit(self, function: Callable[..., _T], *args: Any) -> Future[_T]:
+    def submit(self, function: Callable[..., _T], *args: Any, target: str = HIVE) -> Future[_T]:
         """`function(reference, *args)` in one of the processes."""
-        return self._executor.submit(_here, function, args)
+        return self._executor.submit(_here, target, function, args)
 
 
 def _begin() -> None:
-    exits = ExitStack()
-    atexit.register(exits.close)
-    _mine.append(exits.enter_context(a_reference()))
+    atexit.register(_exits.close)
 
 
-def _here(function: Callable[..., _T], args: tuple[Any, ...]) -> _T:
-    return function(_mine[0], *args)
+def _here(target: str, function: Callable[..., _T], args: tuple[Any, ...]) -> _T:
+    if target not in _mine:
+        _mine[target] = _exits.enter_context(a_reference(target))
+    return function(_mine[target], *args)
 
 
 def failures(reference: Reference, cases: Iterable[Case]) -> list[str]:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.crash import lakehouse
 from tests.crash.faults import Faults, ProcessGone
 from tests.crash.kept import KEPT
 from tests.world import HOUR, T0, World
 from tidegate.core.base.errors import TidegateError
+from tidegate.core.files.receipt import DIRTY, LATE
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.maintain import reconcile
 
@@ -166,6 +168,8 @@ class Snapshot:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         world = World(folder, copy.deepcopy(self.pipeline), faults.wrap)
+        if world.pipeline.sink.kind == lakehouse.KIND:
+            lakehouse.install(world)
         shutil.rmtree(folder)
         _copy(self.folder, folder, self.linked)
         state = (self.kafka, self.catalogue, self.clock, self.events, self.registered)
@@ -178,7 +182,7 @@ class Snapshot:
 
 def _copy(source: Path, target: Path, linked: bool) -> None:
     def copied(old: str, new: str) -> None:
-        if "ledger.db" in os.path.basename(old):
+        if any(database in os.path.basename(old) for database in ("ledger.db", lakehouse.DATABASE)):
             shutil.copyfile(old, new)
         else:
             os.link(old, new)
@@ -199,10 +203,11 @@ def state(world: World) -> dict[str, Any]:
         ).fetchall()
     finally:
         told.close()
+    iceberg = world.pipeline.sink.kind == lakehouse.KIND
     return {
-        "windows": _contents(world, "lake.readings"),
-        "late": world.table("__late"),
-        "dirty": world.table("__dirty"),
+        "windows": lakehouse.contents(world) if iceberg else _contents(world, "lake.readings"),
+        "late": lakehouse.side(world, LATE) if iceberg else world.table("__late"),
+        "dirty": lakehouse.side(world, DIRTY) if iceberg else world.table("__dirty"),
         "batches": batches,
         "closed": {(start - T0) // HOUR: state for start, state in windows.items()},
         "published": {(start - T0) // HOUR: (start, number) in world.events for start, number in current.items()},

@@ -12,9 +12,13 @@ from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import Certificate
 from tidegate.targets.hive.ports import TableDef
+from tidegate.targets.iceberg.catalogue import Loaded
 
 _CHANCE = (
     (re.compile(r"^file://.*?/lake/readings/"), ""),
+    (re.compile(r"metadata/.*?-(m\d+\.avro)$"), r"metadata/*-\1"),  # an Iceberg table's own files
+    (re.compile(r"metadata/snap-.*$"), "metadata/snap-*"),
+    (re.compile(r"metadata/\d+-.*\.metadata\.json$"), "metadata/*.json"),
     (re.compile(r"\d+-[0-9a-f]{8}"), "*"),  # epoch and nonce
     (re.compile(r"(T\d{6}Z\.\d+)\.\d+"), r"\1.*"),  # a generation's epoch
     (re.compile(r"(g\d+)\.\d+-part"), r"\1.*-part"),
@@ -27,6 +31,7 @@ _CHANCE = (
 
 _TOLD = {
     "batches.insert_plan": 1,
+    "pipelines.pin": 1,
     "windows.take": 3,
     "windows.publish": 2,
     "source.remember": 3,
@@ -54,6 +59,8 @@ def _word(value: Any) -> str:
         return f"batch {value.batch_id}"
     if isinstance(value, Certificate):
         return f"{_word(value.window)} {'ready' if value.ready else 'waits'}"
+    if isinstance(value, Loaded):
+        return value.name
     if isinstance(value, TableDef):
         return value.name
     if isinstance(value, Pipeline):
