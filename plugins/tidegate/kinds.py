@@ -113,7 +113,8 @@ class TargetKind:
     `section`: the pydantic model of its YAML section, a subclass of `tidegate.spec.sink.SinkSection`.
     `opened(pipeline, connect, looking)`: `looking` asks for no connection before the first question, and changes
     nothing. `examined(pipeline, connection, seconds)`: what `tidegate doctor` finds, by the connection that
-    `sink.conn_id` names; it is asked once for all tables of a database. `dags`: those that its pipelines have.
+    `sink.conn_id` names; it is asked once for all tables of a database, or, with `each_table`, for each.
+    `dags`: those that its pipelines have.
     `stored`: what its files hold, if that is more than the logical columns, or other; workers ask for it too.
     `problems`: (path in the YAML, what is wrong) of a pipeline that such a table cannot take."""
 
@@ -123,6 +124,7 @@ class TargetKind:
     section: Callable[[], type[Any]]
     opened: Callable[[pipeline.Pipeline, Connect, bool], Targets]
     examined: Callable[[pipeline.Pipeline, Fields, float], list[Finding]]
+    each_table: bool = False
     dags: tuple[str, ...] = DAGS
     stored: Callable[[], StoredForm] | None = None
     problems: Callable[[pipeline.Pipeline], list[tuple[tuple[str | int, ...], str]]] = lambda pipeline: []

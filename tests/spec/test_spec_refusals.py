@@ -220,6 +220,12 @@ ONE_VALUE = [
     ),
     (
         "  table: lake.orders",
+        "  table: lake.orders\n  kind: iceberg\n  conn_id: x #!",
+        "sink.conn_id",
+        "unknown key (did you mean catalog_conn_id?)",
+    ),
+    (
+        "  table: lake.orders",
         "  table: lake.orders\n  kind: iceberg\n  format: orc #!",
         "sink.format",
         "must be parquet",

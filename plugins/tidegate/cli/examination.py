@@ -60,8 +60,7 @@ class Examination:
             for what, server in ((self._kafka, pipeline.source.conn_id), (self._storage, _filesystem(pipeline))):
                 name = f"{pipeline.name}: {what.__name__.strip('_')}"
                 questions[name], servers[name] = partial(what, pipeline), server
-        databases = {(p.sink.kind, p.sink.conn_id, p.sink.table.partition(".")[0]): p for p in self.pipelines}
-        for pipeline in databases.values():
+        for pipeline in _each_database(self.pipelines):
             name = f"{pipeline.name}: {pipeline.sink.kind}"
             questions[name], servers[name] = partial(self._table, pipeline), pipeline.sink.conn_id
         for conn_id, port in self._plain_servers().items():
@@ -326,6 +325,15 @@ class Examination:
         found += rules.same_filesystem(name, sink.location, sink.workdir, same)
         space = probing.free_space(sink.location)
         return found if space is None else [*found, rules.space(name, sink.location, *space)]
+
+
+def _each_database(pipelines: Iterable[Pipeline]) -> Iterable[Pipeline]:
+    """One pipeline for each database of tables, or for each table where its kind is looked at so."""
+    found = {}
+    for p in pipelines:
+        what = p.sink.table if target_kind(p.sink.kind).each_table else p.sink.table.partition(".")[0]
+        found[p.sink.kind, p.sink.conn_id, what] = p
+    return found.values()
 
 
 def _filesystem(pipeline: Pipeline) -> str:

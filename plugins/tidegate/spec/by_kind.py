@@ -40,8 +40,12 @@ class ByKind:
 
     def validated(self, value: object) -> Section:
         """An unknown kind is refused by the default's section, together with whatever else is wrong."""
+        return self.section_for(value).model_validate(value)
+
+    def section_for(self, value: object) -> type[Section]:
+        """The keys of the kind that a section of the YAML names; those of the default for an unknown one."""
         kind = value.get("kind", self.default) if isinstance(value, Mapping) else self.default
-        return self.section_of(kind if kind in self.kinds else self.default).model_validate(value)
+        return self.section_of(kind if kind in self.kinds else self.default)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.validated)

@@ -123,7 +123,7 @@ def _pipeline(
     try:
         spec = PipelineSpec.model_validate(value)
     except ValidationError as e:
-        raise spec_error(root, [*problems(e), *at_first_sight(value)]) from None
+        raise spec_error(root, [*problems(e, value), *at_first_sight(value)]) from None
     found = check(spec, path.stem)
     if found:
         raise spec_error(root, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -36,15 +36,20 @@ _EXPECTED = {
 }
 
 
-def problems(error: ValidationError) -> Iterator[Problem]:
-    """A problem for each error of pydantic, but for lists that it calls too short for lack of valid entries."""
+def problems(error: ValidationError, document: object = None) -> Iterator[Problem]:
+    """A problem for each error of pydantic, but for lists that it calls too short for lack of valid entries.
+
+    `document`: what was validated; it names the kinds whose keys are proposed."""
     errors = error.errors(include_url=False, include_context=True)
     for found in errors:
         # the key of a wrong `spark.conf` entry is followed by the marker "[key]"
         path = tuple(part for part in found["loc"] if part != "[key]")
         if found["type"] == "too_short" and any(len(e["loc"]) > len(path) == _shared(e["loc"], path) for e in errors):
             continue
-        yield Problem(path, _message(found["type"], path, found["input"], found["msg"], found.get("ctx", {})))
+        if found["type"] == "extra_forbidden":
+            yield Problem(path, f"unknown key{_suggestion(path, document)}")
+        else:
+            yield Problem(path, _message(found["type"], found["input"], found["msg"], found.get("ctx", {})))
 
 
 def _shared(one: Path, other: Path) -> int:
@@ -52,11 +57,9 @@ def _shared(one: Path, other: Path) -> int:
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def _message(kind: str, path: Path, value: object, text: str, context: dict[str, Any]) -> str:
+def _message(kind: str, value: object, text: str, context: dict[str, Any]) -> str:
     if kind == "missing":
         return "is required"
-    if kind == "extra_forbidden":
-        return f"unknown key{_suggestion(path)}"
     if kind == "value_error":
         return str(context["error"])
     if kind == "model_type" and value is None:
@@ -67,9 +70,9 @@ def _message(kind: str, path: Path, value: object, text: str, context: dict[str,
     return f"{expected}, not {show(value)}"
 
 
-def _suggestion(path: Path) -> str:
+def _suggestion(path: Path, document: object) -> str:
     word = str(path[-1])
-    siblings = keys(_model_at(path[:-1]))
+    siblings = keys(_model_at(path[:-1], document))
     close = nearest(word, siblings)
     if close:
         return close
@@ -92,12 +95,16 @@ def _section(annotation: object) -> type[BaseModel] | None:
     return next((s for s in map(_section, typing.get_args(annotation)) if s), None)
 
 
-def _model_at(path: Path) -> type[BaseModel]:
+def _model_at(path: Path, document: object) -> type[BaseModel]:
     model: type[BaseModel] = PipelineSpec
     for part in path:
         if not isinstance(part, int):
             field = next(f for n, f in model.model_fields.items() if (f.alias or n) == part)
-            model = _section(field.annotation) or model
+            by_kind = _BY_KIND.get(field.annotation)
+            if by_kind is not None and isinstance(document, Mapping):
+                model = by_kind.section_for(document.get(part))
+            else:
+                model = _section(field.annotation) or model
     return model
 
 

@@ -48,7 +48,7 @@ def _text(value: bytes) -> str:
 
 
 def _value(column: pq.ColumnSchema, raw: Any) -> Any:
-    """One that compares as the column's values do."""
+    """A value that compares as the column's values do."""
     return int.from_bytes(raw, "big", signed=True) if column.physical_type == "FIXED_LEN_BYTE_ARRAY" else raw
 
 
@@ -79,7 +79,7 @@ def _text_below(raw: bytes) -> bytes:
 
 
 def _text_above(raw: bytes) -> bytes | None:
-    """A text that is not smaller; None if there is none of the length."""
+    """A short text that is not smaller; None if no text of that length is."""
     text = raw.decode()
     if len(text) <= LENGTH:
         return raw

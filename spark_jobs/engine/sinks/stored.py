@@ -1,5 +1,4 @@
-"""Files of a kind of table with a stored form (core.target.stored): what is written to them and read from them are rows
-of the logical columns, all the same.
+"""Files of a kind of table with a stored form (core.target.stored); writers and readers meet logical columns only.
 
 A label of the file says what it has of them, so that a reader needs no pipeline. Field ids are in the file's schema.
 """

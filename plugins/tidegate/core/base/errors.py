@@ -152,7 +152,7 @@ class OtherPipeline(StorageAhead):
 
 
 class CatalogueError(TidegateError):
-    """The Hive endpoint refused."""
+    """The table's catalogue refused."""
 
     retry = True
 
@@ -271,7 +271,7 @@ class CatchUpStopped(TidegateError):
     """Several windows in a row could not be published, so it's no fault of theirs."""
 
     retry = True
-    advice = f"fix what the error says (is Hive's endpoint up?); {GOES_ON}, and so does the next maintenance run"
+    advice = f"fix what the error says (is the catalogue up?); {GOES_ON}, and so does the next maintenance run"
 
 
 class StepMissing(TidegateError):

@@ -60,7 +60,7 @@ class StoredForm:
     """How files of a kind of table hold rows.
 
     `constants(pipeline, kind)`: columns with one value in each file of that kind (data | late | dirty); they come
-    first. `column(name, type)`: how a logical column is stored, of whatever pipeline."""
+    first. `column(name, type)`: how a logical column is stored, in every pipeline."""
 
     constants: Callable[[Pipeline, str], tuple[StoredColumn, ...]]
     column: Callable[[str, str], StoredColumn]

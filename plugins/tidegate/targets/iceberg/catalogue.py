@@ -30,7 +30,7 @@ from tidegate.core.base.errors import CatalogueError
 
 
 class Conflict(CatalogueError):
-    """The table is no longer what was loaded, or it is there already. Begin again at load (C2), and look for the own
+    """The table is no longer what was loaded, or it is there already. Begin again at load (C2), and look for our
     token first (C4): where a proxy repeats requests, the second one is refused because the first was executed."""
 
 
@@ -92,7 +92,9 @@ def split_name(name: str) -> tuple[str, str]:
     """Namespace (its levels joined by dots) and table. Raises CatalogueError."""
     namespace, _, table = name.rpartition(".")
     if not table or not all(namespace.split(".")):
-        error = CatalogueError(f"{name!r} is not the name of an Iceberg table", advice="name it `namespace.table`")
+        error = CatalogueError(
+            f"{name!r} is not the name of an Iceberg table", advice="set sink.table to `namespace.table`"
+        )
         error.retry = False
         raise error
     return namespace, table

@@ -10,7 +10,7 @@ from tidegate.core.target.port import BATCH
 from tidegate.core.target.stored import Origin, StoredColumn, StoredForm
 
 WINDOW = "_window"
-"""The start of the window that a file's rows belong to."""
+"""Name of the column with the start of the window that a file's rows belong to."""
 RESERVED = ("_partition", "_file", "_pos", "_deleted", "_spec_id", "_row_id", "_last_updated_sequence_number")
 """Readers take a column by such a name for one of Iceberg's own, and fail."""
 _RENAMED = {KAFKA_COLUMNS[1][0]: "_kafka_partition"}
@@ -24,7 +24,7 @@ def stored_columns(pipeline: Pipeline, kind: str) -> tuple[StoredColumn, ...]:
 
 
 def problems(pipeline: Pipeline) -> list[tuple[tuple[str | int, ...], str]]:
-    """(path in the YAML, what is wrong): names that are taken, and statements that nobody takes."""
+    """(path in the YAML, what is wrong): names that are taken, and statements."""
     taken = {**dict.fromkeys(RESERVED, "Iceberg"), **dict.fromkeys((WINDOW, BATCH, *_RENAMED.values()), "Tidegate")}
     found: list[tuple[tuple[str | int, ...], str]] = [
         (

@@ -73,9 +73,13 @@ class Definition:
 
     @property
     def location(self) -> str:
-        """Of the table's metadata; its files stay where they landed."""
+        """Directory of the table's metadata; its files stay where they landed."""
         layout = Layout.of(self.pipeline)
         return layout.location if self.kind == DATA else layout.side_table(self.kind)
+
+    @property
+    def _key(self) -> str:
+        return "sink.location" if self.kind == DATA else "sink.workdir"
 
     @property
     def parts(self) -> tuple[StoredColumn, ...]:
@@ -83,7 +87,7 @@ class Definition:
         return FORM.constants(self.pipeline, self.kind)
 
     def schema(self) -> Schema:
-        """With ids that count from 1: a table that is there has its own."""
+        """Schema of a new table, with ids that count from 1; an existing table has its own."""
         ids = iter(range(1, 100_000))
         columns = FORM.columns(self.pipeline, self.kind)
         numbers = [next(ids) for _ in columns]
@@ -95,7 +99,7 @@ class Definition:
         )
 
     def spec(self, schema: Schema) -> PartitionSpec:
-        """Identity of each of `parts`."""
+        """Partition spec: the identity of each of `parts`."""
         return PartitionSpec(
             *(
                 PartitionField(
@@ -106,11 +110,12 @@ class Definition:
         )
 
     def fields(self, loaded: Loaded) -> Fields:
-        """(kind, path, id) of all that the table has: older files are copied too."""
+        """(kind, path, id) of every field in the table, also of columns that the spec has dropped: older files are
+        copied too."""
         return tuple((self.kind, path, number) for path, number in index_by_name(loaded.metadata.schema()).items())
 
     def bring_up(self, catalogue: Catalogue, say: Say) -> Loaded:
-        """The table, made if it is missing, with all columns. Raises CatalogueError, CatalogueMismatch."""
+        """Returns the table with all columns, made if it is missing. Raises CatalogueError, CatalogueMismatch."""
         loaded = catalogue.load(self.name)
         if loaded is None:
             schema = self.schema()
@@ -122,25 +127,26 @@ class Definition:
                 loaded = catalogue.load(self.name)
                 if loaded is None:
                     raise
-        self._refuse_other(loaded)
+        self.refuse_other(loaded)
         loaded = self._evolved(catalogue, loaded, say)
         self._refuse_renumbered(loaded)
         return loaded
 
-    def _refuse_other(self, loaded: Loaded) -> None:
+    def refuse_other(self, loaded: Loaded) -> None:
+        """Raise CatalogueMismatch for a table that is not the pipeline's, or no longer as Tidegate made it."""
         metadata = loaded.metadata
         owner = metadata.properties.get(OWNER)
         if owner != self.pipeline.name:
             whose = "somebody else's table" if owner is None else f"the table of pipeline {owner}"
             raise CatalogueMismatch(
                 f"{self.name} is {whose}",
-                advice="give the pipeline another sink.table; if it is to go on in this one, set the table's property "
-                f"{OWNER} to {self.pipeline.name} first",
+                advice="give the pipeline another sink.table; if it is to go on in this one, in Spark: ALTER TABLE "
+                f"{self.name} SET TBLPROPERTIES ('{OWNER}' = '{self.pipeline.name}')",
             )
         if _normal(metadata.location) != _normal(self.location):
             raise CatalogueMismatch(
-                f"{self.name} is at {metadata.location}, sink.location is {self.location}",
-                advice="set sink.location to where the table is",
+                f"{self.name} is at {metadata.location}, by {self._key} it should be at {self.location}",
+                advice=f"set {self._key} so that both agree",
             )
         if metadata.format_version != 2:
             raise CatalogueMismatch(
@@ -152,7 +158,8 @@ class Definition:
         if have != want:
             raise CatalogueMismatch(
                 f"{self.name} is partitioned by {have or 'nothing'}, should be by {want} (C7)",
-                advice="somebody has changed its partition spec: ALTER TABLE ... REPLACE PARTITION FIELD it back",
+                advice="somebody has changed its partition spec: take the change back (in Spark: ALTER TABLE "
+                f"{self.name} ADD PARTITION FIELD ..., DROP PARTITION FIELD ...), then clear the task",
             )
 
     def _refuse_renumbered(self, loaded: Loaded) -> None:
@@ -163,8 +170,9 @@ class Definition:
                 raise CatalogueMismatch(
                     f"{self.name}: files that have landed call {path} field {number}, the table "
                     f"{'has none' if path not in ids else f'calls it {ids[path]}'}: somebody has made the table anew",
-                    advice="register its old metadata again in the catalogue (CALL system.register_table), or give the "
-                    "pipeline another sink.table and sink.location, and replay",
+                    advice=f"register the old table's newest metadata file again (in Spark: DROP TABLE {self.name}, "
+                    f"without PURGE, then CALL <catalog>.system.register_table('{self.name}', '<file>')), or give the "
+                    "pipeline another sink.table and sink.location",
                 )
 
     def _evolved(self, catalogue: Catalogue, loaded: Loaded, say: Say) -> Loaded:

@@ -28,14 +28,18 @@ class Iceberg:
 
     def data(self, site: Site) -> Target:
         """The pipeline's own table."""
-        from tidegate.targets.iceberg.table import IcebergTable
+        from tidegate.targets.iceberg.library import needed
 
+        with needed():
+            from tidegate.targets.iceberg.table import IcebergTable
         return IcebergTable(site, self._opened(site.storage))
 
     def side(self, site: Site, kind: str) -> SideTarget:
         """`kind`: late | dirty."""
-        from tidegate.targets.iceberg.sides import IcebergSide
+        from tidegate.targets.iceberg.library import needed
 
+        with needed():
+            from tidegate.targets.iceberg.sides import IcebergSide
         return IcebergSide(site, self._opened(site.storage), kind)
 
     def _opened(self, storage: Storage) -> Catalogue:
@@ -91,6 +95,7 @@ KIND = TargetKind(
     section=_section,
     opened=_opened,
     examined=_examined,
+    each_table=True,
     stored=_stored,
     problems=_problems,
 )

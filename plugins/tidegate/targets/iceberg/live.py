@@ -54,7 +54,7 @@ class Look:
 
 
 def look(metadata: TableMetadata, io: FileIO, wanted: Wanted) -> Look:
-    """What stands for these units in the current snapshot. Raises CatalogueError for a table that somebody has
+    """Return what stands for these units in the current snapshot. Raises CatalogueError for a table that somebody has
     partitioned otherwise (C9)."""
     snapshot = metadata.current_snapshot()
     manifests = [] if snapshot is None else snapshot.manifests(io)
@@ -111,7 +111,7 @@ PREFIX = "tidegate."
 
 
 def summary_of(token: Token, rows: int, location: str) -> dict[str, str]:
-    """What a snapshot says of the publication that made it."""
+    """Return what a snapshot says of the publication that made it."""
     return {
         f"{PREFIX}pipeline": token.pipeline,
         f"{PREFIX}unit": str(token.unit),
@@ -124,7 +124,7 @@ def summary_of(token: Token, rows: int, location: str) -> dict[str, str]:
 
 
 def token_in(snapshot: Snapshot) -> Token | None:
-    """Of the publication that made it; None where somebody else did."""
+    """Return the token of the publication that made it; None where somebody else did."""
     said = {} if snapshot.summary is None else snapshot.summary.additional_properties
     try:
         return Token(

@@ -1,4 +1,4 @@
-"""Metadata of a table that a catalogue of ours keeps: made, changed, named, written and read.
+"""Metadata of a table in our own kind of catalogue: made, changed, named, written and read.
 
 A catalogue server does this by itself.
 """
@@ -29,7 +29,8 @@ _VERSION = re.compile(r"(\d+)-")
 
 
 def new(schema: Schema, spec: PartitionSpec, location: str, properties: Properties) -> TableMetadata:
-    """Of an empty table of format version 2, with the ids of `schema` and `spec`; the library would assign new ones."""
+    """Metadata of an empty table of format version 2, with the ids of `schema` and `spec`: the library would assign
+    new ones."""
     if str(properties.get(FORMAT_VERSION, "2")) != "2":
         raise ValueError(f"tables are of format version 2, not {properties[FORMAT_VERSION]}")
     fields = {
@@ -47,7 +48,7 @@ def new(schema: Schema, spec: PartitionSpec, location: str, properties: Properti
 
 
 def changed(loaded: Loaded, requirements: Iterable[TableRequirement], updates: Iterable[TableUpdate]) -> TableMetadata:
-    """What was loaded with `updates`; its log names the metadata before. Raises Conflict."""
+    """Apply `updates` to what was loaded; the result's log names the metadata before. Raises Conflict."""
     before = loaded.metadata
     try:
         for requirement in requirements:
@@ -62,7 +63,7 @@ def changed(loaded: Loaded, requirements: Iterable[TableRequirement], updates: I
 
 
 def place(metadata: TableMetadata, before: str | None = None) -> str:
-    """A new name for a metadata file, by its version: one above the file before."""
+    """Return a new name for a metadata file; its version is one above the file before."""
     found = None if before is None else _VERSION.match(before.rpartition("/")[2])
     version = 0 if before is None else int(found[1]) + 1 if found else 0
     folder = (metadata.properties.get(METADATA_PATH) or f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
@@ -82,12 +83,16 @@ def read(name: str, io: FileIO, location: str) -> Loaded:
     except PathMissing as error:
         raise CatalogueMismatch(
             f"{name}: its metadata file {location} is missing",
-            advice="restore it from a backup of the file system, or drop the table from its catalogue",
+            advice="restore it from a backup of the filesystem; if the whole table is meant to be gone, drop it from "
+            "its catalogue too",
         ) from error
     except StorageError:
         raise
     except Exception as error:  # of a library that reads what somebody else has written
-        raise CatalogueMismatch(f"{name}: its metadata file {location} cannot be read: {_first_line(error)}") from error
+        raise CatalogueMismatch(
+            f"{name}: its metadata file {location} cannot be read: {_first_line(error)}",
+            advice="restore it from a backup of the filesystem",
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

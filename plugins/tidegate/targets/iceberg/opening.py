@@ -9,6 +9,7 @@ from tidegate.adapters.watchdog import Watched
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.base.storage import Storage
 from tidegate.kinds import Fields
+from tidegate.targets.iceberg.library import needed
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -16,27 +17,23 @@ if TYPE_CHECKING:
     from tidegate.targets.iceberg.catalogue import Catalogue
 
 TYPES = ("iceberg", "postgres", "sqlite", "generic")
-"""Of Airflow connections that fit."""
+"""Types of Airflow connections that fit."""
 CATALOG = "iceberg"
 """The catalogue's name in SQL, unless extra says `catalog_name`: as Spark's `spark.sql.catalog.iceberg`."""
 LOOKING = ("load", "answers")
 _OWN = "host is the URI of a REST catalogue (type iceberg), or a database (types postgres and sqlite)"
-_INSTALL = "install Tidegate's extra `{}` where the scheduler and the tasks run (docs/install.md)"
 _TOKENS = {"scope": "catalog", "audience": None, "resource": None}
-"""What a request for a token says more, by extra's keys, and what without them."""
+"""Further fields of a request for a token, by extra's keys, with their defaults."""
 _SIGNED = ("rest.sigv4-enabled", "auth")
 
 
 def opened(connection: Fields, storage: Storage, seconds: float) -> Catalogue:
-    """Of a connection of type `iceberg` (REST), `postgres` or `sqlite` (SQL), or `generic`, whose extra says by `type`
-    which of both: `rest` or `sql`. Connects at the first question; no request waits longer than `seconds`, and no
+    """The catalogue of a connection of type `iceberg` (REST), `postgres` or `sqlite` (SQL), or `generic`, whose extra
+    says `rest` or `sql` by `type`. It connects at the first question; no request waits longer than `seconds`, and no
     call, storage included, longer than some times that. Raises CatalogueError."""
     make = _rest if _is_rest(connection) else _sql
-    try:
+    with needed():
         catalogue = make(connection, storage, seconds)
-    except ModuleNotFoundError as error:
-        extra = "postgres" if "psycopg2" in str(error) else "iceberg"
-        raise _wrong(f"needs a Python package that is not installed: {error}", _INSTALL.format(extra)) from error
     limit = 60 + 4 * seconds
     return cast("Catalogue", Watched(catalogue, limit, CatalogueUnsure, CatalogueError, looking=LOOKING))
 
@@ -44,7 +41,9 @@ def opened(connection: Fields, storage: Storage, seconds: float) -> Catalogue:
 def _is_rest(c: Fields) -> bool:
     kind, said = getattr(c, "conn_type", None) or "generic", c.extra.get("type")
     if kind not in TYPES:
-        raise _wrong(f"is of type {kind}: no Iceberg catalogue", f"give it one of the types {', '.join(TYPES)}")
+        raise _wrong(
+            f"is of type {kind}, which no Iceberg catalogue has", f"give it one of the types {', '.join(TYPES)}"
+        )
     if said not in (None, "rest", "sql") or (said is None and kind == "generic"):
         raise _wrong(f"has the extra type {said!r}", 'set `type` in its extra to "rest" or to "sql"')
     return said == "rest" if said is not None else kind == "iceberg"
@@ -55,7 +54,10 @@ def _rest(c: Fields, storage: Storage, seconds: float) -> Catalogue:
 
     for key in _SIGNED:
         if str(c.extra.get(key) or "").lower() not in ("", "false"):
-            raise _wrong(f"has {key} in its extra", "only OAuth2 (login and password, or a `token` in extra) is there")
+            raise _wrong(
+                f"has {key} in its extra",
+                "leave it out: Tidegate knows OAuth2 only (login and password, or a `token` in extra)",
+            )
     if c.login and not c.password:
         raise _wrong("has a login (the client's id) without a password (its secret)", "give it both, or neither")
     asked = {key: str(c.extra.get(key) or usual) for key, usual in _TOKENS.items() if c.extra.get(key) or usual}
@@ -112,7 +114,7 @@ def _url(c: Fields) -> URL:
     try:
         found = make_url(str(c.extra["uri"]))
     except ArgumentError:  # without the cause: its message quotes the password
-        raise _wrong("has a uri in its extra that is none", "write postgresql://user:password@host/database") from None
+        raise _wrong("has an invalid uri in its extra", "write postgresql://user:password@host/database") from None
     if found.get_backend_name() not in ("postgresql", "sqlite"):
         raise _wrong(
             f"names a database of type {found.get_backend_name()}", "put the catalogue into PostgreSQL (or SQLite)"

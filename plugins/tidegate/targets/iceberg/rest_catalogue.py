@@ -41,7 +41,7 @@ _LOGIN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Who we are there. Without a secret and a token requests carry no name.
+    """Who Tidegate is there. Without a secret and a token requests carry no name.
 
     `token_uri`: of the server that gives tokens; empty: the catalogue's own. `more`: fields of the request for one."""
 
@@ -148,7 +148,7 @@ class RestCatalogue:
         return self._judged(method, url, absent=absent, changes=method != "GET", **given)
 
     def _configured(self, *, anew: bool = False) -> dict[str, str]:
-        """What the server wants its clients to know."""
+        """Return the settings that the server has for its clients."""
         if self._config is None or anew:
             params = {"warehouse": self._warehouse} if self._warehouse else {}
             found = self._judged("GET", f"{self._uri}/config", params=params)
@@ -188,7 +188,7 @@ class RestCatalogue:
         try:
             return answer.json() if answer.content else {}
         except ValueError as error:
-            words = "its answer is no JSON"
+            words = "its answer is not JSON"
             raise self._unsure(words) if changes else self._refused(words, _CHECK) from error
 
     def _refused(self, words: str, advice: str) -> CatalogueError:
@@ -238,7 +238,7 @@ class RestCatalogue:
             self._token = str(given["access_token"])
             self._token_ends = time.monotonic() + float(given.get("expires_in") or 3600) - _SPARE_S
         except (ValueError, KeyError, TypeError) as error:
-            raise self._refused("no token: its answer has none", _CHECK) from error
+            raise self._refused("no token: its answer has no access_token", _CHECK) from error
 
 
 def _never_sent(error: requests.exceptions.RequestException) -> bool:
@@ -248,7 +248,7 @@ def _never_sent(error: requests.exceptions.RequestException) -> bool:
 
 
 def _reason(error: requests.exceptions.RequestException) -> str:
-    """In short, without the request."""
+    """The reason in short, without the request."""
     if isinstance(error, requests.exceptions.ConnectTimeout) or _never_sent(error):
         return "no connection"
     if isinstance(error, requests.exceptions.Timeout):
@@ -265,7 +265,7 @@ def _has_error(answer: requests.Response) -> bool:
 
 
 def _words(answer: requests.Response) -> str:
-    """What it says, in one line; a server's trace and a page of HTML are left out."""
+    """The server's message in one line; a server's trace and a page of HTML are left out."""
     try:
         said = answer.json().get("error")
         text = said.get("message") if isinstance(said, dict) else said

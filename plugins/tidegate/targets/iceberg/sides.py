@@ -57,7 +57,8 @@ class IcebergSide:
         self._change(batches, holds, present=False)
 
     def _change(self, batches: Batches, holds: Callable[[], bool], present: bool) -> None:
-        """C1, C2: a round loads, looks, asks whether it still holds, and commits on what it loaded."""
+        """Load, look, ask whether the change is still wanted, commit on what was loaded (C1); after a conflict, begin
+        again (C2)."""
         trouble: CatalogueError | None = None
         wanted = self._by_part(batches)
         for _ in range(ATTEMPTS):
@@ -85,7 +86,7 @@ class IcebergSide:
         return found
 
     def _wrong(self, loaded: Loaded, wanted: Parts, present: bool) -> tuple[Look, Parts] | None:
-        """What stands, and should not, and what comes for it (C3, C9); None if nothing has to change."""
+        """Return the files that have to go and those that come (C3, C9); None if nothing has to change."""
         seen = look(loaded.metadata, loaded.io, lambda unit: any(unit == part[0] for part in wanted))
         there: dict[Part, int] = Counter()
         for f in seen.files:

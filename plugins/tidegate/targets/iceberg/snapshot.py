@@ -44,8 +44,8 @@ CODEC: Literal["deflate"] = "deflate"
 def replaced(
     metadata: TableMetadata, io: FileIO, seen: Look, added: list[DataFile], said: dict[str, str], tag: str | None
 ) -> tuple[TableUpdate, ...]:
-    """The commit after which `added` stand where the files that were seen stood. Writes its manifests, under names that
-    nobody else uses; what a refused commit leaves of them is no part of the table."""
+    """Return the commit after which `added` stand where the files that were seen stood. Writes its manifests,
+    under names that nobody else uses; those of a refused commit stay, and no table has them."""
     maker = _Maker(metadata, io)
     manifests = maker.added(added)
     taken = {one.manifest.manifest_path for one in seen.found}

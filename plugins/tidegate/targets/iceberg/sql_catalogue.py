@@ -129,7 +129,7 @@ class SqlCatalogue:
         return c.catalog_name == self._catalog, c.table_namespace == namespace, c.table_name == table
 
     def _row(self, namespace: str, table: str) -> dict[str, Any] | None:
-        """Every column that there is, by name; None also where nobody has made the catalogue's tables yet."""
+        """The table's row, all its columns by name; None also where the catalogue has no tables of its own yet."""
         wanted = select(text("*")).select_from(self._tables).where(*self._is(namespace, table))
         try:
             found = self._look(lambda connection: connection.execute(wanted).mappings().first())
@@ -140,7 +140,7 @@ class SqlCatalogue:
         return None if found is None else dict(found)
 
     def _prepare(self, namespace: str) -> None:
-        """The catalogue's own tables, and the namespace: Java asks for it."""
+        """Make the catalogue's own tables and the namespace, for which Java asks."""
         c = self._namespaces.c
         there = select(c.namespace).where(c.catalog_name == self._catalog, c.namespace == namespace)
         row = {
@@ -225,6 +225,6 @@ def _no_transactions_of_its_own(connection: Any, _record: Any) -> None:
 
 
 def _words(error: SQLAlchemyError) -> str:
-    """The database's, without the statement and its values."""
+    """The database's message, without the statement and its values."""
     lines = str(getattr(error, "orig", None) or error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -91,7 +91,7 @@ class IcebergTable:
         return None
 
     def place(self, generation: BuiltGeneration) -> str:
-        """A directory of the generation's own."""
+        """Return a directory that is the generation's alone."""
         if generation.location is not None:
             return generation.location
         return self.layout.generation(generation.window.start_ms, generation.number, generation.epoch)
@@ -125,7 +125,7 @@ class IcebergTable:
         return {CERTIFICATE: -1}  # matches nothing
 
     def _commit(self, fence: Fence, location: str) -> list[str]:
-        """Until readers meet the generation; what was changed, in words.
+        """Commit until readers meet the generation; returns what was changed, in words.
 
         Each round loads, looks, asks the ledger, and commits on what it loaded (C1); a refusal and an answer that was
         lost alike begin at the load, with a write set made anew (C2)."""
@@ -149,7 +149,7 @@ class IcebergTable:
         raise trouble
 
     def _wanted(self, fence: Fence, loaded: Loaded, location: str, seen: Look) -> bool:
-        """Whether a commit is wanted. Raises StorageAhead, CatalogueError, and MovedOn before either (R10)."""
+        """Whether a commit is needed. Raises StorageAhead, CatalogueError, and MovedOn before either (R10)."""
         generation = fence.generation
         mine, newest = Token.of(generation), newest_token(loaded.metadata, generation.window.start_ms)
         ours = f"{self.layout.generations()}/"
@@ -169,7 +169,8 @@ class IcebergTable:
             raise CatalogueError(
                 f"{at}: {many(len(seen.files), 'file')} stand for the window that Tidegate has not published, the "
                 f"first is {seen.files[0].file_path}",
-                advice="find out who wrote them; delete these rows, or give the pipeline another table",
+                advice=f"find out who wrote them; delete these rows (DELETE FROM {self.name} WHERE _window = TIMESTAMP "
+                f"'{iso(generation.window.start_ms)}'), or give the pipeline another table; then clear the task",
             )
         return todo is Do.COMMIT
 
@@ -193,18 +194,18 @@ class IcebergTable:
         return Verified(() if lost else tuple(self._commit(fence, generation.location)), lost)
 
     def standing(self, key: WindowKey) -> list[str]:
-        """Directories of the window's live files."""
+        """Return the directories of the window's live files."""
         seen = self._look(self._load(), key)
         return sorted({f.file_path.rsplit("/", 1)[0] for f in seen.files})
 
     def expected(self, key: WindowKey, files: tuple[FileEntry, ...], location: str) -> Shown:
-        """Rows of each part of the window, and of which generation."""
+        """Return the rows of each part of the window, and their generation."""
         what = location.rsplit("/", 1)[-1]
         return shown(self.definition, ((part_of(self.definition, f), what, f.rows) for f in files))
 
     def shown(self) -> Shown:
-        """Rows of each part of the table, and of which generation; those of files that others made of ours (C9) are of
-        the window's newest publication."""
+        """Return the rows of each part of the table, and their generation; rows in files that others wrote, as a
+        compaction does (C9), count for the window's newest publication."""
         loaded = self._load()
         seen = look(loaded.metadata, loaded.io, lambda unit: True)
         newest = places_of(loaded.metadata)

@@ -258,7 +258,7 @@ def _refuse_unsettled(ctx: Context, batches: list[int]) -> None:
     if batches:
         raise NotReady(
             f"{ctx.name}: dirty rows of batch {batches[0]} and {len(batches) - 1} more are not in the dirty table yet",
-            advice="the lines above say why; try again once Hive answers",
+            advice="the lines above say why; try again once the tables' catalogue answers",
         )
 
 

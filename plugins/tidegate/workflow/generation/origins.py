@@ -1,4 +1,4 @@
-"""Which records and files a window is rebuilt from: gathered from all sides here, decided in core.replaying."""
+"""Which records and files a window is rebuilt from: gathered here, decided in core.replay.origin."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def _reopen_once(ctx: Context, key: WindowKey, why: str, over_budget: bool) -> P
     if not choice.late.settled:
         raise NotReady(
             f"{ctx.name} {iso(key.start_ms)}: {those(choice.late.rows, 'late row')} not in the late table yet",
-            advice="the lines above say why; try again once Hive answers",
+            advice="the lines above say why; try again once the tables' catalogue answers",
         )
     if choice.over and not over_budget:
         raise OverBudget(
