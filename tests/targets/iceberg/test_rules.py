@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table.update import (
@@ -19,6 +20,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 from pyiceberg.typedef import Record
+from pyiceberg.types import LongType
 
 from tests.target_suite import KEY, ROWS, Lab, again, publish
 from tests.targets.iceberg.lab import Tables, make, reader, sqlite
@@ -289,6 +291,31 @@ def test_a_table_of_another_pipeline_is_refused(lab: Lab) -> None:
         table.catalogue.commit(loaded(lab), (), (SetPropertiesUpdate(updates={"tidegate.pipeline": owner}),))  # type: ignore[attr-defined]
         with pytest.raises(CatalogueMismatch, match=words):
             table.prepare()
+
+
+def test_manifests_have_the_bounds_that_jobs_have_written(lab: Lab) -> None:
+    """Of merged and of rebuilt files, too; without them nothing but speed is lost."""
+
+    def bounded() -> list[tuple[int, int, int]]:
+        now = loaded(lab)
+        offset = now.metadata.schema().find_field("_offset").field_id
+        files = look(now.metadata, now.io, lambda unit: unit == KEY.start_ms * 1000).files
+        return sorted(
+            (
+                from_bytes(LongType(), f.lower_bounds[offset]),
+                from_bytes(LongType(), f.upper_bounds[offset]),
+                f.null_value_counts[offset],
+            )
+            for f in files
+        )
+
+    lab.until_done(publish)
+    written = bounded()
+    assert [first for first, _, _ in written] == sorted({first for first, _, _ in written})
+    assert (min(written)[0], max(last for _, last, _ in written)) == (0, 3)
+    lab.other_columns()
+    lab.until_done(again)
+    assert (min(bounded())[0], max(last for _, last, _ in bounded())) == (0, 3)
 
 
 # ---------------------------------------------------------------- a whole life

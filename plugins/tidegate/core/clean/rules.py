@@ -12,7 +12,17 @@ from typing import Any
 
 from tidegate.core.batch.states import ABANDONED, LANDED, OVER_STATES, BatchState
 from tidegate.core.spec.pipeline import Cleaning
-from tidegate.core.target.paths import BOUNDS, CERTIFICATE, FAILURE, RECEIPT, SUCCESS, Assembly, join, parse_assembly
+from tidegate.core.target.paths import (
+    BOUNDS,
+    CERTIFICATE,
+    FAILURE,
+    GATHERED,
+    RECEIPT,
+    SUCCESS,
+    Assembly,
+    join,
+    parse_assembly,
+)
 from tidegate.core.window.cut import is_number
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import (
@@ -267,7 +277,7 @@ def assembly(
         return _keep(f"the generation is {facts.state} here")
     if facts.state == DISCARDED:
         return discarded(facts, since_ms, ttl, now_ms)
-    named, ours = set(manifest), {CERTIFICATE, SUCCESS, *merged}
+    named, ours = set(manifest), {CERTIFICATE, SUCCESS, GATHERED, *merged}
     made_here = (f"g{found.number}.", f"m{found.epoch}-")
     for path in listing:
         if path in named:

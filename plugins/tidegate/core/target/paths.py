@@ -32,6 +32,8 @@ from tidegate.core.window.cut import is_number, parse_window_id, window_id
 RECEIPT = "_receipt.json"
 FAILURE = "failure.json"
 BOUNDS = "_bounds"
+GATHERED = f"{BOUNDS}/gathered.json"
+"""Those of a generation's files, in its directory."""
 CERTIFICATE = "_certificate.json"
 SUCCESS = "_SUCCESS"
 DRY_RUN = "dry"

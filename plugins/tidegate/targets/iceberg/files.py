@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -15,13 +16,16 @@ from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import Shown
-from tidegate.core.target.stored import Value
+from tidegate.core.target.stored import Bounds, Value
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.live import Look
 from tidegate.targets.iceberg.rules import Held
 
 Part = tuple[Value, ...]
 """Values of the columns that a table is partitioned by, the unit first."""
+
+Placed = tuple[str, FileEntry]
+"""A file's URI, and what its manifest says of it."""
 
 
 def part_in(file: DataFile) -> Part:
@@ -35,19 +39,24 @@ def part_of(definition: Definition, file: FileEntry, batch_id: int = 0) -> Part:
 
 
 def data_files(
-    definition: Definition, metadata: TableMetadata, files: Iterable[tuple[str, FileEntry]], batch_id: int = 0
+    definition: Definition,
+    metadata: TableMetadata,
+    files: Iterable[Placed],
+    known: Mapping[str, Bounds],
+    batch_id: int = 0,
 ) -> list[DataFile]:
-    """`files`: (URI, entry). Bounds are those of the columns by which the table is partitioned; they are constant."""
+    """`known`: bounds by URI, where jobs have written them. Those of the columns by which the table is partitioned are
+    known of each file."""
     schema, spec = metadata.schema(), metadata.spec()
     kinds = [schema.find_type(f.source_id) for f in spec.fields]
     found = []
     for uri, file in files:
-        part = part_of(definition, file, batch_id)
-        bounds: dict[int, bytes] = {}
+        part, bounds = part_of(definition, file, batch_id), known.get(uri) or Bounds({}, {}, {})
+        lower, upper = _decoded(bounds.lower), _decoded(bounds.upper)
         for at, kind, value in zip(spec.fields, kinds, part, strict=True):
             assert isinstance(kind, PrimitiveType)
             if value is not None:
-                bounds[at.source_id] = to_bytes(kind, value)
+                lower[at.source_id] = upper[at.source_id] = to_bytes(kind, value)
         made = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=uri,
@@ -55,20 +64,26 @@ def data_files(
             partition=Record(*part),
             record_count=file.rows,
             file_size_in_bytes=file.bytes,
-            lower_bounds=bounds,
-            upper_bounds=dict(bounds),
+            value_counts=dict.fromkeys(bounds.nulls, file.rows),
+            null_value_counts=dict(bounds.nulls),
+            lower_bounds=lower,
+            upper_bounds=upper,
         )
         made.spec_id = spec.spec_id
         found.append(made)
     return found
 
 
-def below(location: str, files: Iterable[FileEntry]) -> Iterator[tuple[str, FileEntry]]:
+def _decoded(bounds: Mapping[int, str]) -> dict[int, bytes]:
+    return {number: base64.b64decode(value) for number, value in bounds.items()}
+
+
+def below(location: str, files: Iterable[FileEntry]) -> Iterator[Placed]:
     """Each with its URI."""
     return ((join(location, f.path), f) for f in files)
 
 
-def held(definition: Definition, seen: Look, wanted: Iterable[tuple[str, FileEntry]], batch_id: int = 0) -> Held:
+def held(definition: Definition, seen: Look, wanted: Iterable[Placed], batch_id: int = 0) -> Held:
     """What stands against the files of a manifest (URI, entry)."""
     want, have = Counter[Part](), Counter[Part]()
     paths = set()

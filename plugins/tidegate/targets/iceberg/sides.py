@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
+from pyiceberg.manifest import DataFile
+
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
-from tidegate.core.files.receipt import FileEntry
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import Layout, join
 from tidegate.core.target.port import Batches, Shown, Site, Unit
+from tidegate.core.target.stored import Bounds
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.definition import Definition
-from tidegate.targets.iceberg.files import Part, data_files, part_in, part_of, shown
+from tidegate.targets.iceberg.files import Part, Placed, data_files, part_in, part_of, shown
 from tidegate.targets.iceberg.live import PREFIX, Look, look
+from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
 
-Parts = Mapping[Part, list[tuple[str, FileEntry]]]
+Parts = Mapping[Part, list[Placed]]
 """Files (URI, entry) by the partition that they belong to."""
 
 
@@ -75,9 +78,9 @@ class IcebergSide:
         assert trouble is not None
         raise trouble
 
-    def _by_part(self, batches: Batches) -> dict[Part, list[tuple[str, FileEntry]]]:
+    def _by_part(self, batches: Batches) -> dict[Part, list[Placed]]:
         """Files, which never change their place, with their URIs."""
-        found: dict[Part, list[tuple[str, FileEntry]]] = defaultdict(list)
+        found: dict[Part, list[Placed]] = defaultdict(list)
         for batch_id, files in batches.items():
             home = Layout.of(self.site.pipeline).side(batch_id, self.kind)
             for f in files:
@@ -100,14 +103,17 @@ class IcebergSide:
         return (seen.only(lambda f: part_in(f) in goes), comes) if goes or comes else None
 
     def _commit(self, loaded: Loaded, seen: Look, comes: Parts) -> None:
-        made = [
-            f
-            for part, files in comes.items()
-            for f in data_files(self.definition, loaded.metadata, files, _batch(part))
-        ]
+        made: list[DataFile] = []
+        for part, files in comes.items():
+            made += data_files(self.definition, loaded.metadata, files, self._bounds(_batch(part), files), _batch(part))
         said = {f"{PREFIX}pipeline": self.site.pipeline.name}
         updates = snapshot.replaced(loaded.metadata, loaded.io, seen, made, said, None)
         self.catalogue.commit(loaded, (), updates)
+
+    def _bounds(self, batch_id: int, files: list[Placed]) -> dict[str, Bounds]:
+        """They stay where the batch has landed."""
+        known = bounds.read(self.site.storage, Layout.of(self.site.pipeline).landed(batch_id))
+        return {uri: known[f.path] for uri, f in files if f.path in known}
 
     def expected(self, batches: Batches) -> Shown:
         """Rows of each batch."""

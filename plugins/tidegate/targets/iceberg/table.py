@@ -15,7 +15,7 @@ from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DATA, FileEntry
 from tidegate.core.spec.pipeline import Fields
-from tidegate.core.target.paths import CERTIFICATE, Layout
+from tidegate.core.target.paths import CERTIFICATE, Layout, join
 from tidegate.core.target.port import Fence, Shown, Site, Token, Unit, Verified
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
 from tidegate.targets.iceberg import snapshot
@@ -24,6 +24,7 @@ from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.files import below, data_files, held, part_in, part_of, shown
 from tidegate.targets.iceberg.live import Look, look, newest_token, places_of, summary_of, tag_of, unit_of
 from tidegate.targets.iceberg.rules import Do, decide
+from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
 from tidegate.workflow.base.renames import MovedOn, manifest_of, move_directory
 
@@ -176,7 +177,8 @@ class IcebergTable:
 
     def _replace(self, generation: Generation, loaded: Loaded, seen: Look, location: str) -> None:
         token, rows = Token.of(generation), sum(f.rows for f in generation.files)
-        added = data_files(self.definition, loaded.metadata, below(location, generation.files))
+        known = {join(location, path): of for path, of in bounds.read(self.site.storage, location).items()}
+        added = data_files(self.definition, loaded.metadata, below(location, generation.files), known)
         said = summary_of(token, rows, location)
         changed = snapshot.replaced(loaded.metadata, loaded.io, seen, added, said, tag_of(token))
         self.catalogue.commit(loaded, (), changed)

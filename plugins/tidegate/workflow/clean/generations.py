@@ -9,7 +9,7 @@ from tidegate.core.base.errors import CatalogueError
 from tidegate.core.clean import rules as rules
 from tidegate.core.clean.rules import GenerationFacts, Verdict
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.target.paths import CERTIFICATE, SUCCESS, Assembly, join, parse_assembly
+from tidegate.core.target.paths import CERTIFICATE, GATHERED, SUCCESS, Assembly, join, parse_assembly
 from tidegate.core.window.cut import window_end
 from tidegate.core.window.states import BUILDING, DISCARDED, BuildingGeneration, Generation, WindowKey
 from tidegate.workflow.base.renames import manifest_of
@@ -71,7 +71,7 @@ class _Generations:
         listing = {f.path for f in self._ctx.storage.list_files(facts.location) or []}
         manifest = {f.path for f in self._files(key)}
         # without _SUCCESS first: who looks while it goes must not take a part for the whole
-        ours = [SUCCESS, *sorted(manifest), CERTIFICATE]
+        ours = [SUCCESS, *sorted(manifest), GATHERED, CERTIFICATE]
         gone = self._delete_files(facts.location, [p for p in ours if p in listing], decide)
         foreign = sorted(listing - set(ours))
         if foreign:

@@ -13,6 +13,8 @@ from tidegate.core.files.receipt import FileEntry, content_digest
 from tidegate.core.target.paths import CERTIFICATE, join
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import BuildingGeneration, BuiltGeneration
+from tidegate.kinds import target_kind
+from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.places import published_path
 from tidegate.workflow.base.renames import MovedOn, manifest_of, move_files
@@ -56,6 +58,8 @@ def collect(
         return ctx.ledger.windows.holds(generation)
 
     try:
+        if target_kind(ctx.pipeline.sink.kind).stored is not None:
+            bounds.gather(ctx.storage, ctx.layout.workdir, directory, {path: at for path, (_, at) in wanted.items()})
         move_files(ctx.storage, wanted, directory, still_mine)
         _certify(ctx, generation, directory, entries)
         decoded_by = ctx.spec_version if of_kind(generation.kind).decoded else None
