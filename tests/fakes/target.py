@@ -11,7 +11,7 @@ from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import BATCH, Batches, Fence, Holds, Shown, Site, Token, Unit, Verified
+from tidegate.core.target.port import BATCH, Batches, Fence, Holds, Settled, Shown, Site, Token, Unit, Verified
 from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.workflow.base.renames import manifest_of, move_directory
 
@@ -69,6 +69,12 @@ class FakeTarget:
         return ()
 
     def refresh(self) -> None: ...
+
+    def agrees(self, expected: str, shown: str) -> bool:
+        return expected == shown
+
+    def sweep(self, settled: Settled) -> list[str]:
+        return []
 
     def answers(self) -> bool:
         return True
@@ -156,6 +162,12 @@ class FakeSide:
 
     def retire(self, batches: Batches, holds: Holds) -> None:
         self.catalogue.hide(self.kind, self.expected(batches))
+
+    def agrees(self, expected: str, shown: str) -> bool:
+        return expected == shown
+
+    def sweep(self, settled: Settled) -> list[str]:
+        return []
 
     def expected(self, batches: Batches) -> Shown:
         return dict(self._parts(batches))

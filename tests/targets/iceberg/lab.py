@@ -52,7 +52,7 @@ def reader(world: World, catalogue: Catalogue) -> Callable[[str], Counter[tuple[
         if loaded is None:
             return Counter()
         rows: Counter[tuple[int, int]] = Counter()
-        for f in look(loaded.metadata, loaded.io, lambda unit: True).files:
+        for f in look(loaded.metadata, loaded.io, None).files:
             path = Path(f.file_path.removeprefix("file://"))
             assert path.stat().st_size == f.file_size_in_bytes
             with path.open("rb") as file:

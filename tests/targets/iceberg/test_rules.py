@@ -33,6 +33,7 @@ from tidegate.targets.iceberg.catalogue import Loaded
 from tidegate.targets.iceberg.live import TAG, look, newest_token, summary_of, tag_of, token_in
 from tidegate.targets.iceberg.rules import Do, Held, decide
 from tidegate.workflow.audit.audit import Depth, audit
+from tidegate.workflow.clean.duties import clean
 from tidegate.workflow.publish import archive
 
 
@@ -55,7 +56,7 @@ def by_somebody(
 ) -> None:
     """A commit by another engine: what stands for the window is replaced by what `files` makes of it."""
     now = loaded(lab)
-    seen = look(now.metadata, now.io, lambda unit: unit == KEY.start_ms * 1000)
+    seen = look(now.metadata, now.io, {KEY.start_ms * 1000})
     updates = snapshot.replaced(now.metadata, now.io, seen, files(seen.files), said or {}, None)
     lab.world.context().target.catalogue.commit(now, (), updates)  # type: ignore[attr-defined]
 
@@ -299,7 +300,7 @@ def test_manifests_have_the_bounds_that_jobs_have_written(lab: Lab) -> None:
     def bounded() -> list[tuple[int, int, int]]:
         now = loaded(lab)
         offset = now.metadata.schema().find_field("_offset").field_id
-        files = look(now.metadata, now.io, lambda unit: unit == KEY.start_ms * 1000).files
+        files = look(now.metadata, now.io, {KEY.start_ms * 1000}).files
         return sorted(
             (
                 from_bytes(LongType(), f.lower_bounds[offset]),
@@ -350,3 +351,55 @@ def test_a_whole_life(tmp_path: Path) -> None:
     assert rows(DATA) == data
     assert problems(lab) == []
     world.close()
+
+
+# ---------------------------------------------------------------- what is let go
+
+
+def test_the_cleaner_lets_go_of_answered_tags_and_old_snapshots(lab: Lab) -> None:
+    """C5: a tag stays while its generation is on its way to CURRENT."""
+    lab.until_done(publish)
+    table = lab.world.context().target
+    keep = SetPropertiesUpdate(updates={"history.expire.min-snapshots-to-keep": "2"})
+    table.catalogue.commit(loaded(lab), (), (keep,))  # type: ignore[attr-defined]
+    for _ in range(3):
+        lab.other_columns()
+        lab.until_done(again)
+    before = loaded(lab).metadata
+    newest = newest_token(before, KEY.start_ms)
+    assert newest is not None
+    assert len([name for name in before.refs if name.startswith(TAG)]) == 4
+    assert table.sweep(lambda all_: all_ - {(newest.unit, newest.generation)}) != []
+    after = loaded(lab).metadata
+    assert [name for name in after.refs if name.startswith(TAG)] == [tag_of(newest)]
+    assert len(after.snapshots) == 2
+    ctx = lab.world.context()
+    clean(ctx)
+    assert [name for name in loaded(lab).metadata.refs if name.startswith(TAG)] == []
+    assert (lab.rows(), problems(lab)) == (ROWS, [])
+    compact(lab)
+    by_somebody(lab, lambda files: files)
+    by_somebody(lab, lambda files: files)
+    clean(lab.world.context())
+    assert newest_token(loaded(lab).metadata, KEY.start_ms) is None, "its snapshot is beyond the newest"
+    assert problems(lab) == [], "welcome, though nothing says any more of whose rows they are"
+
+
+def test_many_small_manifests_become_few_in_order(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "MERGED_FROM", 3)
+    world = lab.world
+    world.produce(*(record(f"h{h}", h + 0.5) for h in range(1, 9)), record("end", 12.5))
+    world.produce(record("end", 12.5), partition=1)
+    world.ingest("r2")
+    for hour in range(9):
+        world.archive(hour)
+    now = loaded(lab)
+    current = now.metadata.current_snapshot()
+    assert current is not None
+    assert len(current.manifests(now.io)) <= 4
+    all_of_them = ROWS + Counter({(0, 4 + h): 1 for h in range(8)}) + Counter({(1, 0): 1})
+    assert lab.rows() == all_of_them
+    lab.other_columns()
+    lab.until_done(again)
+    assert lab.rows() == all_of_them
+    assert problems(lab) == []

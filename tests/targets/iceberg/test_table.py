@@ -21,6 +21,6 @@ class TestIceberg(TargetSuite):
         """As another engine's DELETE does."""
         table = lab.world.context().target
         loaded = table.catalogue.load(table.name)  # type: ignore[attr-defined]
-        seen = look(loaded.metadata, loaded.io, lambda unit: unit == KEY.start_ms * 1000)
+        seen = look(loaded.metadata, loaded.io, {KEY.start_ms * 1000})
         table.catalogue.commit(loaded, (), snapshot.replaced(loaded.metadata, loaded.io, seen, [], {}, None))  # type: ignore[attr-defined]
         assert metadata_of(lab.world, table.catalogue) is not None  # type: ignore[attr-defined]

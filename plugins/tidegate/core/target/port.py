@@ -198,11 +198,21 @@ class Target(Protocol):
         """What readers of the whole table are shown."""
         ...
 
+    def agrees(self, expected: str, shown: str) -> bool:
+        """Whether a part that is shown so is as it is expected."""
+        ...
+
+    def sweep(self, settled: Settled) -> list[str]:
+        """Let go of what the table keeps for tasks that are done; what was done, in words. Deletes no file."""
+        ...
+
     def answers(self) -> bool:
         """Whether the table's system answers at all."""
         ...
 
 
+Settled = Callable[[set[tuple[int, int]]], set[tuple[int, int]]]
+"""Of these publications, (unit, generation), those that the ledger has as done: nobody looks for them any more."""
 Holds = Callable[[], bool]
 """Asks the ledger whether a change of a side table is still wanted. A table that looks before it changes asks after the
 look (C1), and raises LostComparison if it is not. Where a late request shows an empty place only, nobody has to ask."""
@@ -229,6 +239,10 @@ class SideTarget(Protocol):
     def retire(self, batches: Batches, holds: Holds) -> None:
         """Show these files no more. A second time changes nothing."""
         ...
+
+    def agrees(self, expected: str, shown: str) -> bool: ...
+
+    def sweep(self, settled: Settled) -> list[str]: ...
 
     def expected(self, batches: Batches) -> Shown:
         """What readers are shown of these files."""

@@ -6,7 +6,7 @@ from tidegate.core.base.partition_values import PartitionValues, parse_partition
 from tidegate.core.files.receipt import LATE
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import Batches, Holds, Shown, Site, Unit
+from tidegate.core.target.port import Batches, Holds, Settled, Shown, Site, Unit
 from tidegate.targets.hive.ports import Catalogue, TableDef
 from tidegate.targets.hive.table import bring_up
 from tidegate.targets.hive.tables import BATCH_PARTITION, dirty_table, late_table
@@ -46,6 +46,14 @@ class HiveSide:
     def retire(self, batches: Batches, holds: Holds) -> None:
         """Drop the partitions of these files; done if they are absent. Raises CatalogueError."""
         self.catalogue.drop_partitions(self.name, list(self.expected(batches)))
+
+    def agrees(self, expected: str, shown: str) -> bool:
+        """A place is a place."""
+        return expected == shown
+
+    def sweep(self, settled: Settled) -> list[str]:
+        """The table keeps nothing for tasks."""
+        return []
 
     def expected(self, batches: Batches) -> Shown:
         """Where the files lie below their batch's directory: as the manifest says, never spelled again."""

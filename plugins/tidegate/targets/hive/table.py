@@ -11,7 +11,7 @@ from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueMismatch, 
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import CERTIFICATE, SUCCESS, join
-from tidegate.core.target.port import Fence, Shown, Site, Unit, Verified
+from tidegate.core.target.port import Fence, Settled, Shown, Site, Unit, Verified
 from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.targets.hive import partitions
 from tidegate.targets.hive.places import Places
@@ -65,6 +65,14 @@ class HiveTable(Places):
                 self.site.say(f"on_publish: {statement}")
             except CatalogueError as e:
                 self.site.say(f"WARNING: on_publish failed, the window is published all the same: {statement}: {e}")
+
+    def agrees(self, expected: str, shown: str) -> bool:
+        """A place is a place."""
+        return expected == shown
+
+    def sweep(self, settled: Settled) -> list[str]:
+        """The table keeps nothing for tasks."""
+        return []
 
     def answers(self) -> bool:
         """Whether the endpoint answers at all."""

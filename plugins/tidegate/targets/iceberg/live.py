@@ -6,7 +6,7 @@ files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,8 @@ from tidegate.core.base.errors import CatalogueError
 from tidegate.core.target.port import BATCH, Token
 from tidegate.targets.iceberg.columns import WINDOW
 
-Wanted = Callable[[Any], bool]
-"""Whether a unit's value in its partition (a window's start in us, a batch) is meant."""
+Units = Collection[int]
+"""What units are in their partition: a window's start in us, a batch."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,19 @@ class Look:
         return Look(self.manifests, [one for one in kept if one.files], self.rows_deleted)
 
 
-def look(metadata: TableMetadata, io: FileIO, wanted: Wanted) -> Look:
-    """Return what stands for these units in the current snapshot. Raises CatalogueError for a table that somebody has
-    partitioned otherwise (C9)."""
+def look(metadata: TableMetadata, io: FileIO, units: Units | None) -> Look:
+    """What stands for these units (None: all) in the current snapshot.
+
+    Raises CatalogueError for a table that somebody has partitioned otherwise (C9)."""
     snapshot = metadata.current_snapshot()
     manifests = [] if snapshot is None else snapshot.manifests(io)
     found, rows_deleted = [], False
     for manifest in manifests:
         at = _unit_position(metadata, manifest.partition_spec_id)
-        if not _may_hold(metadata, manifest, at, wanted):
+        if units is not None and not _may_hold(metadata, manifest, at, units):
             continue
         entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
-        files = [e.data_file for e in entries if wanted(e.data_file.partition[at])]
+        files = [e.data_file for e in entries if units is None or e.data_file.partition[at] in units]
         if not files:
             continue
         if manifest.content == ManifestContent.DELETES:
@@ -90,19 +91,20 @@ def _unit_position(metadata: TableMetadata, spec_id: int) -> int:
     )
 
 
-def _may_hold(metadata: TableMetadata, manifest: ManifestFile, at: int, wanted: Wanted) -> bool:
+def _may_hold(metadata: TableMetadata, manifest: ManifestFile, at: int, units: Units) -> bool:
     """Whether the manifest's summary leaves room for one of the units: most windows are in one manifest alone."""
     if not manifest.partitions:
         return True
     summary = manifest.partitions[at]
     if summary.lower_bound is None or summary.upper_bound is None:
         return False
-    if summary.lower_bound != summary.upper_bound:
-        return True
     source = metadata.specs()[manifest.partition_spec_id].fields[at].source_id
     kind = metadata.schema().find_type(source)
     assert isinstance(kind, PrimitiveType)
-    return wanted(from_bytes(kind, summary.lower_bound))
+    low, high = (from_bytes(kind, bound) for bound in (summary.lower_bound, summary.upper_bound))
+    assert isinstance(low, int)
+    assert isinstance(high, int)
+    return any(low <= unit <= high for unit in units)
 
 
 # ---------------------------------------------------------------- tokens

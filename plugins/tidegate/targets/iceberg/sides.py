@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from pyiceberg.manifest import DataFile
 
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import Batches, Shown, Site, Unit
+from tidegate.core.target.port import Batches, Holds, Settled, Shown, Site, Unit
 from tidegate.core.target.stored import Bounds
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.definition import Definition
+from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import Part, Placed, data_files, part_in, part_of, shown
 from tidegate.targets.iceberg.live import PREFIX, Look, look
 from tidegate.workflow.base import bounds
@@ -51,17 +52,16 @@ class IcebergSide:
         """(kind of files, path, id) of its columns. Raises CatalogueError."""
         return self.definition.fields(self._load())
 
-    def publish(self, batches: Batches, holds: Callable[[], bool]) -> None:
+    def publish(self, batches: Batches, holds: Holds) -> None:
         """Make these files stand, and nothing else for their parts. Raises CatalogueError, CatalogueUnsure."""
         self._change(batches, holds, present=True)
 
-    def retire(self, batches: Batches, holds: Callable[[], bool]) -> None:
+    def retire(self, batches: Batches, holds: Holds) -> None:
         """Make nothing stand for the parts of these files. Raises CatalogueError, CatalogueUnsure."""
         self._change(batches, holds, present=False)
 
-    def _change(self, batches: Batches, holds: Callable[[], bool], present: bool) -> None:
-        """Load, look, ask whether the change is still wanted, commit on what was loaded (C1); after a conflict, begin
-        again (C2)."""
+    def _change(self, batches: Batches, holds: Holds, present: bool) -> None:
+        """C1, C2: a round loads, looks, asks whether it still holds, and commits on what it loaded."""
         trouble: CatalogueError | None = None
         wanted = self._by_part(batches)
         for _ in range(ATTEMPTS):
@@ -89,8 +89,8 @@ class IcebergSide:
         return found
 
     def _wrong(self, loaded: Loaded, wanted: Parts, present: bool) -> tuple[Look, Parts] | None:
-        """Return the files that have to go and those that come (C3, C9); None if nothing has to change."""
-        seen = look(loaded.metadata, loaded.io, lambda unit: any(unit == part[0] for part in wanted))
+        """What stands, and should not, and what comes for it (C3, C9); None if nothing has to change."""
+        seen = look(loaded.metadata, loaded.io, {_batch(part) for part in wanted})
         there: dict[Part, int] = Counter()
         for f in seen.files:
             there[part_in(f)] += f.record_count
@@ -115,6 +115,14 @@ class IcebergSide:
         known = bounds.read(self.site.storage, Layout.of(self.site.pipeline).landed(batch_id))
         return {uri: known[f.path] for uri, f in files if f.path in known}
 
+    def agrees(self, expected: str, shown: str) -> bool:
+        """Rows of a batch, whatever files hold them (C9)."""
+        return expected == shown
+
+    def sweep(self, settled: Settled) -> list[str]:
+        """Let go of answered tags (C5), and of snapshots beyond the newest. Raises CatalogueError."""
+        return sweep(self.catalogue, self.name, settled)
+
     def expected(self, batches: Batches) -> Shown:
         """Rows of each batch."""
         rows = ((part_of(self.definition, f, i), f"batch {i}", f.rows) for i, files in batches.items() for f in files)
@@ -123,7 +131,7 @@ class IcebergSide:
     def shown(self) -> Shown:
         """Rows of each batch in the table."""
         loaded = self._load()
-        seen = look(loaded.metadata, loaded.io, lambda unit: True)
+        seen = look(loaded.metadata, loaded.io, None)
         rows = ((part_in(f), f"batch {f.partition[0]}", f.record_count) for f in seen.files)
         return shown(self.definition, rows)
 

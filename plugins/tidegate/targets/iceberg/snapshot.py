@@ -14,6 +14,7 @@ from typing import Literal
 from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.manifest import (
     DataFile,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
@@ -36,8 +37,10 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from tidegate.targets.iceberg.live import Found, Look
+from tidegate.targets.iceberg.live import Found, Look, unit_of
 
+MERGED_FROM, MERGED_ENTRIES = 100, 4_000
+"""Manifests of fewer files than this are merged once there are so many of them."""
 CODEC: Literal["deflate"] = "deflate"
 
 
@@ -51,7 +54,7 @@ def replaced(
     taken = {one.manifest.manifest_path for one in seen.found}
     for one in seen.found:
         manifests.append(maker.without(one))
-    manifests += [m for m in seen.manifests if m.manifest_path not in taken and _lives(m)]
+    manifests += maker.merged([m for m in seen.manifests if m.manifest_path not in taken and _lives(m)])
     snapshot = maker.snapshot(manifests, maker.summary(added, seen.files, said))
     refs = [(MAIN_BRANCH, SnapshotRefType.BRANCH)]
     if tag is not None:
@@ -102,6 +105,28 @@ class _Maker:
                 else:
                     writer.existing(entry)
         return writer.to_manifest_file()
+
+    def merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Many small manifests as few, in the units' order, so that a look needs few of them and a commit lists few:
+        the library's own merge knows no order."""
+        small = [m for m in manifests if self._small(m)]
+        if len(small) < MERGED_FROM:
+            return manifests
+        entries = [e for m in small for e in m.fetch_manifest_entry(self.io, discard_deleted=True)]
+        entries.sort(key=lambda e: unit_of(self.metadata, e.data_file))
+        made = []
+        for first in range(0, len(entries), MERGED_ENTRIES):
+            with self._manifest(self.metadata.default_spec_id) as writer:
+                for entry in entries[first : first + MERGED_ENTRIES]:
+                    writer.existing(entry)
+            made.append(writer.to_manifest_file())
+        gone = {m.manifest_path for m in small}
+        return made + [m for m in manifests if m.manifest_path not in gone]
+
+    def _small(self, m: ManifestFile) -> bool:
+        entries = (m.added_files_count or 0) + (m.existing_files_count or 0)
+        ours = m.content == ManifestContent.DATA and m.partition_spec_id == self.metadata.default_spec_id
+        return ours and entries < MERGED_ENTRIES
 
     def summary(self, added: Iterable[DataFile], removed: Iterable[DataFile], said: dict[str, str]) -> Summary:
         collector, removed = SnapshotSummaryCollector(), list(removed)

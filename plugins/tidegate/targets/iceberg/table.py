@@ -16,11 +16,12 @@ from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DATA, FileEntry
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import CERTIFICATE, Layout, join
-from tidegate.core.target.port import Fence, Shown, Site, Token, Unit, Verified
+from tidegate.core.target.port import Fence, Settled, Shown, Site, Token, Unit, Verified
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.definition import Definition
+from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import below, data_files, held, part_in, part_of, shown
 from tidegate.targets.iceberg.live import Look, look, newest_token, places_of, summary_of, tag_of, unit_of
 from tidegate.targets.iceberg.rules import Do, decide
@@ -28,6 +29,7 @@ from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
 from tidegate.workflow.base.renames import MovedOn, manifest_of, move_directory
 
+OTHERS = "files that Tidegate has not written"
 Generation = BuiltGeneration | PublishedGeneration
 
 
@@ -200,6 +202,14 @@ class IcebergTable:
         seen = self._look(self._load(), key)
         return sorted({f.file_path.rsplit("/", 1)[0] for f in seen.files})
 
+    def sweep(self, settled: Settled) -> list[str]:
+        """Let go of answered tags (C5), and of snapshots beyond the newest. Raises CatalogueError."""
+        return sweep(self.catalogue, self.name, settled)
+
+    def agrees(self, expected: str, shown: str) -> bool:
+        """C9: files that others have made of ours say no more than how many rows they hold."""
+        return shown in (expected, expected.partition(" of ")[0] + f" of {OTHERS}")
+
     def expected(self, key: WindowKey, files: tuple[FileEntry, ...], location: str) -> Shown:
         """Return the rows of each part of the window, and their generation."""
         what = location.rsplit("/", 1)[-1]
@@ -209,14 +219,14 @@ class IcebergTable:
         """Return the rows of each part of the table, and their generation; rows in files that others wrote, as a
         compaction does (C9), count for the window's newest publication."""
         loaded = self._load()
-        seen = look(loaded.metadata, loaded.io, lambda unit: True)
+        seen = look(loaded.metadata, loaded.io, None)
         newest = places_of(loaded.metadata)
         ours = f"{self.layout.generations()}/"
 
         def what(file: DataFile) -> str:
             if file.file_path.startswith(ours):
                 return file.file_path.removeprefix(ours).partition("/")[0]
-            return newest.get(unit_of(loaded.metadata, file) // 1000, "files that Tidegate has not published")
+            return newest.get(unit_of(loaded.metadata, file) // 1000, OTHERS)
 
         return shown(self.definition, ((part_in(f), what(f), f.record_count) for f in seen.files))
 
@@ -227,4 +237,4 @@ class IcebergTable:
         return loaded
 
     def _look(self, loaded: Loaded, key: WindowKey) -> Look:
-        return look(loaded.metadata, loaded.io, lambda unit: unit == key.start_ms * 1000)
+        return look(loaded.metadata, loaded.io, {key.start_ms * 1000})

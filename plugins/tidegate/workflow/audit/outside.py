@@ -74,10 +74,12 @@ class Partitions:
                 continue
             have_, count = {v: at for v, at in have.items() if v not in coming}, count + len(have)
             if have_ != {v: place for v, (place, _) in expected.items()}:
-                yield from self._problems(table.name, expected, have_)
+                yield from self._problems(table.name, expected, have_, table.agrees)
         self.count = count
 
-    def _problems(self, table: str, expected: Expected, have: dict[PartitionValues, str]) -> Iterator[Problem]:
+    def _problems(
+        self, table: str, expected: Expected, have: dict[PartitionValues, str], agrees: Callable[[str, str], bool]
+    ) -> Iterator[Problem]:
         later = self._later() or self._spine  # after the catalogue: windows are published meanwhile
         moving = {self._ctx.target.values(WindowKey(w, w)) for w in self._moving() | _moved(self._spine, later)}
 
@@ -92,7 +94,7 @@ class Partitions:
             name = f"{table} partition {partition_path(values)}"
             if values not in have and settled(values):
                 yield Problem(subject, f"{name} is not in the catalogue", self._advice(subject))
-            elif values in have and have[values] != place and settled(values):
+            elif values in have and not agrees(place, have[values]) and settled(values):
                 yield Problem(subject, f"{name} is at {have[values]}, should be at {place}", self._advice(subject))
         for values in sorted(set(have) - set(expected), key=partition_path):
             if settled(values):

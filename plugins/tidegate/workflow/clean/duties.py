@@ -6,12 +6,16 @@ done, and done again if it was not noted. Two cleaners do the same things at wor
 
 from __future__ import annotations
 
+from tidegate.core.base.errors import CatalogueError
+from tidegate.core.target.port import SideTarget, Target
+from tidegate.core.window.states import BUILDING, BUILT, SWAPPING
 from tidegate.workflow.base import lost_commits
 from tidegate.workflow.base.context import Context, guard
 from tidegate.workflow.clean.batches import clean_batches
 from tidegate.workflow.clean.generations import clean_generations
 from tidegate.workflow.clean.round import Cleaned, Enough, Item, Run
 
+UNFINISHED = (BUILDING, BUILT, SWAPPING)
 LIMIT = 500
 """Deletions of one round."""
 
@@ -29,8 +33,25 @@ def clean(ctx: Context, limit: int = LIMIT, dry_run: bool = False) -> Cleaned:
         clean_batches(run)
     except Enough:
         pass
+    if not dry_run:
+        _sweep(run)
     run.note()
     return run.result()
+
+
+def _sweep(run: Run) -> None:
+    """What tables keep for tasks that are done; a catalogue that is down holds nothing up."""
+
+    def settled(publications: set[tuple[int, int]]) -> set[tuple[int, int]]:
+        return {key for key, facts in run.generations(publications).items() if facts.state not in UNFINISHED}
+
+    try:
+        tables: list[Target | SideTarget] = [run.ctx.target, *run.ctx.sides.values()]
+        for table in tables:
+            for line in table.sweep(settled):
+                run.ctx.say(line)
+    except CatalogueError as e:
+        run.ctx.say(f"tables are swept by the next run: {str(e).splitlines()[0]}")
 
 
 __all__ = ["LIMIT", "Cleaned", "Item", "clean"]

@@ -1,0 +1,55 @@
+"""What of a table's past is let go: tags that the ledger has answered, and snapshots beyond the newest.
+
+Only metadata changes: no file is deleted here, so that a reader, and a commit that is still on its way, finds what it
+names.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate, TableUpdate
+
+from tidegate.core.base.wording import many
+from tidegate.core.target.port import Settled
+from tidegate.targets.iceberg.catalogue import Catalogue
+from tidegate.targets.iceberg.live import TAG
+
+KEEP = "history.expire.min-snapshots-to-keep"
+KEPT = 200
+"""Snapshots of `main` that stay, unless the table's property says otherwise: time travel, and the look for a token."""
+
+
+def sweep(catalogue: Catalogue, name: str, settled: Settled) -> list[str]:
+    """One commit, if there is anything to let go of; what was done, in words. Raises CatalogueError."""
+    loaded = catalogue.load(name)
+    updates = () if loaded is None else let_go(loaded.metadata, settled)
+    if loaded is None or not updates:
+        return []
+    before, after = loaded.metadata, catalogue.commit(loaded, (), updates).metadata
+    tags, snapshots = len(before.refs) - len(after.refs), len(before.snapshots) - len(after.snapshots)
+    return [f"{name}: {many(tags, 'tag')} and {many(snapshots, 'snapshot')} let go"]
+
+
+def let_go(metadata: TableMetadata, settled: Settled) -> tuple[TableUpdate, ...]:
+    """`settled`: those of these publications that the ledger has as done (C5). Nothing if there is nothing to do."""
+    tags = {name: found for name in metadata.refs if (found := _publication(name)) is not None}
+    done = settled(set(tags.values())) if tags else set()
+    dropped = [name for name, publication in tags.items() if publication in done]
+    named = {ref.snapshot_id for name, ref in metadata.refs.items() if name not in dropped and name != MAIN_BRANCH}
+    line = [s.snapshot_id for s in ancestors_of(metadata.current_snapshot(), metadata)]
+    kept = named | set(line[: max(1, int(metadata.properties.get(KEEP, KEPT)))])
+    gone = [s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in kept]
+    updates: list[TableUpdate] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in dropped]
+    if gone:
+        updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": gone}))
+    return tuple(updates)
+
+
+def _publication(tag: str) -> tuple[int, int] | None:
+    """Of a tag of ours; None for somebody else's."""
+    parts = tag.removeprefix(TAG).split(".") if tag.startswith(TAG) else []
+    if len(parts) != 3 or not all(part.lstrip("-").isdigit() for part in parts):
+        return None
+    return int(parts[0]), int(parts[1])
