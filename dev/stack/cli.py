@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import click
 
+from dev.stack.environment import pipelines_in
 from dev.stack.errors import StackError
 from dev.stack.info import StackInfo, StackStatus
 from dev.stack.places import Places
@@ -46,10 +47,12 @@ def stack() -> None:
               help="The Hive endpoint: Spark's Thrift server or a real HiveServer2.")  # fmt: skip
 @click.option("--port", "ports", multiple=True, metavar="PART=PORT",
               help="A fixed port, e.g. airflow=8080. The others: free ones, the same at the next start.")  # fmt: skip
+@click.option("--pipelines", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Folder of pipelines.  [default: dags/pipelines]")  # fmt: skip
 @click.option("--foreground", is_flag=True, help="Stay, and end the stack when this command ends (Ctrl-C).")
 def up(
     root: Path, as_json: bool, parts: str, further: tuple[str, ...], hdfs: bool, hive: str, ports: tuple[str, ...],
-    foreground: bool,
+    pipelines: Path | None, foreground: bool,
 ) -> None:  # fmt: skip
     """Start the stack and print addresses and passwords. A running stack stays as it is.
 
@@ -66,6 +69,7 @@ def up(
     names = [part.strip() for part in parts.split(",")] + [*further] + (["hdfs"] if hdfs else [])
     wanted = Stack(
         root, parts=names, hive="hive4" if hive == "hive4" else "spark",
+        env=pipelines_in(pipelines) if pipelines else None,
         foreground=foreground, ports=_fixed(ports), progress=lambda line: click.echo(line, err=True),
     )  # fmt: skip
     if not foreground:

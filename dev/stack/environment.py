@@ -11,6 +11,7 @@ from pathlib import Path
 from dev.stack.java import find_java
 from dev.stack.parts import Site
 from dev.stack.ports import LOOPBACK
+from dev.stack.postgres import ICEBERG
 from dev.stack.postgres import USER as POSTGRES_USER
 from dev.stack.secrets import write_private
 from dev.stack.spark import archive_path
@@ -27,6 +28,11 @@ def ledger_url(site: Site) -> str:
 def airflow_db_url(site: Site) -> str:
     """Airflow's metadata database."""
     return _postgres_url(site, "airflow").replace("postgresql://", "postgresql+psycopg2://")
+
+
+def iceberg_sql_url(site: Site) -> str:
+    """A catalogue of Iceberg tables in PostgreSQL."""
+    return _postgres_url(site, ICEBERG)
 
 
 def hdfs_uri(site: Site) -> str:
@@ -52,7 +58,7 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
         "AIRFLOW_HOME": str(site.root / "airflow"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins_folder),
-        "AIRFLOW__TIDEGATE__PIPELINES_FOLDER": str(dags_folder / "pipelines"),
+        **pipelines_in(dags_folder / "pipelines"),
         "AIRFLOW__TIDEGATE__SPARK_BINARY": str(binaries / "spark-submit"),
         "AIRFLOW__TIDEGATE__SPARK_CLASS_ARCHIVE": str(archive_path(site.places)),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
@@ -77,10 +83,16 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
         })  # fmt: skip
     if "postgres" in parts:
         env["AIRFLOW_CONN_TIDEGATE_LEDGER"] = ledger_url(site)
+        env["AIRFLOW_CONN_ICEBERG_SQL"] = iceberg_sql_url(site)
         env["AIRFLOW__TIDEGATE__LEDGER_CONN_ID"] = "tidegate_ledger"
     if "airflow" in parts:
         env |= _airflow_settings(site)
     return env
+
+
+def pipelines_in(folder: Path) -> dict[str, str]:
+    """Where Airflow and `tidegate` find the pipelines' YAML files."""
+    return {"AIRFLOW__TIDEGATE__PIPELINES_FOLDER": str(folder.absolute())}
 
 
 def _airflow_settings(site: Site) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from dev.stack.environment import AIRFLOW_USER, airflow_db_url, hdfs_uri, iceberg_uri, ledger_url
+from dev.stack.environment import AIRFLOW_USER, airflow_db_url, hdfs_uri, iceberg_sql_url, iceberg_uri, ledger_url
 from dev.stack.parts import Site
 from dev.stack.ports import LOOPBACK
 from dev.stack.postgres import USER as POSTGRES_USER
@@ -28,6 +28,7 @@ class StackInfo:
     postgres_password: str = field(default="", repr=False)
     ledger_url: str = field(default="", repr=False)
     airflow_db_url: str = field(default="", repr=False)
+    iceberg_sql_url: str = field(default="", repr=False)
     hive_host: str = ""
     hive_port: int = 0
     hive_metastore_port: int = 0
@@ -96,6 +97,7 @@ def stack_info(site: Site, parts: Collection[str]) -> StackInfo:
             "postgres_user": POSTGRES_USER,
             "postgres_password": site.secrets.postgres_password,
             "ledger_url": ledger_url(site),
+            "iceberg_sql_url": iceberg_sql_url(site),
         }
     if "hive" in parts:
         found |= {"hive_host": LOOPBACK, "hive_port": site.ports["hive"]}

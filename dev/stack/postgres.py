@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from psycopg2.extensions import connection
 
 USER = "tidegate"
-DATABASES = ("airflow", "tidegate")
+ICEBERG = "iceberg"  # a catalogue in SQL; who uses it makes its tables
+DATABASES = ("airflow", "tidegate", ICEBERG)
 _START_S = 180.0
 _VERSION_FOLDER = "pginstall18"
 _PASSWORD_FILE = "tidegate.password"  # in the cluster's folder, so that a copy of the folder can be opened
 
 
 class Postgres(Part):
-    """One cluster with the databases `airflow` and `tidegate`, both owned by one role."""
+    """One cluster with the databases `airflow`, `tidegate` and `iceberg`, all owned by one role."""
 
     name = "postgres"
     port_names = ("postgres",)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dev.demo import check, flights
+from dev.demo.check_catalogues import visible_files
 
 SPAN = check.Span(
     datetime(2013, 1, 26, 16, tzinfo=UTC), datetime(2013, 1, 27, 15, tzinfo=UTC), datetime(2013, 1, 27, 22, tzinfo=UTC)
@@ -34,11 +35,12 @@ RENAMED = {
 
 @dataclass
 class FakeCatalogue:
+    lane, words = "_partition", ("SHOW PARTITIONS", "SELECT count(*)")
     tables: dict[str, dict[str, Path]]
     counted: dict[check.Group, int] = field(default_factory=dict)
 
-    def partitions(self, table: str) -> dict[str, Path]:
-        return self.tables.get(table, {})
+    def partitions(self, table: str) -> dict[str, list[Path]]:
+        return {name: visible_files(folder) for name, folder in self.tables.get(table, {}).items()}
 
     def counts(self, table: str) -> dict[check.Group, int]:
         return self.counted

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from dev.stack import produce, query
 from dev.stack.errors import StackError
+from dev.stack.info import StackInfo
 from dev.stack.produce import Sent
 from dev.stack.stack import Stack
 from tidegate.cli.main import main
@@ -102,3 +103,11 @@ def test_hives_own_words_are_told(up: None, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(query, "ask", refuse)
     result = run("sql", "SELECT 1")
     assert (result.exit_code, "TABLE_OR_VIEW_NOT_FOUND" in result.stderr) == (1, True)
+
+
+def test_another_folder_of_pipelines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[dict[str, str]] = []
+    monkeypatch.setattr(Stack, "up", lambda self: told.append(self._env) or StackInfo(root=str(self.root)))
+    assert run("up", "--root", str(tmp_path), "--pipelines", str(tmp_path)).exit_code == 0
+    assert run("up", "--root", str(tmp_path)).exit_code == 0
+    assert told == [{"AIRFLOW__TIDEGATE__PIPELINES_FOLDER": str(tmp_path)}, {}]

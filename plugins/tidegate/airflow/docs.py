@@ -14,7 +14,7 @@ TASKS = {
     "ready": "Waits until the watermark of every Kafka partition has passed the window's end, without a worker. "
     "The log says which partition holds it. **Clear**: asks again.",
     "publish": "Closes the window, assembles its files and adds the hour to the table by one rename. "
-    "**Clear**: verifies the published window: it adds a lost Hive partition again and rebuilds a lost file from Kafka "
+    "**Clear**: verifies the published window: it adds a lost partition again and rebuilds a lost file from Kafka "
     "as the next generation; an intact window stays as it is. No row is ever doubled.",
     "replay": "Rebuilds the window from the Kafka ranges of its batches as the next generation; the old one stays "
     "readable until the swap. Unchanged content publishes nothing and says so. Or does what the run's conf asks for: "

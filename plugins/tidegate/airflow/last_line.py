@@ -43,6 +43,7 @@ _FOREIGN = (
     (r"sqlalchemy|psycopg2", "a database", "`airflow db check` asks Airflow's, `tidegate doctor` the ledger's"),
     (r"confluent_kafka|cimpl", "Kafka", "`tidegate doctor {pipeline}` asks the brokers"),
     (r"pyhive|thrift|TCLIService", "Hive", "`tidegate doctor {pipeline}` asks Hive"),
+    (r"pyiceberg", "Iceberg", "`tidegate doctor {pipeline}` asks the catalogue"),
     (r"hdfs_native|pyarrow", "HDFS", "`tidegate doctor {pipeline}` asks the filesystem"),
 )  # fmt: skip
 """Libraries whose errors can pass an adapter: pattern, name, what to do."""
