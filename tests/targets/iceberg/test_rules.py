@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -142,6 +143,18 @@ def test_c3_what_stands_is_read_from_the_snapshot(lab: Lab) -> None:
     lab.other_columns()
     lab.until_done(again)
     assert lab.rows() == ROWS
+
+
+def test_a_ledger_that_forgot_swapping_finds_its_generation(lab: Lab) -> None:
+    """R12: what stands is brought to CURRENT by every step, though nothing has to be committed."""
+    lab.until_done(publish)
+    snapshots = len(loaded(lab).metadata.snapshots)
+    with sqlite3.connect(lab.world.database) as ledger:
+        ledger.execute("UPDATE generations SET state = 'BUILT', location = NULL, published_ms = NULL")
+    lab.until_done(publish)
+    assert lab.world.context().ledger.windows.get(lab.world.pipeline.name, KEY).current == 1
+    assert len(loaded(lab).metadata.snapshots) == snapshots
+    assert (lab.rows(), problems(lab)) == (ROWS, [])
 
 
 def test_c9_a_compaction_is_welcome_and_deleted_rows_are_named(lab: Lab) -> None:

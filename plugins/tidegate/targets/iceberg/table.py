@@ -136,10 +136,11 @@ class IcebergTable:
         for _ in range(ATTEMPTS):
             loaded = self._load()
             seen = self._look(loaded, fence.generation.window)
-            if not self._wanted(fence, loaded, location, seen):
-                return []
+            wanted = self._wanted(fence, loaded, location, seen)
             if isinstance(fence.generation, BuiltGeneration):
-                fence.show(location)  # R12
+                fence.show(location)  # R12; a ledger that lost commits may have forgotten it of one that stands
+            if not wanted:
+                return []
             if not fence.still_mine():
                 raise MovedOn
             try:
