@@ -13,7 +13,7 @@ TASKS = {
     "**Clear**: verifies or finishes this run's batch.",
     "ready": "Waits until the watermark of every Kafka partition has passed the window's end, without a worker. "
     "The log says which partition holds it. **Clear**: asks again.",
-    "publish": "Closes the window, assembles its files and adds the hour to the table by one rename. "
+    "publish": "Closes the window, assembles its files and adds the hour to the table at once. "
     "**Clear**: verifies the published window: it adds a lost partition again and rebuilds a lost file from Kafka "
     "as the next generation; an intact window stays as it is. No row is ever doubled.",
     "replay": "Rebuilds the window from the Kafka ranges of its batches as the next generation; the old one stays "

@@ -116,6 +116,15 @@ def test_names_that_are_taken_are_told() -> None:
     assert problems(pipeline(column("position", "int"))) == []
 
 
+def test_keys_that_mean_nothing_are_told() -> None:
+    made = pipeline(column("position", "int"))
+    made = replace(made, archive=replace(made.archive, on_publish=("REFRESH x",), swap="directory"))
+    assert [(path, "leave it out" in why) for path, why in problems(made)] == [
+        (("archive", "on_publish"), True),
+        (("archive", "swap"), True),
+    ]
+
+
 def test_every_field_has_a_path() -> None:
     kind = "map<string,struct<tags:array<string>,unit:int>>"
     assert field_paths("m", kind) == (

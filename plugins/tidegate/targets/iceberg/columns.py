@@ -24,7 +24,7 @@ def stored_columns(pipeline: Pipeline, kind: str) -> tuple[StoredColumn, ...]:
 
 
 def problems(pipeline: Pipeline) -> list[tuple[tuple[str | int, ...], str]]:
-    """(path in the YAML, what is wrong): names that are taken, and statements."""
+    """(path in the YAML, what is wrong): names that are taken, and keys that mean nothing here."""
     taken = {**dict.fromkeys(RESERVED, "Iceberg"), **dict.fromkeys((WINDOW, BATCH, *_RENAMED.values()), "Tidegate")}
     found: list[tuple[tuple[str | int, ...], str]] = [
         (
@@ -36,6 +36,9 @@ def problems(pipeline: Pipeline) -> list[tuple[tuple[str | int, ...], str]]:
     ]
     if pipeline.archive.on_publish:
         found.append((("archive", "on_publish"), "an Iceberg catalogue takes no statements; leave it out"))
+    if pipeline.archive.swap == "directory":
+        what = "files of an Iceberg table stay where they landed, and a window turns at once; leave it out"
+        found.append((("archive", "swap"), what))
     return found
 
 

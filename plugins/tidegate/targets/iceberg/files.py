@@ -17,6 +17,8 @@ from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import Shown
 from tidegate.core.target.stored import Bounds, Value
+from tidegate.core.window.cut import window_id
+from tidegate.targets.iceberg.columns import WINDOW
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.live import Look
 from tidegate.targets.iceberg.rules import Held
@@ -99,6 +101,13 @@ def held(definition: Definition, seen: Look, wanted: Iterable[Placed], batch_id:
     return Held.AS_WRITTEN if paths == {f.file_path for f in seen.files} else Held.REWRITTEN
 
 
+def _spelled(name: str, value: Value) -> str | None:
+    """A partition's value for people; a window's start as windows are named."""
+    if name == WINDOW and isinstance(value, int):
+        return window_id(value // 1000)
+    return None if value is None else str(value)
+
+
 def shown(definition: Definition, parts: Iterable[tuple[Part, str, int]]) -> Shown:
     """In words, how many rows of what each part has; `parts`: (part, what, rows)."""
     rows: dict[Part, Counter[str]] = defaultdict(Counter)
@@ -107,6 +116,6 @@ def shown(definition: Definition, parts: Iterable[tuple[Part, str, int]]) -> Sho
     names = [c.name for c in definition.parts]
     found: Shown = {}
     for part, counts in rows.items():
-        values = tuple((n, None if v is None else str(v)) for n, v in zip(names, part, strict=True))
-        found[values] = ", ".join(f"{many(n, 'row')} of {what}" for what, n in sorted(counts.items()))
+        values = tuple((n, _spelled(n, v)) for n, v in zip(names, part, strict=True))
+        found[values] = ", ".join(f"{what} ({many(n, 'row')})" for what, n in sorted(counts.items()))
     return found

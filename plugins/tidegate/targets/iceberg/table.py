@@ -17,6 +17,7 @@ from tidegate.core.files.receipt import DATA, FileEntry
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import CERTIFICATE, Layout, join
 from tidegate.core.target.port import Fence, Settled, Shown, Site, Token, Unit, Verified
+from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
@@ -86,8 +87,8 @@ class IcebergTable:
     # ------------------------------------------------------------ places
 
     def values(self, key: WindowKey) -> PartitionValues:
-        """The window's start, in us since 1970 (UTC)."""
-        return ((self.definition.parts[0].name, str(key.start_ms * 1000)),)
+        """The window's start, as windows are named."""
+        return ((self.definition.parts[0].name, window_id(key.start_ms)),)
 
     def home(self, key: WindowKey) -> None:
         """No generation has a place that another can take."""
