@@ -209,8 +209,8 @@ class IcebergTable:
         return sweep(self.catalogue, self.name, settled)
 
     def agrees(self, expected: str, shown: str) -> bool:
-        """C9: files that others have made of ours say no more than how many rows they hold."""
-        return shown in (expected, expected.partition(" of ")[0] + f" of {OTHERS}")
+        """C9: of files that others have made from ours, only the number of rows is known."""
+        return shown in (expected, f"{OTHERS} ({expected.partition(' (')[2]}")
 
     def expected(self, key: WindowKey, files: tuple[FileEntry, ...], location: str) -> Shown:
         """Return the rows of each part of the window, and their generation."""
