@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.table.snapshots import Snapshot
 
 from tests.crash.kept import KEPT
 from tests.targets.iceberg.lab import Tables
@@ -17,7 +18,7 @@ from tidegate.core.files.receipt import DATA
 from tidegate.core.target.port import Targets
 from tidegate.core.target.tables import table_name
 from tidegate.storage.local import LocalStorage
-from tidegate.targets.iceberg.live import look
+from tidegate.targets.iceberg.catalogue import Loaded
 from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
 
 KIND = "iceberg"
@@ -56,7 +57,7 @@ def _opened(url: str) -> SqlCatalogue:
 def contents(world: World) -> dict[str, list[tuple[Any, ...]]]:
     """Hour -> (Kafka partition, offset, value, site) of every row that a query returns, whatever file it lies in."""
     found: dict[str, list[tuple[Any, ...]]] = {}
-    for file in _live(world, DATA):
+    for file in live(world, DATA):
         hour = f"{(file.partition[0] // 1000 - T0) // 3_600_000:02d}"
         found.setdefault(hour, []).extend((*row, file.partition[1]) for row in KEPT.rows(path_of(file)))
     return {hour: sorted(rows, key=str) for hour, rows in sorted(found.items())}
@@ -64,13 +65,13 @@ def contents(world: World) -> dict[str, list[tuple[Any, ...]]]:
 
 def side(world: World, kind: str) -> list[tuple[int, int]]:
     """Kafka coordinates of the rows of the late or the dirty table, sorted."""
-    return sorted(at for file in _live(world, kind) for at in KEPT.coordinates(path_of(file)))
+    return sorted(at for file in live(world, kind) for at in KEPT.coordinates(path_of(file)))
 
 
 def a_file(world: World, hour: int, site: str) -> Path:
     """One that stands for the window."""
     start_us = (T0 + hour * 3_600_000) * 1000
-    found = [path_of(f) for f in _live(world, DATA) if (f.partition[0], f.partition[1]) == (start_us, site)]
+    found = [path_of(f) for f in live(world, DATA) if (f.partition[0], f.partition[1]) == (start_us, site)]
     return min(found)
 
 
@@ -78,7 +79,46 @@ def path_of(file: DataFile) -> Path:
     return Path(file.file_path.removeprefix("file://"))
 
 
-def _live(world: World, kind: str) -> Iterator[DataFile]:
-    loaded = _catalogue(world.folder, LocalStorage()).load(table_name(world.pipeline, kind))
-    if loaded is not None:
-        yield from look(loaded.metadata, loaded.io, lambda unit: True).files
+def loaded(world: World, kind: str = DATA) -> Loaded | None:
+    """One of its tables, by a catalogue of the reader's own."""
+    return _catalogue(world.folder, LocalStorage()).load(table_name(world.pipeline, kind))
+
+
+def live(world: World, kind: str = DATA) -> Iterator[DataFile]:
+    """The files that readers of the newest snapshot read; found without the code that publishes."""
+    found = loaded(world, kind)
+    snapshot = None if found is None else found.metadata.current_snapshot()
+    if found is not None and snapshot is not None:
+        yield from _of(found, snapshot)
+
+
+def _of(found: Loaded, snapshot: Snapshot) -> Iterator[DataFile]:
+    for manifest in snapshot.manifests(found.io):
+        assert manifest.content == ManifestContent.DATA
+        for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=True):
+            entry.data_file.spec_id = manifest.partition_spec_id
+            yield entry.data_file
+
+
+def each_snapshot_shows_one_generation(world: World) -> dict[int, str]:
+    """Of each window, never an older one after a newer; none vanishes. Start -> directory that the last one shows."""
+    found = loaded(world)
+    assert found is not None
+    shown: dict[int, str] = {}
+    for snapshot in found.metadata.snapshots:
+        now: dict[int, set[str]] = {}
+        for file in _of(found, snapshot):
+            now.setdefault(file.partition[0] // 1000, set()).add(file.file_path.rsplit("/", 2)[0])
+        for start_ms, places in now.items():
+            assert len(places) == 1, f"snapshot {snapshot.sequence_number} shows {places}"
+            (place,) = places
+            before = shown.get(start_ms)
+            assert before is None or before == place or _number(place) > _number(before), f"{place} after {before}"
+            shown[start_ms] = place
+        assert shown.keys() == now.keys(), f"snapshot {snapshot.sequence_number}: {shown.keys() - now.keys()} vanished"
+    return shown
+
+
+def _number(place: str) -> int:
+    """`.../20130105T000000Z.2.1` -> 2"""
+    return int(place.rsplit(".", 2)[1])

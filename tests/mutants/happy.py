@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.crash import lakehouse
 from tests.mutants.names import FATE, require
 from tests.mutants.stage import HOUR, Stage, record
 from tidegate.workflow.clean import duties
 from tidegate.workflow.maintain import reconcile
 
 
-def happy_path(stage: Stage, swap: str = "pointer") -> None:
+def happy_path(stage: Stage, swap: str = "pointer", target: str = "hive") -> None:
     """Ingest, archive, a late row, replay with other columns, replay of the same, heal, clear, maintain, clean."""
     stage.change_spec(archive=replace(stage.pipeline.archive, swap=swap))
+    if target == lakehouse.KIND:
+        lakehouse.install(stage)
     stage.first_hours()
     stage.ingest("r1")
     first = stage.archive(0)

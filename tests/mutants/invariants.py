@@ -9,14 +9,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from tests.audit.test_audit import in_process
+from tests.crash import lakehouse
 from tests.full_sums import full_sums
-from tests.mutants.names import BALANCE, HEALS, IN_FORCE, ONCE, THERE, WHOLE, require
+from tests.mutants.names import BALANCE, BY_ID, BY_PARTITION, HEALS, IN_FORCE, ONCE, THERE, WHOLE, require
 from tests.world import World
 from tidegate.core.base.partition_values import partition_path
 from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.states import Batch, LandedBatch, SealedBatch
 from tidegate.core.batch.totals import Totals
-from tidegate.core.files.receipt import DATA, FileEntry
+from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.target.paths import SUCCESS
 from tidegate.core.window.states import CLOSED, PublishedGeneration, WindowKey
 from tidegate.workflow.audit.audit import audit
@@ -64,6 +65,10 @@ def _some(found: object) -> str:
 def _rows(ctx: Context, world: World) -> Iterator[Row]:
     """As readers see them: the three tables by the catalogue, and landed files whose window is still to come."""
     topics = {b.plan.batch_id: b.plan.topic_id for b in batches(ctx)}
+    if world.pipeline.sink.kind == lakehouse.KIND:
+        for kind in (DATA, LATE, DIRTY):
+            for file in lakehouse.live(world, kind):
+                yield from _read([_on_disk(file.file_path, f"the table of {kind} rows")], topics, kind)
     for kind in ("", "__late", "__dirty"):
         for location in world.partitions(f"lake.readings{kind}").values():
             yield from _read(_visible(location), topics, kind or "data")
@@ -91,7 +96,7 @@ def _waiting(ctx: Context, batch: LandedBatch) -> Iterator[tuple[int, FileEntry]
 
 def _on_disk(uri: str, whose: str) -> Path:
     path = Path(uri.removeprefix("file://"))
-    require(path.exists(), THERE, f"{whose} has landed, {path.name} waits nowhere: {path}")
+    require(path.exists(), THERE, f"{whose}: {path.name} is not there: {path}")
     return path
 
 
@@ -103,10 +108,11 @@ def _visible(location: str) -> list[Path]:
 def _read(paths: Iterable[Path], topics: dict[int, str], place: str) -> Iterator[Row]:
     for path in paths:
         file = pq.ParquetFile(path)
-        names = [n for n in ("_batch_id", "_partition", "_offset", "id") if n in file.schema_arrow.names]
+        wanted = ("_batch_id", "_partition", "_kafka_partition", "_offset", "id")
+        names = [n for n in wanted if n in file.schema_arrow.names]
         for row in file.read(columns=names).to_pylist():
             batch_id = row.get("_batch_id") or _batch_of(path)
-            at = (topics[batch_id], row["_partition"], row["_offset"])
+            at = (topics[batch_id], row.get("_partition", row.get("_kafka_partition")), row["_offset"])
             yield Row(at, row.get("id"), f"{place} {path.parent.name}/{path.name}")
 
 
@@ -133,9 +139,42 @@ def readers_see_what_is_in_force(world: World) -> None:
     for start in ctx.ledger.windows.published_starts(ctx.name):
         generation = in_force(ctx, start)
         want |= ctx.target.expected(generation.window, generation.files, generation.location)
-    have = world.partitions("lake.readings")
-    wrong = {partition_path(v): (have.get(v), want.get(v)) for v in set(have) | set(want) if have.get(v) != want.get(v)}
+    iceberg = world.pipeline.sink.kind == lakehouse.KIND
+    have = ctx.target.shown() if iceberg else world.partitions("lake.readings")
+    wrong = {
+        partition_path(v): (have.get(v), want.get(v))
+        for v in set(have) | set(want)
+        if not ctx.target.agrees(want.get(v, ""), have.get(v, ""))
+    }
     require(not wrong, IN_FORCE, f"partition: (catalogue, in force): {_some(wrong)}")
+
+
+def readers_never_go_back(world: World) -> None:
+    """Each snapshot shows one generation of a window, and none an older one than a snapshot before it."""
+    try:
+        lakehouse.each_snapshot_shows_one_generation(world)
+    except AssertionError as e:
+        require(False, IN_FORCE, str(e))
+
+
+def readers_find_rows_by_partition_and_id(world: World) -> None:
+    """What the table's metadata say of each file is what the file holds: readers look at nothing else."""
+    found = lakehouse.loaded(world)
+    assert found is not None
+    schema = found.metadata.schema()
+    for file in lakehouse.live(world):
+        path = lakehouse.path_of(file)
+        stored = pq.ParquetFile(path)
+        for field in stored.schema_arrow:
+            says, known = int(field.metadata[b"PARQUET:field_id"]), schema.find_field(field.name).field_id
+            require(says == known, BY_ID, f"{path.name}: {field.name} is {says}, the table calls it {known}")
+        for at, part in enumerate(found.metadata.specs()[file.spec_id].fields):
+            source = schema.find_field(part.source_id)
+            (value,) = set(stored.read(columns=[source.name])[source.name].to_pylist())
+            value = int(value.timestamp()) * 1_000_000 if source.name == "_window" else value
+            due = part.transform.transform(source.field_type)(value)
+            have = file.partition[at]
+            require(have == due, BY_PARTITION, f"{path.name}: {part.name} is {have!r}, its rows say {due!r}")
 
 
 def in_force(ctx: Context, start_ms: int) -> PublishedGeneration:

@@ -11,8 +11,11 @@ HEALS = "the next try heals without a human"
 OWN = "a directory has one writer"
 BALANCE = "the ledger balances"
 STOPS = "what cannot be right is refused"
+BY_ID = "readers find each column by its id"
+BY_PARTITION = "a file is in the partition that its rows say"
+WELCOME = "what others make of a window's files stays"
 
-NAMES = frozenset({ONCE, THERE, WHOLE, IN_FORCE, FATE, HEALS, OWN, BALANCE, STOPS})
+NAMES = frozenset({BY_ID, BY_PARTITION, WELCOME, ONCE, THERE, WHOLE, IN_FORCE, FATE, HEALS, OWN, BALANCE, STOPS})
 
 
 class InvariantViolated(AssertionError):

@@ -69,7 +69,7 @@ def _try(bug: Bug) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="planted-"))
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
-        happy = functools.partial(happy_path, swap=bug.swap)
+        happy = functools.partial(happy_path, swap=bug.swap, target=bug.target)
         with Planted(bug) as planted:
             for part, trace in (("happy", happy), ("attack", ATTACKS[bug.attack])):
                 (folder / part).mkdir()

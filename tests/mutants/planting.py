@@ -44,6 +44,7 @@ class Bug:
     patches: tuple[Patch, ...]
     why: str = ""
     swap: str = "pointer"  # how the happy path publishes
+    target: str = "hive"  # and into which kind of table
 
 
 def function_at(seam: str) -> FunctionType:

@@ -71,6 +71,20 @@ SWAP = "tidegate.targets.hive.swap_steps:decide"
 BRING_UP_A_TABLE = "tidegate.targets.hive.table:bring_up"
 TABLES_BEFORE_PLANNING = "tidegate.workflow.base.tables:before_planning"
 
+# ---------------------------------------------------------------- tables in Iceberg (C1 to C9)
+ICEBERG_COMMIT = "tidegate.targets.iceberg.table:IcebergTable._commit"
+ICEBERG_REPLACE = "tidegate.targets.iceberg.table:IcebergTable._replace"
+ICEBERG_DECIDE = "tidegate.targets.iceberg.rules:decide"
+ICEBERG_TAG = "tidegate.targets.iceberg.live:tag_of"
+ICEBERG_IS_OURS = "tidegate.targets.iceberg.definition:Definition.refuse_other"
+ICEBERG_HELD = "tidegate.targets.iceberg.files:held"
+ICEBERG_NEWEST_PLACES = "tidegate.targets.iceberg.live:places_of"
+ICEBERG_AGREES = "tidegate.targets.iceberg.table:IcebergTable.agrees"
+ICEBERG_DATA_FILES = "tidegate.targets.iceberg.files:data_files"
+ICEBERG_SIDE_CHANGE = "tidegate.targets.iceberg.sides:IcebergSide._change"
+RECORD_A_GENERATION = "tidegate.workflow.base.records:mark_generation"
+IDS_IN_FILES = "spark_jobs.engine.sinks.stored:_Shape.__init__"
+
 # ---------------------------------------------------------------- zone data
 PINNED_ZONE = "tidegate.core.window.zonedata:pinned"
 WORKERS_ZONE = "spark_jobs.engine.zones:check_zone_data"

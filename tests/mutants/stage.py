@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.crash import lakehouse
 from tests.hooks import Died, Hook, catalogue_of, use_catalogue
 from tests.mutants import invariants
 from tests.mutants.invariants import Coordinate
 from tests.mutants.names import HEALS, InvariantViolated, require
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.base.errors import NotReady, TidegateError
+from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import Column
 from tidegate.core.target.paths import SUCCESS
 from tidegate.core.window.states import WindowKey
@@ -74,7 +76,23 @@ class Stage(World):
 
     def lose_a_file(self, hour: int = 0) -> None:
         folder = self.folder / f"lake/readings/date=2013-01-05/hour={hour:02d}"
+        if self.is_iceberg:
+            folder = self.folder / f"lake/readings/_tidegate/generations/20130105T{hour:02d}0000Z.1.1"
         min(folder.rglob("*.parquet")).unlink()
+
+    # ------------------------------------------------------------ tables in Iceberg
+
+    @property
+    def is_iceberg(self) -> bool:
+        return self.pipeline.sink.kind == lakehouse.KIND
+
+    def table(self, kind: str = "") -> list[tuple[int, int]]:
+        return lakehouse.side(self, kind.strip("_") or DATA) if self.is_iceberg else super().table(kind)
+
+    def by_window(self) -> dict[str, list[tuple[int, int]]]:
+        if not self.is_iceberg:
+            return super().by_window()
+        return {hour: sorted(row[:2] for row in rows) for hour, rows in lakehouse.contents(self).items()}
 
     def hooked(
         self, port: str, before: dict[str, Callable[..., object]] | None = None,

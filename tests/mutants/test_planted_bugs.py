@@ -21,7 +21,7 @@ from tests.mutants.planting import ROOT, Planted
 from tests.mutants.quick import quick
 from tests.mutants.stage import Stage
 
-RULES = [f"R{i}" for i in range(1, 16)]
+RULES = [*(f"R{i}" for i in range(1, 16)), *(f"C{i}" for i in range(1, 10))]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,6 +35,10 @@ def cheap_worlds() -> Iterator[None]:
 @pytest.mark.parametrize("swap", ["pointer", "directory"])
 def test_the_happy_path(tmp_path: Path, swap: str) -> None:
     happy_path(Stage(tmp_path), swap)
+
+
+def test_the_happy_path_of_iceberg(tmp_path: Path) -> None:
+    happy_path(Stage(tmp_path), target="iceberg")
 
 
 @pytest.mark.parametrize("name", ATTACKS)
