@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection as SqlConnection
-from sqlalchemy.engine import make_url
 
 from dev.stack.info import StackInfo
 from tests.fakes.proxy import Fate, LossyProxy
@@ -33,24 +29,6 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
     if request.param == "sqlite":
         return Site("sql", tmp_path, f"sqlite:///{tmp_path}/catalogue.db")
     return request.getfixturevalue(f"on_{request.param}")
-
-
-@pytest.fixture
-def on_rest(iceberg_rest: StackInfo, tmp_path: Path) -> Site:
-    port = urlsplit(iceberg_rest.iceberg_uri).port
-    return Site("rest", tmp_path, iceberg_rest.iceberg_uri, port, f"n{uuid4().hex[:12]}")
-
-
-@pytest.fixture
-def on_postgres(postgres: StackInfo, tmp_path: Path) -> Iterator[Site]:
-    url, name = make_url(postgres.ledger_url), f"iceberg_{uuid4().hex[:12]}"
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as c:
-        c.exec_driver_sql(f"CREATE DATABASE {name}")
-    yield Site("sql", tmp_path, url.set(database=name).render_as_string(hide_password=False), url.port or 5432)
-    with engine.connect() as c:
-        c.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
-    engine.dispose()
 
 
 def test_the_life_of_a_table(site: Site) -> None:

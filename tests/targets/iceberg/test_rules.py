@@ -15,8 +15,10 @@ import pytest
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
+    AddSnapshotUpdate,
     SetDefaultSpecUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
@@ -54,16 +56,22 @@ def loaded(lab: Lab) -> Loaded:
 
 
 def by_somebody(
-    lab: Lab, files: Callable[[list[DataFile]], list[DataFile]], said: dict[str, str] | None = None
+    lab: Lab,
+    files: Callable[[list[DataFile]], list[DataFile]],
+    said: dict[str, str] | None = None,
+    operation: Operation = Operation.OVERWRITE,
 ) -> None:
     """A commit by another engine: what stands for the window is replaced by what `files` makes of it."""
     now = loaded(lab)
     seen = look(now.metadata, now.io, {KEY.start_ms * 1000})
     updates = snapshot.replaced(now.metadata, now.io, seen, files(seen.files), said or {}, None)
+    made = updates[0].snapshot  # type: ignore[union-attr]
+    summary = Summary(operation, **made.summary.additional_properties)
+    updates = (AddSnapshotUpdate(snapshot=made.model_copy(update={"summary": summary})), *updates[1:])
     lab.world.context().target.catalogue.commit(now, (), updates)  # type: ignore[attr-defined]
 
 
-def compact(lab: Lab) -> None:
+def compact(lab: Lab, operation: Operation = Operation.REPLACE) -> None:
     """As Spark's rewrite_data_files: the rows are copied into files of other names."""
 
     def copied(files: list[DataFile]) -> list[DataFile]:
@@ -79,7 +87,7 @@ def compact(lab: Lab) -> None:
             found.append(new)
         return found
 
-    by_somebody(lab, copied)
+    by_somebody(lab, copied, operation=operation)
 
 
 def problems(lab: Lab) -> list[str]:
@@ -167,12 +175,47 @@ def test_c9_a_compaction_is_welcome_and_deleted_rows_are_named(lab: Lab) -> None
     lab.until_done(publish)
     assert lab.made == [], "Clear leaves others' files alone while they hold what they should"
     by_somebody(lab, lambda files: files[1:])
-    [problem] = problems(lab)
-    assert problem.startswith("window")
-    assert "partition _window=20130105T000000Z/site=" in problem
-    assert "is not in the catalogue" in problem
+    found = problems(lab)
+    assert all(p.startswith("window") for p in found)
+    assert all("partition _window=20130105T000000Z/site=" in p for p in found)
+    assert sum("is not in the catalogue" in p for p in found) == 1
     lab.until_done(publish)
     assert (lab.rows(), problems(lab)) == (ROWS, [])
+
+
+def test_c9_changed_rows_are_named_though_their_count_is_right(lab: Lab) -> None:
+    """An UPDATE leaves as many rows; a compaction after it says that it changes none."""
+    lab.until_done(publish)
+    compact(lab, Operation.OVERWRITE)
+    compact(lab)
+    assert problems(lab)
+    assert all("changed by another writer in snapshot" in p and p.startswith("window") for p in problems(lab))
+    lab.until_done(publish)
+    assert (lab.rows(), problems(lab)) == (ROWS, [])
+    lab.made.clear()
+    compact(lab)
+    lab.until_done(publish)
+    assert lab.made == [], "what was changed before our own commit has gone with it"
+
+
+def test_c9_changed_rows_beside_the_table_are_named_by_their_batch(lab: Lab) -> None:
+    lab.until_done(publish)
+    lab.world.produce(record("late", 0.7))
+    lab.world.produce(record("later", 6.5), partition=1)
+    lab.world.ingest("r2")
+    ctx = lab.world.context()
+    side: Any = ctx.sides[LATE]
+    now = side.catalogue.load(side.name)
+    seen = look(now.metadata, now.io, None)
+    side.catalogue.commit(now, (), snapshot.replaced(now.metadata, now.io, seen, seen.files, {}, None))
+    [problem] = problems(lab)
+    assert problem.startswith("batch 2: ")
+    assert "batch 2, changed by another writer in snapshot" in problem
+    files = ctx.ledger.batches.manifest_files(ctx.name, 2, LATE)
+    for _ in range(2):
+        side.publish({2: files}, lambda: True)
+    assert problems(lab) == []
+    assert len(side.catalogue.load(side.name).metadata.snapshots) == 3, "landed, changed, put right, and no more"
 
 
 def test_c9_a_rollback_of_the_whole_table_is_named(lab: Lab) -> None:
@@ -394,8 +437,8 @@ def test_the_cleaner_lets_go_of_answered_tags_and_old_snapshots(lab: Lab) -> Non
     assert [name for name in loaded(lab).metadata.refs if name.startswith(TAG)] == []
     assert (lab.rows(), problems(lab)) == (ROWS, [])
     compact(lab)
-    by_somebody(lab, lambda files: files)
-    by_somebody(lab, lambda files: files)
+    compact(lab)
+    compact(lab)
     clean(lab.world.context())
     assert newest_token(loaded(lab).metadata, KEY.start_ms) is None, "its snapshot is beyond the newest"
     assert problems(lab) == [], "welcome, though nothing says any more of whose rows they are"

@@ -20,19 +20,11 @@ from tidegate.core.target.stored import Bounds, Value
 from tidegate.core.window.cut import window_id
 from tidegate.targets.iceberg.columns import WINDOW
 from tidegate.targets.iceberg.definition import Definition
-from tidegate.targets.iceberg.live import Look
+from tidegate.targets.iceberg.live import Look, Part, part_in
 from tidegate.targets.iceberg.rules import Held
-
-Part = tuple[Value, ...]
-"""Values of the columns that a table is partitioned by, the unit first."""
 
 Placed = tuple[str, FileEntry]
 """A file's URI, and what its manifest says of it."""
-
-
-def part_in(file: DataFile) -> Part:
-    """The partition that a file of the table is in."""
-    return tuple(file.partition[at] for at in range(len(file.partition)))
 
 
 def part_of(definition: Definition, file: FileEntry, batch_id: int = 0) -> Part:
@@ -94,7 +86,7 @@ def held(definition: Definition, seen: Look, wanted: Iterable[Placed], batch_id:
         paths.add(uri)
     for one in seen.files:
         have[part_in(one)] += one.record_count
-    if seen.rows_deleted or want != have:
+    if seen.altered or want != have:
         return Held.OTHER
     if not paths and not seen.files:
         return Held.EMPTY

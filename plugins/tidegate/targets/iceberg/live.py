@@ -6,15 +6,16 @@ files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import PrimitiveType
 
 from tidegate.core.base.errors import CatalogueError
@@ -25,6 +26,12 @@ Units = Collection[int]
 """What units are in their partition: a window's start in us, a batch."""
 
 
+Part = tuple[Any, ...]
+"""Values of the columns that a table is partitioned by, the unit first."""
+_DELETED_PATH = 2147483546
+"""Field of position delete files: of which file a row is deleted."""
+
+
 @dataclass(frozen=True)
 class Found:
     """`manifest` has live files of a unit: `entries` are all of its live ones, `files` those of the unit."""
@@ -33,24 +40,44 @@ class Found:
     entries: list[ManifestEntry]
     files: list[DataFile]
 
+    @property
+    def of_unit(self) -> list[ManifestEntry]:
+        """The entries of `files`."""
+        wanted = {id(f) for f in self.files}
+        return [e for e in self.entries if id(e.data_file) in wanted]
+
 
 @dataclass(frozen=True)
 class Look:
-    """One snapshot: all its manifests, those with files of the units, and whether rows of these were deleted by
-    somebody's delete files."""
+    """One snapshot: all its manifests, those with data files of the units, those with others' delete files, and the
+    parts in which somebody else has changed rows, with who did (C9)."""
 
     manifests: list[ManifestFile]
     found: list[Found]
-    rows_deleted: bool
+    deletes: list[Found]
+    altered: Mapping[Part, str]
 
     @property
     def files(self) -> list[DataFile]:
         return [file for one in self.found for file in one.files]
 
+    @property
+    def delete_files(self) -> list[DataFile]:
+        return [file for one in self.deletes for file in one.files]
+
+    def note(self, file: DataFile) -> str:
+        """In words, who has changed the rows of the file's part; mostly nothing."""
+        who = self.altered.get(part_in(file))
+        return "" if who is None else f", changed by {who}"
+
     def only(self, meant: Callable[[DataFile], bool]) -> Look:
         """The same, of these files alone."""
-        kept = [Found(one.manifest, one.entries, [f for f in one.files if meant(f)]) for one in self.found]
-        return Look(self.manifests, [one for one in kept if one.files], self.rows_deleted)
+
+        def kept(found: list[Found]) -> list[Found]:
+            fewer = [Found(one.manifest, one.entries, [f for f in one.files if meant(f)]) for one in found]
+            return [one for one in fewer if one.files]
+
+        return Look(self.manifests, kept(self.found), kept(self.deletes), self.altered)
 
 
 def look(metadata: TableMetadata, io: FileIO, units: Units | None) -> Look:
@@ -59,20 +86,24 @@ def look(metadata: TableMetadata, io: FileIO, units: Units | None) -> Look:
     Raises CatalogueError for a table that somebody has partitioned otherwise (C9)."""
     snapshot = metadata.current_snapshot()
     manifests = [] if snapshot is None else snapshot.manifests(io)
-    found, rows_deleted = [], False
+    found: list[Found] = []
+    deletes: list[Found] = []
+    there = set()
     for manifest in manifests:
         at = _unit_position(metadata, manifest.partition_spec_id)
         if units is not None and not _may_hold(metadata, manifest, at, units):
             continue
         entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
         files = [e.data_file for e in entries if units is None or e.data_file.partition[at] in units]
-        if not files:
-            continue
-        if manifest.content == ManifestContent.DELETES:
-            rows_deleted = True
-        else:
-            found.append(Found(manifest, entries, files))
-    return Look(manifests, found, rows_deleted)
+        if files:
+            (deletes if manifest.content == ManifestContent.DELETES else found).append(Found(manifest, entries, files))
+            there |= {f.partition[at] for f in files}
+    return Look(manifests, found, deletes, _with_deleted_rows(found, deletes) | _altered(metadata, io, there))
+
+
+def part_in(file: DataFile) -> Part:
+    """The partition that a file of the table is in."""
+    return tuple(file.partition[at] for at in range(len(file.partition)))
 
 
 def unit_of(metadata: TableMetadata, file: DataFile) -> Any:
@@ -105,6 +136,84 @@ def _may_hold(metadata: TableMetadata, manifest: ManifestFile, at: int, units: U
     assert isinstance(low, int)
     assert isinstance(high, int)
     return any(low <= unit <= high for unit in units)
+
+
+# ---------------------------------------------------------------- what others have changed (C9)
+
+
+def _with_deleted_rows(found: list[Found], deletes: list[Found]) -> dict[Part, str]:
+    """Parts with a file of which rows are deleted, or may be. After a compaction delete files may stay that mean files
+    which are gone."""
+    by_part: dict[Part, list[ManifestEntry]] = defaultdict(list)
+    for one in deletes:
+        for e in one.of_unit:
+            by_part[part_in(e.data_file)].append(e)
+    if not by_part:
+        return {}
+    entries = ((part_in(e.data_file), e) for one in found for e in one.of_unit)
+    return {part: "delete files" for part, e in entries if any(_applies(d, e) for d in by_part.get(part, ()))}
+
+
+def _applies(delete: ManifestEntry, entry: ManifestEntry) -> bool:
+    """Whether a delete file may mean rows of a data file of its partition."""
+    deleted, written = delete.sequence_number or 0, entry.sequence_number or 0
+    if delete.data_file.content == DataFileContent.EQUALITY_DELETES:
+        return deleted > written
+    first = (delete.data_file.lower_bounds or {}).get(_DELETED_PATH)
+    last = (delete.data_file.upper_bounds or {}).get(_DELETED_PATH)
+    path = entry.data_file.file_path.encode()
+    return deleted >= written and (first is None or first <= path) and (last is None or path <= last)
+
+
+def _altered(metadata: TableMetadata, io: FileIO, units: Collection[Any]) -> dict[Part, str]:
+    """Parts of these units that somebody else has changed since we last did, and who; a commit that says that it
+    replaces files by others of the same rows (a compaction) changes nothing. Counts alone do not tell an UPDATE."""
+    history = list(_history(metadata))
+    while history and not _is_strangers(history[-1]):
+        history.pop()
+    found: dict[Part, str] = {}
+    ours, left = set[Part](), set(units)
+    for snapshot in history:  # newest first
+        if not left:
+            break
+        if (token := token_in(snapshot)) is not None:
+            left.discard(token.unit * 1000)
+            continue
+        strange = _is_strangers(snapshot)
+        if not strange and not _is_ours(snapshot):
+            continue
+        parts = {part for unit, part in _touched(metadata, io, snapshot) if unit in left and part not in ours}
+        if not strange:
+            ours |= parts
+        else:
+            found |= {part: _who(snapshot) for part in parts if part not in found}
+    return found
+
+
+def _is_ours(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and f"{PREFIX}pipeline" in snapshot.summary.additional_properties
+
+
+def _is_strangers(snapshot: Snapshot) -> bool:
+    operation = None if snapshot.summary is None else snapshot.summary.operation
+    return operation != Operation.REPLACE and not _is_ours(snapshot)
+
+
+def _touched(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> Iterator[tuple[Any, Part]]:
+    """(unit, part) of files that came or went by this commit."""
+    for manifest in snapshot.manifests(io):
+        if manifest.added_snapshot_id != snapshot.snapshot_id:
+            continue
+        at = _unit_position(metadata, manifest.partition_spec_id)
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=False):
+            if entry.snapshot_id == snapshot.snapshot_id:
+                yield entry.data_file.partition[at], part_in(entry.data_file)
+
+
+def _who(snapshot: Snapshot) -> str:
+    said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    operation = "" if snapshot.summary is None else f" ({snapshot.summary.operation.value})"
+    return f"{said.get('engine-name', 'another writer')} in snapshot {snapshot.snapshot_id}{operation}"
 
 
 # ---------------------------------------------------------------- tokens

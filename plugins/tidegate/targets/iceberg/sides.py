@@ -16,8 +16,8 @@ from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.expiry import sweep
-from tidegate.targets.iceberg.files import Part, Placed, data_files, part_in, part_of, shown
-from tidegate.targets.iceberg.live import PREFIX, Look, look
+from tidegate.targets.iceberg.files import Placed, data_files, part_of, shown
+from tidegate.targets.iceberg.live import PREFIX, Look, Part, look, part_in
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
 
@@ -94,10 +94,11 @@ class IcebergSide:
         there: dict[Part, int] = Counter()
         for f in seen.files:
             there[part_in(f)] += f.record_count
-        if present and not seen.rows_deleted:
-            right = {part for part, files in wanted.items() if there.get(part) == sum(f.rows for _, f in files)}
-        else:
-            right = set()
+        right = {
+            part
+            for part, files in wanted.items()
+            if present and part not in seen.altered and there.get(part) == sum(f.rows for _, f in files)
+        }
         goes = {part for part in wanted if part in there and part not in right}
         comes = {part: files for part, files in wanted.items() if part not in right} if present else {}
         return (seen.only(lambda f: part_in(f) in goes), comes) if goes or comes else None
@@ -132,7 +133,7 @@ class IcebergSide:
         """Rows of each batch in the table."""
         loaded = self._load()
         seen = look(loaded.metadata, loaded.io, None)
-        rows = ((part_in(f), f"batch {f.partition[0]}", f.record_count) for f in seen.files)
+        rows = ((part_in(f), f"batch {f.partition[0]}{seen.note(f)}", f.record_count) for f in seen.files)
         return shown(self.definition, rows)
 
     def _load(self) -> Loaded:

@@ -19,7 +19,7 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     ManifestWriter,
-    write_manifest,
+    ManifestWriterV2,
     write_manifest_list,
 )
 from pyiceberg.table.metadata import TableMetadata
@@ -51,11 +51,12 @@ def replaced(
     under names that nobody else uses; those of a refused commit stay, and no table has them."""
     maker = _Maker(metadata, io)
     manifests = maker.added(added)
-    taken = {one.manifest.manifest_path for one in seen.found}
-    for one in seen.found:
+    going = [*seen.found, *seen.deletes]  # a delete file means rows of its own partition only (C7)
+    taken = {one.manifest.manifest_path for one in going}
+    for one in going:
         manifests.append(maker.without(one))
     manifests += maker.merged([m for m in seen.manifests if m.manifest_path not in taken and _lives(m)])
-    snapshot = maker.snapshot(manifests, maker.summary(added, seen.files, said))
+    snapshot = maker.snapshot(manifests, maker.summary(added, [*seen.files, *seen.delete_files], said))
     refs = [(MAIN_BRANCH, SnapshotRefType.BRANCH)]
     if tag is not None:
         refs.append((tag, SnapshotRefType.TAG))
@@ -98,7 +99,7 @@ class _Maker:
     def without(self, one: Found) -> ManifestFile:
         """The manifest again, in which the unit's files are gone."""
         gone = {id(file) for file in one.files}
-        with self._manifest(one.manifest.partition_spec_id) as writer:
+        with self._manifest(one.manifest.partition_spec_id, one.manifest.content) as writer:
             for entry in one.entries:
                 if id(entry.data_file) in gone:
                     writer.delete(entry)
@@ -165,19 +166,30 @@ class _Maker:
             }
         )
 
-    def _manifest(self, spec_id: int) -> ManifestWriter:
+    def _manifest(self, spec_id: int, content: ManifestContent = ManifestContent.DATA) -> ManifestWriter:
         self.written += 1
-        return write_manifest(
-            format_version=self.metadata.format_version,
-            spec=self.metadata.specs()[spec_id],
-            schema=self.metadata.schema(),
-            output_file=self._output(f"{self.name}-m{self.written}.avro"),
-            snapshot_id=self.id,
-            avro_compression=CODEC,
+        make = ManifestWriterV2 if content == ManifestContent.DATA else _DeletesWriter
+        return make(
+            self.metadata.specs()[spec_id],
+            self.metadata.schema(),
+            self._output(f"{self.name}-m{self.written}.avro"),
+            self.id,
+            CODEC,
         )
 
     def _output(self, name: str) -> OutputFile:
         return self.io.new_output(f"{self.metadata.location.rstrip('/')}/metadata/{name}")
+
+
+class _DeletesWriter(ManifestWriterV2):
+    """The library writes no manifest of delete files."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
 
 
 def _entry(status: ManifestEntryStatus, snapshot_id: int, file: DataFile) -> ManifestEntry:

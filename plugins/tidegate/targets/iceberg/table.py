@@ -23,8 +23,8 @@ from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.expiry import sweep
-from tidegate.targets.iceberg.files import below, data_files, held, part_in, part_of, shown
-from tidegate.targets.iceberg.live import Look, look, newest_token, places_of, summary_of, tag_of, unit_of
+from tidegate.targets.iceberg.files import below, data_files, held, part_of, shown
+from tidegate.targets.iceberg.live import Look, look, newest_token, part_in, places_of, summary_of, tag_of, unit_of
 from tidegate.targets.iceberg.rules import Do, decide
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
@@ -230,7 +230,7 @@ class IcebergTable:
                 return file.file_path.removeprefix(ours).partition("/")[0]
             return newest.get(unit_of(loaded.metadata, file) // 1000, OTHERS)
 
-        return shown(self.definition, ((part_in(f), what(f), f.record_count) for f in seen.files))
+        return shown(self.definition, ((part_in(f), what(f) + seen.note(f), f.record_count) for f in seen.files))
 
     def _load(self) -> Loaded:
         loaded = self.catalogue.load(self.name)
