@@ -33,7 +33,7 @@ from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, Catalog
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.target.port import Token
 from tidegate.targets.iceberg import snapshot
-from tidegate.targets.iceberg.catalogue import Loaded
+from tidegate.targets.iceberg.catalogue import Conflict, Loaded
 from tidegate.targets.iceberg.live import TAG, look, newest_token, summary_of, tag_of, token_in
 from tidegate.targets.iceberg.rules import Do, Held, decide
 from tidegate.workflow.audit.audit import Depth, audit
@@ -339,6 +339,59 @@ def test_c8_the_record_is_written_before_the_commit(lab: Lab) -> None:
 
     publish(lab.context(around))
     assert lab.rows() == ROWS
+
+
+def test_c8_records_are_asked_after_the_load(lab: Lab) -> None:
+    """A task stands still before it loads; the next generation is published, its token expires, and the ledger is
+    restored from a backup: nothing but storage knows of it."""
+    lab.until_done(publish)
+    lab.other_columns()
+    ctx = lab.context()
+    table: Any = ctx.target
+    load, stood = table.catalogue.load, list[int]()
+
+    def loading(name: str) -> Loaded | None:
+        newest = ctx.ledger.windows.get(ctx.name, KEY).newest
+        if not stood and newest == 2 and ctx.ledger.windows.generation(ctx.name, KEY, 2).state == "SWAPPING":
+            stood.append(1)
+            backup = lab.world.database.read_bytes()
+            publish(lab.context())
+            lab.other_columns()
+            again(lab.context())
+            for _ in range(2):
+                by_somebody(lab, lambda files: files)
+            keep = SetPropertiesUpdate(updates={"history.expire.min-snapshots-to-keep": "1"})
+            other: Any = lab.world.context().target
+            other.catalogue.commit(loaded(lab), (), (keep,))
+            other.sweep(lambda publications: publications)
+            assert newest_token(loaded(lab).metadata, KEY.start_ms) is None
+            lab.world.database.write_bytes(backup)
+        return load(name)  # type: ignore[no-any-return]
+
+    table.catalogue = SimpleNamespace(load=loading, commit=first_refused(table.catalogue.commit))
+    with pytest.raises(StorageAhead):
+        again(ctx)
+    assert lab.rows() == ROWS
+    places = {f.file_path.split("/generations/")[1].split("/")[0] for f in look(*snapshot_of(lab), None).files}
+    assert {place.split(".")[1] for place in places} == {"3"}
+
+
+def first_refused(commit: Callable[..., Loaded]) -> Callable[..., Loaded]:
+    """So that a second round begins at the load, with SWAPPING recorded."""
+    tried: list[int] = []
+
+    def refused_once(*args: Any) -> Loaded:
+        tried.append(1)
+        if len(tried) == 1:
+            raise Conflict("somebody else was first")
+        return commit(*args)
+
+    return refused_once
+
+
+def snapshot_of(lab: Lab) -> tuple[Any, Any]:
+    now = loaded(lab)
+    return now.metadata, now.io
 
 
 # ---------------------------------------------------------------- tables

@@ -76,6 +76,10 @@ class Fence(Protocol):
         """Whether no other task has taken a step: asked before any alarm (R10)."""
         ...
 
+    def refuse_if_ahead(self) -> None:
+        """Raises StorageAhead where storage has a record of a generation that the ledger does not know (R11, C8)."""
+        ...
+
     def show(self, location: str) -> None:
         """Record SWAPPING to `location` (R12); before it no reader may meet the generation. Done if it is recorded."""
         ...

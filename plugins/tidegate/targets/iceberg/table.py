@@ -144,6 +144,7 @@ class IcebergTable:
                 return []
             if not fence.still_mine():
                 raise MovedOn
+            fence.refuse_if_ahead()  # C8: tokens expire, records do not
             try:
                 self._replace(fence.generation, loaded, seen, location)
                 return [f"committed {many(len(fence.generation.files), 'file')}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.window.states import BUILT, CURRENT, RETIRED, BuiltGeneration, PublishedGeneration
+from tidegate.workflow.base import lost_commits
 from tidegate.workflow.base.context import Context
 
 
@@ -21,6 +22,10 @@ class WindowFence:
     def still_mine(self) -> bool:
         """Whether the ledger has it as it is here, and as the window's newest (R12)."""
         return self._ctx.ledger.windows.still(self.generation)
+
+    def refuse_if_ahead(self) -> None:
+        """Raises StorageAhead."""
+        lost_commits.refuse_unknown_publications(self._ctx)
 
     def show(self, location: str) -> None:
         """BUILT -> SWAPPING; done if it is SWAPPING. Raises LostComparison."""
