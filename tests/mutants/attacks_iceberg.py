@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.table.update import AddPartitionSpecUpdate, RemoveSnapshotsUpdate, SetDefaultSpecUpdate
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSnapshotUpdate,
+    RemoveSnapshotsUpdate,
+    SetDefaultSpecUpdate,
+)
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 
 from tests.crash import lakehouse
@@ -247,7 +253,11 @@ def _compact(stage: Stage, hour: int = 0) -> None:
     now = _table(stage)
     seen = look(now.metadata, now.io, {window(hour).start_ms * 1000})
     files = [_copied(stage, n, old) for n, old in enumerate(seen.files)]
-    catalogue_of(stage.context()).commit(now, (), snapshot.replaced(now.metadata, now.io, seen, files, {}, None))
+    updates = snapshot.replaced(now.metadata, now.io, seen, files, {}, None)
+    made = updates[0].snapshot  # type: ignore[union-attr]
+    summary = Summary(Operation.REPLACE, **made.summary.additional_properties)  # the rows are the same, it says
+    updates = (AddSnapshotUpdate(snapshot=made.model_copy(update={"summary": summary})), *updates[1:])
+    catalogue_of(stage.context()).commit(now, (), updates)
     stage.close()
 
 
