@@ -29,6 +29,8 @@ class MemoryStorage:
     Modification times are a counter: two writes never share one, and a rename keeps it.
     """
 
+    renames = True
+
     def __init__(self) -> None:
         self._root = _Directory()
         self._lock = threading.RLock()

@@ -45,6 +45,8 @@ def split(uri: str) -> tuple[str, str]:
 class HdfsStorage:
     """Implements `core.base.storage.Storage` for every nameservice; any number of threads may share it."""
 
+    renames = True
+
     def __init__(self, user: str | None = None, limit_s: float = LIMIT_S) -> None:
         """`user` asks instead of the process's own (HADOOP_USER_NAME, else the operating system's)."""
         self._user, self._limit_s = user, limit_s

@@ -64,6 +64,8 @@ def local_path(uri: str) -> str:
 class LocalStorage:
     """Implements `core.base.storage.Storage`. Holds no state: any number of threads and processes may use it."""
 
+    renames = True
+
     def list_files(self, directory: str) -> list[FileStat] | None:
         path = local_path(directory)
         if not self._is_directory(path):

@@ -19,6 +19,11 @@ class FileStat:
 class Storage(Protocol):
     """Paths are URIs (`file:///...`, `hdfs://...`)."""
 
+    @property
+    def renames(self) -> bool:
+        """Whether a file or directory can be moved by one atomic step; without it nothing moves."""
+        ...
+
     def list_files(self, directory: str) -> list[FileStat] | None:
         """Every file below, sorted by path; None if the directory is absent, [] if it holds no file."""
         ...
