@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -39,6 +41,19 @@ def test_ports_are_distinct_free_and_stay_the_same() -> None:
 def test_a_taken_port_is_replaced(taken: int) -> None:
     assert not is_free(taken)
     assert choose_ports(("a",), {"a": taken})["a"] != taken
+
+
+def test_a_port_that_another_process_chose_is_replaced() -> None:
+    """Though nobody listens on it yet."""
+    code = "import sys; from dev.stack.ports import choose_ports; print(*choose_ports('a', {}).values(), flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{code}; sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        held = int(other.stdout.readline())
+        assert is_free(held)
+        assert choose_ports(("a",), {"a": held})["a"] != held
+        other.stdin.close()
+    assert choose_ports(("a",), {"a": held}) == {"a": held}, "it is free again when that process has ended"
 
 
 def test_a_taken_fixed_port_is_an_error(taken: int) -> None:
