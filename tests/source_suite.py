@@ -189,7 +189,7 @@ class SourceSuite:
         broker.append(topic, 0, [1, 2, 3])
         source, group = broker.source(), f"tidegate-{topic}"
         if not source.traits.remembers:
-            return  # never called: `workflow.base.lost_commits` and `workflow.batch.ingest` ask the trait
+            return  # never called: `workflow.base.preflight` and `workflow.batch.ingest` ask the trait
         assert source.remembered(group, topic, "mine") == {}
         source.remember(group, topic, {0: 2, 1: 0}, "mine")
         source.remember(group, topic, {1: 0}, "another's")

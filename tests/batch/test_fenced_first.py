@@ -17,7 +17,7 @@ from tests.hooks import Died, Hook, Once, catalogue_of, die, use_catalogue
 from tests.ledger_loss import adopt
 from tests.world import World, record, window
 from tidegate.core.base.errors import StillClosing, StorageAhead
-from tidegate.core.restore.record import contradiction
+from tidegate.core.restore.ahead import contradiction
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.base import records
 from tidegate.workflow.base.context import Context

@@ -23,7 +23,7 @@ from tidegate.core.files import merge
 from tidegate.core.files.merge import Merge, Merged, MergeReceipt, Source
 from tidegate.core.files.receipt import FileEntry, PartitionRows
 from tidegate.core.replay.rollback import Origin
-from tidegate.core.restore import record
+from tidegate.core.restore import ahead, record
 from tidegate.core.spec.compatibility import incompatible
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, KAFKA_COLUMNS, Notify, late_columns, table_columns
 from tidegate.core.target import paths as layout
@@ -201,8 +201,8 @@ def test_a_field_that_the_release_before_does_not_know_is_there_only_where_it_sa
 
 
 def test_plans_of_two_ledgers() -> None:
-    assert record.same_plan(PLAN, replace(PLAN, spec_version=9))
-    assert not record.same_plan(PLAN, replace(PLAN, revision=2, spec_version=9))
+    assert ahead.same_plan(PLAN, replace(PLAN, spec_version=9))
+    assert not ahead.same_plan(PLAN, replace(PLAN, revision=2, spec_version=9))
 
 
 def test_plain_values() -> None:

@@ -31,10 +31,10 @@ ASK_BEFORE_ALARM = "tidegate.workflow.base.renames:_ask_before_alarm"
 MOVE_DIRECTORY = "tidegate.workflow.base.renames:move_directory"
 
 # ---------------------------------------------------------------- a ledger that lost commits (R11)
-REFUSE_IF_AHEAD = "tidegate.workflow.base.lost_commits:refuse_if_ahead"
-REFUSE_IF_GROUP_IS_AHEAD = "tidegate.workflow.base.lost_commits:refuse_if_group_is_ahead"
+REFUSE_IF_AHEAD = "tidegate.workflow.base.preflight:check"
+REFUSE_IF_GROUP_IS_AHEAD = "tidegate.workflow.base.preflight:check_source"
 ADOPT_LANDED = "tidegate.workflow.batch.sealing:adopt_landed"
-CHECK_ITS_RANGES = "tidegate.workflow.batch.sealing:_check_its_ranges"
+CHECK_ITS_RANGES = "tidegate.core.restore.ahead:check_ranges"
 CHECK_ITS_PLAN = "tidegate.workflow.batch.sealing:_check_its_plan"
 
 # ---------------------------------------------------------------- a database that failed over (R12 to R15)
@@ -43,7 +43,7 @@ SHOW_BEFORE_MOVE = "tidegate.targets.hive.table:_show_before_move"
 READERS_MET = "tidegate.workflow.base.give_up:_met"
 SHOW_LATE_AGAIN = "tidegate.ledger.reopenings:show_again"
 OPEN_AT_ADOPTION = "tidegate.ledger.recovery:SqlRecovery._pending"
-CONTRADICTION = "tidegate.core.restore.record:contradiction"
+CONTRADICTION = "tidegate.core.restore.ahead:contradiction"
 
 # ---------------------------------------------------------------- cleaning (R7)
 CLEAN_ATTEMPT = "tidegate.core.clean.rules:batch_attempt"

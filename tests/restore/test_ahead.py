@@ -10,7 +10,7 @@ import pytest
 from tests.hooks import Died, Hook, Once, die
 from tests.world import HOUR, World, record, window
 from tidegate.core.base.errors import OtherPipeline, StorageAhead
-from tidegate.workflow.base import lost_commits, records
+from tidegate.workflow.base import preflight, records
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.clean import duties
 from tidegate.workflow.late import reopen
@@ -85,7 +85,7 @@ def test_a_group_that_is_ahead_of_what_the_ledger_says_now_stays_an_alarm(world:
     ctx = world.context()
     view = ctx.ledger.batches.planning_view("readings")
     with pytest.raises(StorageAhead, match="Kafka's group tidegate-readings is at offset 2 of partition 0"):
-        lost_commits.refuse_if_group_is_ahead(ctx, view)
+        preflight.check_source(ctx, view)
 
 
 def test_offsets_of_a_topic_that_was_replaced_meanwhile_are_no_alarm(world: World) -> None:
@@ -93,10 +93,10 @@ def test_offsets_of_a_topic_that_was_replaced_meanwhile_are_no_alarm(world: Worl
     ctx = world.context()
     view = ctx.ledger.batches.planning_view("readings")
     topic = view.accepted_topic_id
-    world.kafka.remember("tidegate-readings", "readings", {0: 99}, lost_commits.group_mark(ctx, topic or ""))
+    world.kafka.remember("tidegate-readings", "readings", {0: 99}, preflight.group_mark(ctx, topic or ""))
     accept = Once(lambda: world.context().ledger.pipelines.accept_topic("readings", topic, "another", "test"))
     ctx.source = Hook(ctx.source, after={"remembered": accept})
-    lost_commits.refuse_if_group_is_ahead(ctx, view)
+    preflight.check_source(ctx, view)
 
 
 # ---------------------------------------------------------------- BUILT is lost, and the task comes back late
@@ -168,7 +168,7 @@ def test_a_publication_by_a_host_whose_clock_is_days_ahead_hides_no_record(world
     world.close()
     world.database.write_bytes(before)
     with pytest.raises(StorageAhead, match="publications that the ledger does not know"):
-        lost_commits.refuse_unknown_publications(world.context())
+        preflight.check_publications(world.context())
 
 
 # ---------------------------------------------------------------- a pipeline under another name
@@ -235,4 +235,4 @@ def test_a_renamed_pipeline_whose_publications_alone_are_found(world: World) -> 
     world.archive(0)
     renamed(world)
     with pytest.raises(OtherPipeline, match=r"hwm/published/2013-01-09/20130105T000000Z\.1\.1 is its record"):
-        lost_commits.refuse_unknown_publications(world.context())
+        preflight.check_publications(world.context())

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeVar
 
 from tidegate.core.base.plain import LEFT_OUT, dumps, loads, to_plain
@@ -99,32 +99,6 @@ def unpack(kind: type[T], content: bytes) -> T:
         return loads(kind, gzip.decompress(content))
     except (OSError, EOFError, zlib.error, KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"not a {kind.__name__}: {e}") from None
-
-
-def same_plan(one: Plan, other: Plan) -> bool:
-    """Whether two ledgers' plans mean the same batch: everything but the spec's number, which each ledger gives."""
-    return replace(one, spec_version=0) == replace(other, spec_version=0)
-
-
-@dataclass(frozen=True)
-class Contradiction:
-    """Why a generation's record and the ledger exclude each other. `set_aside`: whether the record may be set aside
-    without a loss, because the ledger still has every batch that it names."""
-
-    why: str
-    set_aside: bool
-
-
-def contradiction(record: GenerationRecord, data: Collection[int], held: Collection[int]) -> Contradiction | None:
-    """None if the generation can be taken back as it was recorded (R15).
-
-    `data`: the batches that brought the window rows in time, by the ledger; `held`: those whose late rows the
-    generation in force holds. Late rows that the record does not hold wait for the next reopening."""
-    mine = set(record.batches) - set(record.late)
-    if mine == set(data) and set(held) <= set(record.late):
-        return None
-    why = f"generation {record.number} was built of batches {sorted(record.batches)}, the ledger knows of "
-    return Contradiction(why + f"{sorted(set(data) | set(held))}", mine <= set(data))
 
 
 class RecoveryLedger(Protocol):

@@ -16,7 +16,7 @@ from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
 from tidegate.workflow.base import places
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.base.lost_commits import unknown_publications
+from tidegate.workflow.base.preflight import unknown_publications
 from tidegate.workflow.side.dirty_files import sources
 
 _BACKUP = "restore it from a backup of the filesystem; publishing its window stops with an alarm until then"

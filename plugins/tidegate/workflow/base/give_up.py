@@ -10,7 +10,7 @@ from __future__ import annotations
 from tidegate.core.clean.rules import within
 from tidegate.core.restore.record import GenerationRecord
 from tidegate.core.window.states import BUILT, BuildingGeneration, BuiltGeneration
-from tidegate.workflow.base import lost_commits
+from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import MovedOn
 
@@ -36,11 +36,11 @@ def _met(ctx: Context, generation: BuildingGeneration) -> GenerationRecord | Non
     Late rows that the generation in force does not hold may have left the late table, for this one or for one before it
     that was forgotten too; a swap in the table's own directory has moved another generation away, perhaps. Beside it, a
     generation is met where the catalogue points to it."""
-    record = lost_commits.recorded_as_built(ctx, generation)
+    record = preflight.recorded_as_built(ctx, generation)
     if record is None:
         return None
     beside = ctx.layout.generation(record.window.start_ms, record.number, record.epoch)
-    late = set(record.late) - set(lost_commits.held_late(ctx, record.window))
+    late = set(record.late) - set(preflight.held_late(ctx, record.window))
     if late or record.location != beside:
         return record
     return record if any(within(place, beside) for place in ctx.target.standing(record.window)) else None

@@ -23,7 +23,7 @@ from tidegate.core.batch.states import (
 from tidegate.core.dirty.redrive import source_batches
 from tidegate.core.files.receipt import RangeResult, Receipt
 from tidegate.core.target.paths import RECEIPT, join
-from tidegate.workflow.base import lost_commits, records, tables, zone_data
+from tidegate.workflow.base import preflight, records, tables, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import run_job
 from tidegate.workflow.batch import landing, sealing
@@ -49,8 +49,8 @@ def plan(ctx: Context, run: str) -> int | None:
             ctx.say(f"batch {batch_id} is {view.open_batch.state}: this run goes on with it")
             return ctx.ledger.batches.bind(ctx.name, run, batch_id)
         _give_way(ctx)
-        lost_commits.refuse_if_ahead(ctx, view.next_batch_id)
-        lost_commits.refuse_if_group_is_ahead(ctx, view)
+        preflight.check(ctx, view.next_batch_id)
+        preflight.check_source(ctx, view)
         records.mark_if_abandoned(ctx, view.next_batch_id - 1)
         try:
             decided = _decide(ctx, view)
@@ -261,7 +261,7 @@ def _tell_source(ctx: Context, batch: LandedBatch) -> None:
         return
     ends = {p.partition: p.end for p in batch.plan.partitions}
     try:
-        mark = lost_commits.group_mark(ctx, batch.plan.topic_id, log_cut.rewound(ctx, batch.plan))
-        ctx.source.remember(lost_commits.group_of(ctx), batch.plan.topic, ends, mark)
+        mark = preflight.group_mark(ctx, batch.plan.topic_id, log_cut.rewound(ctx, batch.plan))
+        ctx.source.remember(preflight.group_of(ctx), batch.plan.topic, ends, mark)
     except SourceError as e:
         ctx.say(f"the consumer group's offsets were not committed (harmless): {e}")

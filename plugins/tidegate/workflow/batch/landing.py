@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison, StorageAhead
+from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison
 from tidegate.core.base.wording import many
 from tidegate.core.batch.states import SEALED, LandedBatch, SealedBatch
 from tidegate.core.dirty import redrive
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.target.paths import join
-from tidegate.workflow.base import records
+from tidegate.workflow.base import preflight, records
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import MovedOn, manifest_of, move_directory, move_files
 from tidegate.workflow.side import dirty_files, late_files
@@ -21,7 +21,7 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
     """One no-replace rename of the attempt's directory, the high-water mark, then SEALED -> LANDED."""
     plan, batch_id = batch.plan, batch.plan.batch_id
     try:
-        if not _marked(ctx, batch):
+        if not preflight.landed(ctx, batch):
             _rename_and_mark(ctx, batch)
         result = ctx.ledger.batches.land(batch)
     except Alarm as e:
@@ -49,19 +49,6 @@ def _rename_and_mark(ctx: Context, batch: SealedBatch) -> None:
     quarantine = ctx.layout.quarantine(f"batch-{name}")
     move_directory(ctx.storage, source, landed, manifest_of(batch.manifest.files), still_sealed, quarantine)
     records.mark_batch(ctx, batch)
-
-
-def _marked(ctx: Context, batch: SealedBatch) -> bool:
-    """Raises StorageAhead for the mark of another attempt: a task of a ledger that lost commits has landed this id."""
-    batch_id = batch.plan.batch_id
-    record = records.batch_record(ctx, batch_id)
-    if record is None:
-        return ctx.storage.exists(ctx.layout.high_water_mark(batch_id))
-    if record.manifest is None or record.manifest.nonce != batch.nonce:
-        if ctx.ledger.batches.get(ctx.name, batch_id) != batch:  # R10: before any alarm
-            raise MovedOn
-        raise StorageAhead(f"batch {batch_id} has landed already, by an attempt that the ledger does not know")
-    return True
 
 
 def finish_side_duties(ctx: Context, register: bool = True, strict: bool = False) -> list[str]:

@@ -22,7 +22,7 @@ from tidegate.core.batch.thresholds import refusal
 from tidegate.core.dirty import redrive
 from tidegate.core.files import slow_path
 from tidegate.core.files.receipt import DIRTY, LATE, Receipt, arithmetic_errors
-from tidegate.core.restore.record import same_plan
+from tidegate.core.restore import ahead
 from tidegate.core.source.port import LogState
 from tidegate.core.target.paths import join
 from tidegate.core.window import lateness, schedule
@@ -258,24 +258,17 @@ def landed_receipt(ctx: Context, batch: OpenBatch) -> Receipt | None:
     if receipt is None:
         what = "its high-water mark exists" if marked else f"{directory} exists without a receipt"
         raise StorageAhead(f"batch {plan.batch_id} is {batch.state} in the ledger, but {what}")
-    _check_its_ranges(plan, receipt, directory)
-    if record is not None and not same_plan(record.plan, plan):
-        raise StorageAhead(f"batch {plan.batch_id} landed by another plan than the ledger's: clock or floor differ")
-    if record is None:
+    ahead.check_ranges(plan, receipt, directory)
+    if record is not None:
+        ahead.check_recorded_plan(plan, record.plan)
+    else:
         _check_landed_files(ctx, directory, receipt)
         _check_its_plan(ctx, plan, receipt)
     return receipt
 
 
-def _check_its_ranges(plan: Plan, receipt: Receipt, directory: str) -> None:
-    """R11: what is adopted covers exactly the ranges that the ledger has planned."""
-    covered = tuple(r.range for r in receipt.ranges)
-    if (receipt.batch_id, receipt.topic_id, covered) != (plan.batch_id, plan.topic_id, plan.ranges):
-        raise StorageAhead(f"{directory} holds another plan's batch {plan.batch_id}: {covered[:2]} ...")
-
-
 def _check_its_plan(ctx: Context, plan: Plan, receipt: Receipt) -> None:
-    """Two plans of the same ranges can differ in what makes a row late: the attempt's own plan file tells."""
+    """Asks the attempt's own plan file. Raises StorageAhead."""
     path = ctx.layout.plan(plan.batch_id, receipt.epoch, receipt.nonce)
     try:
         job = loads_plan(ctx.storage.read(path))
@@ -286,9 +279,8 @@ def _check_its_plan(ctx: Context, plan: Plan, receipt: Receipt) -> None:
             f"batch {plan.batch_id} has landed before the ledger says so, and {path} cannot be read: {e}",
             advice="restore that file from a backup of the filesystem: it tells by which plan the batch was written",
         ) from None
-    told = [(p.clock_ms, p.floor, p.rules_version) for p in job.parts] if isinstance(job, IngestPlan) else []
-    if told != [(plan.clock_ms, plan.floor, plan.rules_version)]:
-        raise StorageAhead(f"batch {plan.batch_id} landed by another plan than the ledger's: clock or floor differ")
+    parts = job.parts if isinstance(job, IngestPlan) else ()
+    ahead.check_written_plan(plan, [(p.clock_ms, p.floor, p.rules_version) for p in parts])
 
 
 def _check_landed_files(ctx: Context, directory: str, receipt: Receipt) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidegate.core.base.errors import CatalogueError
 from tidegate.core.target.port import SideTarget, Target
 from tidegate.core.window.states import BUILDING, BUILT, SWAPPING
-from tidegate.workflow.base import lost_commits
+from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context, guard
 from tidegate.workflow.clean.batches import clean_batches
 from tidegate.workflow.clean.generations import clean_generations
@@ -25,8 +25,7 @@ def clean(ctx: Context, limit: int = LIMIT, dry_run: bool = False) -> Cleaned:
 
     Raises StorageAhead when the ledger has lost commits: then it proves nothing."""
     guard(ctx)
-    row = ctx.ledger.pipelines.row(ctx.name)
-    lost_commits.refuse_if_ahead(ctx, row.next_batch_id if row else 1)
+    preflight.check(ctx)
     run = Run(ctx, limit, dry_run)
     try:
         clean_generations(run)

@@ -28,7 +28,7 @@ from tidegate.core.dirty.redrive import Ask, Cause, Choice, DirtyBatch, DirtyRea
 from tidegate.core.window.lateness import floor_of
 from tidegate.core.window.watermark import horizon_ms
 from tidegate.core.window.zonedata import pinned
-from tidegate.workflow.base import lost_commits, records, tables, zone_data
+from tidegate.workflow.base import preflight, records, tables, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.batch import ingest, landing
 from tidegate.workflow.side import dirty_files
@@ -82,7 +82,7 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
         view = ctx.ledger.batches.planning_view(ctx.name)
         if view.open_batch is not None:
             return _join(ctx, run, view.open_batch)
-        lost_commits.refuse_if_ahead(ctx, view.next_batch_id)
+        preflight.check(ctx, view.next_batch_id)
         records.mark_if_abandoned(ctx, view.next_batch_id - 1)
         found = ctx.ledger.redrives.dirty_batches(ctx.name)
         choice = _choice(ctx, found, wanted, below)

@@ -12,7 +12,7 @@ from tidegate.core.late.reopen import Choice, is_abandoned
 from tidegate.core.look.overdue import backfill
 from tidegate.core.window.cut import window_end
 from tidegate.core.window.states import REOPEN, PublishedGeneration, WindowKey
-from tidegate.workflow.base import lost_commits
+from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.outcome import FAILED, LEFT, Outcome, first_line, not_done
 from tidegate.workflow.base.renames import MovedOn
@@ -73,7 +73,7 @@ def reopen(ctx: Context, window: WindowKey, why: str = "", over_budget: bool = F
     what they were; what a publication raises."""
     guard(ctx)
     _refuse_spec(ctx)
-    lost_commits.refuse_unknown_publications(ctx)
+    preflight.check_publications(ctx)
     return _alone(ctx, window, why, over_budget)
 
 
@@ -94,7 +94,7 @@ def reopen_range(
     StorageAhead, LedgerError before the first window."""
     guard(ctx)
     _refuse_spec(ctx)
-    lost_commits.refuse_unknown_publications(ctx)
+    preflight.check_publications(ctx)
     wanted = {choice.window.start_ms for choice in preview_range(ctx, windows)}
     found: list[Outcome] = []
     stopped: Outcome | None = None  # by this one
@@ -176,7 +176,7 @@ def _gone_on_with(ctx: Context, most: int) -> list[str]:
     for one in left[:most]:
         key = WindowKey(one.start_ms, window_end(one.start_ms, ctx.pipeline.windows))
         try:
-            lost_commits.refuse_unknown_publications(ctx)
+            preflight.check_publications(ctx)
             published = archive.finish(ctx, ctx.ledger.windows.generation(ctx.name, key, one.number))
             landing.finish_side_duties(ctx)
         except (MovedOn, LostComparison):

@@ -13,7 +13,7 @@ from tidegate.core.replay.rehearsal import BEGUN, AtWork, Unfinished, is_given_u
 from tidegate.core.tell.subjects import of_window
 from tidegate.core.window.cut import window_end
 from tidegate.core.window.states import BuildingGeneration, WindowKey
-from tidegate.workflow.base import lost_commits
+from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context
 
 MOST = 50
@@ -45,13 +45,13 @@ def give_up(ctx: Context, at_work: AtWork | None) -> list[str]:
         busy = at_work([one.key for one in left]) if left else ()
         free = [one for one in left if one.key.start_ms not in busy]
         if free:
-            lost_commits.refuse_unknown_publications(ctx)
+            preflight.check_publications(ctx)
     except TidegateError as e:
         return [f"{ctx.name}: replays that died were not looked at: {e}"]
     for one in free[:MOST]:
         number, at = one.generation.number, iso(one.key.start_ms)
         try:
-            if lost_commits.recorded_as_built(ctx, one.generation) is not None:
+            if preflight.recorded_as_built(ctx, one.generation) is not None:
                 continue  # the ledger has forgotten more than this: the next ask for the replay adopts it
             current = ctx.ledger.windows.get(ctx.name, one.key).current
             why = f"no task has begun to build it again since {iso(one.since_ms)}"

@@ -21,7 +21,7 @@ from tidegate.core.window.states import (
     WindowKey,
 )
 from tidegate.core.window.watermark import Certificate
-from tidegate.workflow.base import give_up, lost_commits, zone_data
+from tidegate.workflow.base import give_up, preflight, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.base.turn import Turn
@@ -54,7 +54,7 @@ def publish(ctx: Context, window: WindowKey) -> Published:
     StorageAhead.
     """
     guard(ctx)
-    lost_commits.refuse_unknown_publications(ctx)
+    preflight.check_publications(ctx)
     turn = Turn(ctx, window)
     for _ in range(ATTEMPTS):
         try:
@@ -92,11 +92,10 @@ def finish(ctx: Context, generation: Generation) -> Published:
     if isinstance(generation, PublishedGeneration) or generation.state == DISCARDED:
         raise MovedOn
     if isinstance(generation, BuildingGeneration):
-        above = lost_commits.highest_epoch(ctx, generation.window, generation.number)
+        above = preflight.highest_epoch(ctx, generation.window, generation.number)
         taken = ctx.ledger.windows.take(ctx.name, generation.window, generation.number, ctx.nonce(), above)
-        recorded = lost_commits.recorded_as_built(
-            ctx, taken
-        )  # once it is taken: whose record may come now swaps nothing in
+        # once it is taken: whose record may come now swaps nothing in
+        recorded = preflight.recorded_as_built(ctx, taken)
         if recorded is not None:
             return finish(ctx, give_up.remembered(ctx, recorded))
         generation = makers.maker(taken.kind).build(ctx, taken)
@@ -153,7 +152,7 @@ def close(ctx: Context, key: WindowKey) -> Window:
         zone_data.refuse_to_close(ctx, key)
         try:
             if window.state == OPEN:
-                lost_commits.refuse_if_ahead(ctx, lost_commits.planned_next(ctx))
+                preflight.check(ctx)
                 certificate = _begin_close(ctx, key)
                 if not certificate.ready:
                     raise NotReady(certificate.text(), advice="the sensor waits for this; clear the ready task")

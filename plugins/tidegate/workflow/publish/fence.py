@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.window.states import BUILT, CURRENT, RETIRED, BuiltGeneration, PublishedGeneration
-from tidegate.workflow.base import lost_commits
+from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context
 
 
@@ -25,7 +25,7 @@ class WindowFence:
 
     def refuse_if_ahead(self) -> None:
         """Raises StorageAhead."""
-        lost_commits.refuse_unknown_publications(self._ctx)
+        preflight.check_publications(self._ctx)
 
     def show(self, location: str) -> None:
         """BUILT -> SWAPPING; done if it is SWAPPING. Raises LostComparison."""

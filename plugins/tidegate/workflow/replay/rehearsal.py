@@ -17,7 +17,7 @@ from tidegate.core.spec.evolution import changes
 from tidegate.core.spec.pipeline import Pipeline, table_columns
 from tidegate.core.target.paths import join
 from tidegate.core.window.states import FORGOTTEN, PublishedGeneration, WindowKey
-from tidegate.workflow.base import lost_commits
+from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context, guard
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.generation import rebuild
@@ -65,7 +65,7 @@ def rehearse(
 
     Raises SpecError, StorageAhead, LedgerError, SourceUnavailable."""
     guard(ctx)
-    lost_commits.refuse_unknown_publications(ctx)
+    preflight.check_publications(ctx)
     keys, found = list(windows), list[Rehearsed]()
     for at in range(0, len(keys), most_windows):
         for one in _group(ctx, keys[at : at + most_windows], wanted):

@@ -30,7 +30,7 @@ from tidegate.core.window.states import (
     PublishedGeneration,
     WindowKey,
 )
-from tidegate.workflow.base import give_up, lost_commits
+from tidegate.workflow.base import give_up, preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.outcome import FAILED, LEFT, Outcome, first_line, not_done
@@ -52,7 +52,7 @@ def replay(ctx: Context, window: WindowKey, wanted: str = AUTO) -> Published:
     | kafka | files). What an earlier replay left BUILT is given up, SWAPPING is finished first. Raises NotReady if the
     window was never published, ReplayRefused if a rebuild would change what belongs to it."""
     guard(ctx)
-    lost_commits.refuse_unknown_publications(ctx)
+    preflight.check_publications(ctx)
     return _alone(ctx, window, wanted)
 
 
@@ -74,7 +74,7 @@ def replay_range(
     every window needs (ledger, Kafka, Hive, storage, Spark) stops the rest. Raises LedgerError, SpecError,
     StorageAhead."""
     guard(ctx)
-    lost_commits.refuse_unknown_publications(ctx)
+    preflight.check_publications(ctx)
     return _Range(ctx, wanted, told, most_windows, most_rows).run(list(windows), again)
 
 
@@ -272,9 +272,9 @@ def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
             generation = ctx.ledger.windows.generation(ctx.name, key, number)
         if not isinstance(generation, BuildingGeneration):
             continue
-        above = lost_commits.highest_epoch(ctx, key, generation.number)
+        above = preflight.highest_epoch(ctx, key, generation.number)
         taken = ctx.ledger.windows.take(ctx.name, key, generation.number, ctx.nonce(), above)
-        recorded = lost_commits.recorded_as_built(ctx, taken)
+        recorded = preflight.recorded_as_built(ctx, taken)
         if recorded is None:
             return taken
         archive.finish(ctx, give_up.remembered(ctx, recorded))

@@ -11,7 +11,7 @@ from tidegate.core.look.overdue import backfill
 from tidegate.core.replay import rollback as rules
 from tidegate.core.replay.rollback import ROLLBACK, PartitionChange
 from tidegate.core.window.states import BUILDING, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
-from tidegate.workflow.base import give_up, lost_commits
+from tidegate.workflow.base import give_up, preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.base.turn import Turn
@@ -76,7 +76,7 @@ def rollback(ctx: Context, window: WindowKey, to: int | None = None, why: str = 
     What an earlier try of the same rollback began is gone on with. Its `new` is False if the content is that of the
     generation in force. Raises NotReady, ReplayRefused, what a publication raises."""
     guard(ctx)
-    lost_commits.refuse_unknown_publications(ctx)
+    preflight.check_publications(ctx)
     turn = Turn(ctx, window)
     for _ in range(ATTEMPTS):
         try:

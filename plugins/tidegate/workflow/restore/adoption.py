@@ -15,7 +15,8 @@ from tidegate.core.base.renames import Seen
 from tidegate.core.base.wording import many
 from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.states import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
-from tidegate.core.restore.record import BatchRecord, Contradiction, GenerationRecord, same_plan
+from tidegate.core.restore.ahead import Contradiction, same_plan
+from tidegate.core.restore.record import BatchRecord, GenerationRecord
 from tidegate.core.window.states import (
     BUILT,
     CURRENT,
@@ -26,7 +27,7 @@ from tidegate.core.window.states import (
     PublishedGeneration,
     WindowKey,
 )
-from tidegate.workflow.base import lost_commits, records
+from tidegate.workflow.base import preflight, records
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.renames import look, manifest_of, try_rename
@@ -79,7 +80,7 @@ def survey(ctx: Context) -> Survey:
         obstacles = (f"{ctx.layout.high_water_mark(batch_id)} is empty: batch {batch_id} cannot be rebuilt from it",)
     elif ctx.storage.exists(ctx.layout.landed(batch_id)):
         unrecorded.append(ctx.layout.landed(batch_id))
-    unknown = lost_commits.unknown_publications(ctx, of_all_days=True)
+    unknown = preflight.unknown_publications(ctx, of_all_days=True)
     generations = [records.generation_record(ctx, path) for path in unknown.values()]
     generations += _overtaken(ctx, unknown)
     generations += contradiction.begun_anew(ctx, {(g.window.start_ms, g.number) for g in generations})

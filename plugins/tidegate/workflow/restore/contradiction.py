@@ -13,10 +13,11 @@ from tidegate.core.base.errors import StorageAhead
 from tidegate.core.base.instants import iso
 from tidegate.core.base.renames import Seen
 from tidegate.core.base.wording import many
-from tidegate.core.restore.record import Contradiction, GenerationRecord, contradiction
+from tidegate.core.restore.ahead import Contradiction, contradiction
+from tidegate.core.restore.record import GenerationRecord
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import CLOSED, DISCARDED, BuildingGeneration
-from tidegate.workflow.base import lost_commits, records
+from tidegate.workflow.base import preflight, records
 from tidegate.workflow.base.context import ATTEMPTS, Context
 from tidegate.workflow.base.renames import look, manifest_of, try_rename
 
@@ -45,7 +46,7 @@ def begun_anew(ctx: Context, known: Collection[tuple[int, int]]) -> Iterator[Gen
 def contradiction_of(ctx: Context, record: GenerationRecord) -> Contradiction | None:
     """The contradiction as the ledger is now."""
     data = ctx.ledger.recovery.contributors(ctx.name, record.window)
-    return contradiction(record, data, lost_commits.held_late(ctx, record.window))
+    return contradiction(record, data, preflight.held_late(ctx, record.window))
 
 
 def is_closed(ctx: Context, record: GenerationRecord) -> bool:
@@ -96,7 +97,7 @@ def _bring_back(ctx: Context, record: GenerationRecord) -> str | None:
         source = next((p for p in _places(record) if look(ctx.storage, p, manifest) is Seen.MATCHES), None)
         if source is None:
             return None
-        above = lost_commits.highest_epoch(ctx, record.window, record.number) + 1
+        above = preflight.highest_epoch(ctx, record.window, record.number) + 1
         target = ctx.layout.assembly(record.window.start_ms, record.number, above)
         try_rename(ctx.storage, source, target)
         if look(ctx.storage, target, manifest) is Seen.MATCHES:
