@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.model.scenarios import SCENARIOS, run
+from tests.model.scenarios import OF_MIRRORS, SCENARIOS, run
 
-SMALL = ("seal-vs-plan", "vanished-partition", "late-add", "open-batch-new-spec", "rollback-batch", "rollback-landing")
+SMALL = (
+    *("seal-vs-plan", "vanished-partition", "late-add", "open-batch-new-spec", "rollback-batch", "rollback-landing"),
+    *OF_MIRRORS,
+)
 BEGINNINGS = {"failover-first": 8_000, "failover-reopen": 8_000, "log-cut": 8_000, "late-partition": 8_000}
 """Of larger ones, so many states: every rule that is taken out below is missed within as many."""
 MISSED = (
