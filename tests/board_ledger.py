@@ -22,7 +22,7 @@ from tidegate.core.batch.totals import Sums, Totals
 from tidegate.core.files.receipt import DirtySample, PartitionRows
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell.notices import Finding
-from tidegate.core.window import watermark
+from tidegate.core.window import readiness
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import WindowKey
@@ -215,7 +215,7 @@ def _window(
     yield "events", _event(p, at + 3 * HOUR, "window closing", subject, {"closing_batch": closing})
     yield "events", _event(p, at + 3 * HOUR + MINUTE, "generation published", subject, {"generation": 1})
     reason, decided = "watermark has passed the window's end", at + 3 * HOUR
-    passed = watermark.Certificate(
+    passed = readiness.Certificate(
         pipeline=p.name,
         window=WindowKey(at, at + HOUR),
         ready=True,

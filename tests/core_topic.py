@@ -10,8 +10,10 @@ from core_values import PIPELINE
 from tidegate.core.batch.planning import NothingToPlan, PlanningView, advance, plan_batch
 from tidegate.core.batch.states import Plan
 from tidegate.core.source.port import Lane, LogState
+from tidegate.core.window.plausibility import horizon_ms
+from tidegate.core.window.readiness import Certificate, certify
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate, TopicFacts, certify, global_watermark, horizon_ms, watermarks
+from tidegate.core.window.watermark import TopicFacts, global_watermark, watermarks
 
 HOUR, MINUTE, DAY = 3_600_000, 60_000, 86_400_000
 NOON = 1_767_441_600_000 + 12 * HOUR  # 2026-01-03T12:00Z

@@ -8,15 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.formats import Bad, Decoded
+from spark_jobs.engine.plausibility import Plausibility
 from spark_jobs.engine.sinks import format_of
-from spark_jobs.engine.strict import MAX_MS, MIN_MS
-from tidegate.core.base.instants import DAY_MS, MINUTE_MS, iso, span
+from tidegate.core.base.instants import DAY_MS, MINUTE_MS
 from tidegate.core.base.partition_values import HIVE_NULL
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Pipeline, Windows
 from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.lateness import DROP, SIDE, Floor
-from tidegate.core.window.watermark import horizon_ms
 
 _SLOT_MS = 15 * MINUTE_MS  # every zone's midnight is at a multiple of this since 1972
 
@@ -47,16 +46,12 @@ class Router:
     def __init__(self, pipeline: Pipeline, floor: Floor, clock_ms: int) -> None:
         self._pipeline, self._floor = pipeline, floor
         self._format = format_of(pipeline.sink.format)
-        self._horizon = horizon_ms(pipeline.event_time, clock_ms)
+        self._plausible = Plausibility(pipeline.event_time, clock_ms).of
         self._late: dict[int, bool] = {}
 
     def route(self, chunk: Chunk, decoded: Decoded) -> Routed:
         bad = dict(decoded.bad)
-        event = decoded.event_ms
-        if event is None:
-            event = self._kafka_time(chunk, bad)
-        event = self._in_every_calendar(event, bad)
-        plausible = self._not_in_future(event, bad)
+        event, plausible = self._plausible(chunk, decoded.event_ms, bad)
         for i, (field, reason) in self._format.unfit(decoded.table).items():
             bad.setdefault(i, Bad(reason, field))
         values = {n: partition_text(decoded.table.column(n)) for n in self._pipeline.dynamic_partitions}
@@ -65,35 +60,6 @@ class Router:
         return self._by_policy(
             Routed(event=event, window=window, late=self._is_late(window), plausible=plausible, values=values, bad=bad)
         )
-
-    def _kafka_time(self, chunk: Chunk, bad: dict[int, Bad]) -> pa.Array:
-        if min(chunk.timestamps) < 0 or max(chunk.timestamps) > MAX_MS:
-            for i, ms in enumerate(chunk.timestamps):
-                if not 0 <= ms <= MAX_MS:
-                    bad.setdefault(i, Bad(f"no usable Kafka timestamp ({ms})"))
-            return pa.array([ms if 0 <= ms <= MAX_MS else None for ms in chunk.timestamps], pa.int64())
-        return pa.array(chunk.timestamps, pa.int64())
-
-    def _in_every_calendar(self, event: pa.Array, bad: dict[int, Bad]) -> pa.Array:
-        """Two days off both ends of the calendar: a window there has no local date in some zone."""
-        low, high = MIN_MS + 2 * DAY_MS, MAX_MS - 2 * DAY_MS
-        outside = pc.fill_null(pc.or_(pc.less(event, low), pc.greater(event, high)), False)
-        if not pc.any(outside).as_py():
-            return event
-        for i in pc.indices_nonzero(outside).to_pylist():
-            reason = "event time is at the end of the calendar (years 1 and 9999): a missing one?"
-            bad.setdefault(i, Bad(reason, self._pipeline.event_time.path or ""))
-        return pc.if_else(outside, pa.scalar(None, event.type), event)
-
-    def _not_in_future(self, event: pa.Array, bad: dict[int, Bad]) -> pa.Array:
-        plausible = pc.fill_null(pc.less_equal(event, self._horizon), False)
-        if self._pipeline.event_time.future == "dirty" and (pc.max(event).as_py() or 0) > self._horizon:
-            field = self._pipeline.event_time.path or ""
-            for i in pc.indices_nonzero(pc.fill_null(pc.greater(event, self._horizon), False)).to_pylist():
-                at = event[i].as_py()
-                ahead = f"{span(at - self._horizon)} beyond the ingest clock + future_skew"
-                bad.setdefault(i, Bad(f"event time {iso(at)} is {ahead}", field))
-        return plausible
 
     def _is_late(self, window: pa.Array) -> pa.Array:
         late = []

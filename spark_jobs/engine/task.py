@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine import native, paths
 from spark_jobs.engine.decoder import decoder_for
-from spark_jobs.engine.dirty import Readers
 from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.engine.formats import Bad, Decoded, Decoder
 from spark_jobs.engine.gather import Gatherer
 from spark_jobs.engine.places import TaskOverflow
+from spark_jobs.engine.redrive import Readers
 from spark_jobs.engine.rewrite.move import Copier
 from spark_jobs.engine.route import Routed, Router, partition_text
 from spark_jobs.engine.sinks import format_of

@@ -15,8 +15,8 @@ from tidegate.core.base.errors import LostComparison, NotReady, StepMissing
 from tidegate.core.completeness import rules
 from tidegate.core.spec.pipeline import Completeness
 from tidegate.core.window.answer import Answer
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.completeness import ask

@@ -24,8 +24,9 @@ from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import LandedBatch, PartitionPlan, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, Receipt
 from tidegate.core.window.lateness import Floor
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import BuiltGeneration, WindowKey
-from tidegate.core.window.watermark import Certificate, TopicFacts
+from tidegate.core.window.watermark import TopicFacts
 from tidegate.ledger import SqlLedger
 from tidegate.ledger.migrate import migrate
 from tidegate.ledger.schema import metadata

@@ -202,7 +202,7 @@ def test_one_who_was_told_of_a_publication_that_is_forgotten_hears_of_it(ledger:
 
 
 def _ready(batch_id: int | None):
-    from tidegate.core.window.watermark import Certificate
+    from tidegate.core.window.readiness import Certificate
 
     return Certificate(
         pipeline=NAME,

@@ -12,8 +12,8 @@ from tests.contract.test_ledger import HOUR, NAME, WINDOW, landed, ledger, now, 
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.completeness.rules import LARGEST_COUNT
 from tidegate.core.window.answer import Answer
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate
 from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures

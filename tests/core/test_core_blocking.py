@@ -10,8 +10,9 @@ from core_values import HOUR
 from tidegate.core.look.blocking import next_step, oddities, should_be_ready_ms
 from tidegate.core.source.trouble import Trouble
 from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.readiness import certify
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import PartitionFacts, TopicFacts, certify
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 
 WAIT = Windows(
     size_ms=HOUR, timezone="UTC", start_ms=0, watermark_delay_ms=HOUR, idle="wait", topic_silence_ms=2 * HOUR

@@ -31,8 +31,8 @@ from tidegate.core.completeness.rules import (
 )
 from tidegate.core.spec.pipeline import COUNT_PARAMETERS, Completeness
 from tidegate.core.window.answer import Answer, Comparison
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate
 
 HOUR = 3_600_000
 SINCE = 1_357_362_000_000  # 2013-01-05T05:00:00Z

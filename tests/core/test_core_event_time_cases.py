@@ -12,7 +12,8 @@ from core_topic import DAY, DIRTY, HOUR, MINUTE, Topic, at, both
 
 from tidegate.core.batch.planning import NothingToPlan
 from tidegate.core.spec.pipeline import EventTime
-from tidegate.core.window.watermark import Held, horizon_ms, lag_ms, watermarks
+from tidegate.core.window.plausibility import horizon_ms
+from tidegate.core.window.watermark import Held, lag_ms, watermarks
 
 # ---------------------------------------------------------------- delay, skew, producers' clocks
 

@@ -27,8 +27,8 @@ from tidegate.core.look.views import BatchRow, GenerationRow, LossRow, RangeRow,
 from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.lateness import Floor
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate
 
 P, OFFSET = 3, 25
 TOPIC = LogState(topic="flights", topic_id="id", partitions={P: Lane(5, 40, 50)})

@@ -9,8 +9,9 @@ from core_values import HOUR
 
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.forecast import BATCHES, LIMIT_MS, SPAN_MS, Forecast, earlier, forecast
+from tidegate.core.window.readiness import certify
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import PartitionFacts, TopicFacts, certify
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 
 MINUTE = 60_000
 WAIT = Windows(

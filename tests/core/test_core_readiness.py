@@ -8,15 +8,9 @@ import pytest
 from core_values import HOUR
 
 from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.readiness import Certificate, certify
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import (
-    Certificate,
-    PartitionFacts,
-    PartitionWatermark,
-    TopicFacts,
-    certify,
-    watermarks,
-)
+from tidegate.core.window.watermark import PartitionFacts, PartitionWatermark, TopicFacts, watermarks
 
 SPEC = Windows(
     size_ms=HOUR,

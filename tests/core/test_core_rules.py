@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.base.plain import dumps, from_plain, loads
 from tidegate.core.base.renames import Do, Seen, decide, held_against
-from tidegate.core.batch.thresholds import refusal
+from tidegate.core.dirty.limits import refusal
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import (
     DirtySample,

@@ -11,6 +11,7 @@ from tidegate.core.spec.pipeline import Windows
 from tidegate.core.tell import announcement
 from tidegate.core.tell.announcement import LONGEST_TEXT, Notice
 from tidegate.core.window.answer import Comparison
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.waits import (
     MOST_ASKED,
@@ -24,7 +25,7 @@ from tidegate.core.window.waits import (
     settled,
     union,
 )
-from tidegate.core.window.watermark import Certificate, PartitionFacts, TopicFacts
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 
 SPEC = Windows(size_ms=HOUR, timezone="UTC", start_ms=T0, watermark_delay_ms=HOUR, idle="follow")
 NOW = T0 + 1000 * HOUR

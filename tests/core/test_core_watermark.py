@@ -11,15 +11,9 @@ from tidegate.core.batch.planning import advance
 from tidegate.core.batch.states import PartitionPlan, Plan, first_batch
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.lateness import Floor
+from tidegate.core.window.readiness import Certificate, certify
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import (
-    Certificate,
-    PartitionFacts,
-    TopicFacts,
-    certify,
-    global_watermark,
-    watermarks,
-)
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts, global_watermark, watermarks
 
 HOUR = 3_600_000
 SPEC = Windows(size_ms=HOUR, timezone="UTC", start_ms=0, watermark_delay_ms=HOUR, idle="wait", topic_silence_ms=HOUR)

@@ -9,8 +9,8 @@ from tests.world import T0
 from tidegate.core.batch.states import Plan
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_id
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate
 from tidegate.targets.hive.ports import TableDef
 from tidegate.targets.iceberg.catalogue import Loaded
 

@@ -38,8 +38,9 @@ from tidegate.core.spec.pipeline import (
     Windows,
 )
 from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.readiness import certify
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import TopicFacts, certify, global_watermark, watermarks
+from tidegate.core.window.watermark import TopicFacts, global_watermark, watermarks
 
 HOUR, T0 = 3_600_000, 1_357_344_000_000  # 2013-01-05T00:00:00Z
 TOPIC, ID = "readings", "id-1"

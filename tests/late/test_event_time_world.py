@@ -11,8 +11,9 @@ import pytest
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.base.errors import NotReady
 from tidegate.core.source.port import LogState
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate, global_watermark, watermarks
+from tidegate.core.window.watermark import global_watermark, watermarks
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.publish import archive
 

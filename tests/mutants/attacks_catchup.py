@@ -6,8 +6,8 @@ from tests.mutants.names import FATE, HEALS, OWN, STOPS, WHOLE, require
 from tests.mutants.stage import HOUR, T0, Stage, record, refused, window
 from tidegate.core.base.errors import CatalogueError, CatchUpStopped
 from tidegate.core.publish import catchup as rules
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base.context import Context, Published
 from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.publish import catchup

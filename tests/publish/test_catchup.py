@@ -14,8 +14,8 @@ from tests.world import World, record, window
 from tidegate.core.base.errors import CatalogueError, CatchUpStopped, SpecError, StillClosing
 from tidegate.core.look import overdue
 from tidegate.core.publish import catchup as rules
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base.context import Published
 from tidegate.workflow.look.status import status
 from tidegate.workflow.maintain import reconcile

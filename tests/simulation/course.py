@@ -37,8 +37,9 @@ from tidegate.core.spec.pipeline import (
 )
 from tidegate.core.window import lateness
 from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.readiness import certify
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import TopicFacts, certify, global_watermark, watermarks
+from tidegate.core.window.watermark import TopicFacts, global_watermark, watermarks
 
 TOPIC, TOPIC_ID = "readings", "id-1"
 

@@ -14,7 +14,7 @@ from tidegate.core.batch.states import Plan
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, PartitionRows, RangeResult, Receipt
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_end, window_start
-from tidegate.core.window.watermark import horizon_ms
+from tidegate.core.window.plausibility import horizon_ms
 
 
 class _Judge:

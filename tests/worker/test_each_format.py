@@ -14,9 +14,9 @@ import pytest
 
 from spark_jobs import footers
 from spark_jobs.engine import write
-from spark_jobs.engine.dirty import DirtyReader
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
+from spark_jobs.engine.redrive import DirtyReader
 from spark_jobs.engine.sinks import Encoding, finished
 from spark_jobs.engine.write import Files, Place, Run
 from tests.engine_fixtures import DAY_ONE, FakeReader, attempt_path, event, job_plan, pipeline, records

@@ -24,8 +24,8 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.wording import many, those
 from tidegate.core.publish import catchup as rules
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance

@@ -26,7 +26,7 @@ from tidegate.core.window.waits import Answer
 if TYPE_CHECKING:
     from tidegate.core.completeness.port import Truth
     from tidegate.core.ledger import Ledger
-    from tidegate.core.window.watermark import Certificate
+    from tidegate.core.window.readiness import Certificate
 
 LOOK_S = 60.0
 AT_ONCE = 4

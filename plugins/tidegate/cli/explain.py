@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tidegate.core.publish.grounds import Grounds
     from tidegate.core.source.port import LogState
     from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.window.readiness import Certificate
     from tidegate.core.window.states import WindowKey
-    from tidegate.core.window.watermark import Certificate
     from tidegate.workflow.look.explanation import Explanation
 
 KAFKA_S = 2.0

@@ -33,6 +33,7 @@ from tidegate.core.tell.notices import NoticeLedger
 from tidegate.core.tell.pauses import PauseLedger
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.due import DueLedger
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import (
     BuildingGeneration,
     BuiltGeneration,
@@ -43,7 +44,7 @@ from tidegate.core.window.states import (
     Window,
     WindowKey,
 )
-from tidegate.core.window.watermark import Certificate, TopicFacts
+from tidegate.core.window.watermark import TopicFacts
 from tidegate.core.window.zonedata import ZoneData
 
 if TYPE_CHECKING:

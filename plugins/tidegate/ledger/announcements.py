@@ -10,8 +10,8 @@ from sqlalchemy.engine import Connection
 from tidegate.core.base.plain import loads
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.tell.announcement import Notice
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import CURRENT, WindowKey
-from tidegate.core.window.watermark import Certificate
 from tidegate.ledger import schema
 from tidegate.ledger.store import Part, row_of
 

@@ -16,6 +16,7 @@ from tidegate.core.files.receipt import DATA, LATE, FileEntry
 from tidegate.core.publish.grounds import Grounds
 from tidegate.core.window import transitions
 from tidegate.core.window.answer import Answer
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import (
     ARCHIVE,
     BUILDING,
@@ -35,7 +36,7 @@ from tidegate.core.window.states import (
     Window,
     WindowKey,
 )
-from tidegate.core.window.watermark import Certificate, TopicFacts
+from tidegate.core.window.watermark import TopicFacts
 from tidegate.ledger import intents, moves, reopenings, rows, schema
 from tidegate.ledger.comparison import as_read as _as_read
 from tidegate.ledger.comparison import lock as _lock

@@ -13,32 +13,15 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.formats import Bad, Decoded
+from spark_jobs.engine.formats.undecodable import NULL, TOMBSTONE, Malformed, Misfits, Values, first_misfit
 from spark_jobs.engine.slowness import Slowness
-from spark_jobs.engine.strict import Unfit
 from spark_jobs.engine.types import schema_of
 from tidegate.core.base.hivetypes import HiveType, parse
 from tidegate.core.files import slow_path
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
 
-Values = Sequence[Any]
-"""Of one message: a value for each column as Arrow takes it, the event time in ms if the message has it, and if unknown
-fields matter a list of their (name, text)."""
 ByRules = Callable[[Sequence[bytes | None]], Decoded]
 """What the row rules say of messages."""
-TOMBSTONE = Bad("null value (tombstone)")
-NULL = "missing or null, but the column is not nullable"
-
-
-class Malformed(ValueError):
-    """The message as a whole is unusable."""
-
-
-class Misfits(Exception):
-    """Some of a message's values are `Unfit`s: what their columns refuse."""
-
-    def __init__(self, values: Values) -> None:
-        super().__init__()
-        self.values = values
 
 
 class Assembly:
@@ -72,6 +55,7 @@ class Assembly:
         bad: dict[int, Bad] = {}
         rows: list[Values] = []
         empty = (None,) * self._width
+        names = [(name, nullable) for name, _, _, nullable in self.columns]
         for i, value in enumerate(values):
             try:
                 if value is None:
@@ -83,7 +67,7 @@ class Assembly:
                 bad[i] = Bad(str(e))
                 rows.append(empty)
             except Misfits as e:
-                bad[i] = self._first(e.values)
+                bad[i] = first_misfit(names, e.values, self.time_field)
                 rows.append(empty)
         return self.assembled(list(zip(*rows, strict=True)) if rows else [()] * self._width, bad)
 
@@ -157,16 +141,6 @@ class Assembly:
         if not nullable and array.null_count:
             for row in pc.indices_nonzero(array.is_null()).to_pylist():
                 bad.setdefault(row, Bad(NULL, name))
-
-    def _first(self, values: Values) -> Bad:
-        """First error, in the order of the columns, the event time last."""
-        for (name, _, _, nullable), value in zip(self.columns, values, strict=False):
-            if isinstance(value, Unfit):
-                return Bad(value.reason, name + value.field)
-            if value is None and not nullable:
-                return Bad(NULL, name)
-        time = values[len(self.columns)]
-        return Bad(time.reason if isinstance(time, Unfit) else "no event time", self.time_field)
 
 
 def first_seen(extra: pa.MapArray) -> dict[str, tuple[int, str]]:

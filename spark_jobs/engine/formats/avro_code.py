@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from spark_jobs.engine.formats.assembly import Malformed, Misfits, as_text
+from spark_jobs.engine.formats.assembly import as_text
 from spark_jobs.engine.formats.avro_rules import (
     EVENT,
     INLINE,
@@ -28,6 +28,7 @@ from spark_jobs.engine.formats.avro_rules import (
 )
 from spark_jobs.engine.formats.avro_unknown import finder, tells
 from spark_jobs.engine.formats.known import Known, as_arrays
+from spark_jobs.engine.formats.undecodable import Malformed, Misfits
 from spark_jobs.engine.strict import Unfit
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
 from tidegate.core.spec.avro import Schema, struct_field

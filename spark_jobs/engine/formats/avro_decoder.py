@@ -7,12 +7,13 @@ from functools import partial
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.formats import Decoded
-from spark_jobs.engine.formats.assembly import Assembly, Malformed, Values
+from spark_jobs.engine.formats.assembly import Assembly
 from spark_jobs.engine.formats.avro_code import Read, reader
 from spark_jobs.engine.formats.avro_program import AvroProgram, program_for
 from spark_jobs.engine.formats.avro_unknown import known_at
 from spark_jobs.engine.formats.known import known_fields
 from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, WrongSchema, registry_of_job
+from spark_jobs.engine.formats.undecodable import Malformed, Values
 from spark_jobs.engine.formats.wire_program import why_not
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.source.records import Chunk

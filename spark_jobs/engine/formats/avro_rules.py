@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from spark_jobs.engine.event_time import EPOCH_UNITS
 from spark_jobs.engine.formats import scalars
-from spark_jobs.engine.formats.assembly import Malformed
+from spark_jobs.engine.formats.undecodable import Malformed
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from spark_jobs.engine.types import INTEGER_BITS
 from tidegate.core.base.hivetypes import Decimal, HiveType, Primitive

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.formats import Bad, Decoded
-from spark_jobs.engine.formats.assembly import TOMBSTONE, Assembly, Malformed
+from spark_jobs.engine.formats.assembly import Assembly
 from spark_jobs.engine.formats.csv_program import CsvProgram, program_for
 from spark_jobs.engine.formats.text_columns import TextColumn
+from spark_jobs.engine.formats.undecodable import TOMBSTONE, Malformed
 from spark_jobs.engine.formats.wire_program import why_not
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import SKIPPED_FIELD, CsvFormat, Pipeline

@@ -13,12 +13,13 @@ from google.protobuf.message_factory import GetMessageClass
 
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.formats import Decoded
-from spark_jobs.engine.formats.assembly import Assembly, Malformed, Misfits, Values
+from spark_jobs.engine.formats.assembly import Assembly
 from spark_jobs.engine.formats.avro_rules import signed
 from spark_jobs.engine.formats.known import Known, known_fields
 from spark_jobs.engine.formats.protobuf_program import ProtobufProgram, program_for
 from spark_jobs.engine.formats.protobuf_unknown import known_of, unknown_of
 from spark_jobs.engine.formats.protobuf_values import Get, event_getter, getter
+from spark_jobs.engine.formats.undecodable import Malformed, Misfits, Values
 from spark_jobs.engine.formats.wire_program import why_not
 from spark_jobs.engine.strict import Unfit
 from tidegate import descriptors

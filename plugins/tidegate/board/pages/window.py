@@ -12,8 +12,8 @@ from tidegate.core.look.glance import Mark
 from tidegate.core.look.window_map import MEANINGS, Judge, Meaning
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import parse_window_id, window_end, window_start
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.look.explanation import Explanation, explain
 
 MOST = 40

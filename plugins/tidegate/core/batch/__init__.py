@@ -1,1 +1,1 @@
-"""Batches: their states, plans, sums, thresholds; the jobs that write them."""
+"""Batches: their states, plans, sums, refusals; the jobs that write them."""

@@ -15,7 +15,8 @@ from tidegate.core.source.port import Lane, LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_start
 from tidegate.core.window.lateness import by_policy, floor_of
-from tidegate.core.window.watermark import PartitionFacts, TopicFacts, global_watermark, horizon_ms, watermarks
+from tidegate.core.window.plausibility import horizon_ms
+from tidegate.core.window.watermark import PartitionFacts, TopicFacts, global_watermark, watermarks
 from tidegate.core.window.zonedata import pinned
 
 

@@ -31,7 +31,7 @@ from tidegate.core.window.answer import Answer, Comparison
 from tidegate.core.window.states import WindowKey
 
 if TYPE_CHECKING:
-    from tidegate.core.window.watermark import Certificate
+    from tidegate.core.window.readiness import Certificate
 
 COMPLETE, SHORT, OVER, UNKNOWN = "complete", "short", "over", "unknown"
 HOLD, PUBLISH, WARN = "hold", "publish", "warn"

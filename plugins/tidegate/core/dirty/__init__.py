@@ -1,1 +1,1 @@
-"""Dirty rows become data: redrives."""
+"""When a batch is too dirty; dirty rows become data: redrives."""

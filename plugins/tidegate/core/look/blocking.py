@@ -8,8 +8,9 @@ from tidegate.core.base.instants import iso, span
 from tidegate.core.source.trouble import Remedy, Trouble, What
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.tell.pauses import Pause
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate, Held, PartitionWatermark, TopicFacts, lag_ms, watermarks
+from tidegate.core.window.watermark import Held, PartitionWatermark, TopicFacts, lag_ms, watermarks
 
 YOUNG_MS = 15 * 60_000
 """Kafka ends a transaction once its producer's time-out is over; brokers allow none that is longer, by default."""

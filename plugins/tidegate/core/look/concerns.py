@@ -23,7 +23,7 @@ from tidegate.core.tell.subjects import said
 from tidegate.core.window.cut import parse_window_id, window_end
 from tidegate.core.window.due import Due
 from tidegate.core.window.kinds import of_kind
-from tidegate.core.window.watermark import Certificate
+from tidegate.core.window.readiness import Certificate
 
 MOST_COMMANDS = 3
 _STANDS = "the generations in force stay, and cannot be reopened meanwhile"

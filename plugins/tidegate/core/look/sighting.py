@@ -11,7 +11,7 @@ from tidegate.core.look.views import BatchRow, GenerationRow, LossRow, WindowRow
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.lateness import Floor
-from tidegate.core.window.watermark import Certificate
+from tidegate.core.window.readiness import Certificate
 
 
 @dataclass(frozen=True)

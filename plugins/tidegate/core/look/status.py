@@ -19,12 +19,12 @@ from tidegate.core.source.trouble import Remedy
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell.pauses import Pause
 from tidegate.core.window import due as rules
-from tidegate.core.window import watermark
+from tidegate.core.window import readiness
 from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.due import ArchiveNote, Due
 from tidegate.core.window.forecast import Forecast
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate
 
 NEW, ATTENTION, PAUSED, WELL = "new", "attention", "paused", "well"
 
@@ -181,4 +181,4 @@ def certify(pipeline: Pipeline, survey: Survey, key: WindowKey, lag: Lag | None,
     if batch is not None:
         first = first_batch(batch.batch_id, batch.state, batch.stuck)
     unread = None if lag is None else lag.partitions
-    return watermark.certify(pipeline.name, pipeline.windows, survey.facts, key, now_ms, unread, first)
+    return readiness.certify(pipeline.name, pipeline.windows, survey.facts, key, now_ms, unread, first)

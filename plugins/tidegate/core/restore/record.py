@@ -18,8 +18,8 @@ from tidegate.core.files.receipt import FileEntry, Receipt
 from tidegate.core.replay.rollback import Origin
 from tidegate.core.source.log_cut import Resumption
 from tidegate.core.spec.pipeline import Pipeline, Sink
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import GenerationKind, GenerationState, Moved, WindowKey
-from tidegate.core.window.watermark import Certificate
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from tidegate.core.base.wording import those
 from tidegate.core.completeness.rules import WARN
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import time_values, window_id
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import REOPEN, GenerationKind, WindowKey
-from tidegate.core.window.watermark import Certificate
 
 MOST_DAYS_MS = 7 * 86_400_000
 """How long after its publication an unannounced generation is still news."""

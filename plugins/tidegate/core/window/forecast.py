@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.base.instants import iso, span
 from tidegate.core.spec.pipeline import Windows
-from tidegate.core.window.watermark import Certificate, Held, PartitionWatermark, TopicFacts, watermarks
+from tidegate.core.window.readiness import Certificate
+from tidegate.core.window.watermark import Held, PartitionWatermark, TopicFacts, watermarks
 
 SPAN_MS = 3_600_000
 """How far back a pace is measured, if there are batches."""

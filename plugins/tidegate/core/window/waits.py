@@ -13,9 +13,10 @@ from typing import Protocol
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.spec.pipeline import Windows
-from tidegate.core.window import watermark
+from tidegate.core.window import readiness
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import CLOSED, OPEN, WindowKey, WindowState
-from tidegate.core.window.watermark import Certificate, TopicFacts
+from tidegate.core.window.watermark import TopicFacts
 
 WindowRef = tuple[str, int]
 """(pipeline, start of the window)."""
@@ -83,7 +84,7 @@ NOTHING_LANDED = TopicFacts(None, None, ())
 
 def certify(pipeline: str, windows: Windows, look: Look, window: WindowKey, now_ms: int) -> Certificate:
     """The certificate as the close will decide it, by what has landed."""
-    return watermark.certify(pipeline, windows, look.facts.get(pipeline, NOTHING_LANDED), window, now_ms)
+    return readiness.certify(pipeline, windows, look.facts.get(pipeline, NOTHING_LANDED), window, now_ms)
 
 
 def settled(facts: TopicFacts | None, now_ms: int) -> bool:

@@ -18,8 +18,8 @@ from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import IngestPlan, loads_plan
 from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
-from tidegate.core.batch.thresholds import refusal
 from tidegate.core.dirty import redrive
+from tidegate.core.dirty.limits import refusal
 from tidegate.core.files import slow_path
 from tidegate.core.files.receipt import DIRTY, LATE, Receipt, arithmetic_errors
 from tidegate.core.restore import ahead

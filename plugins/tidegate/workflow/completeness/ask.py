@@ -22,8 +22,9 @@ from tidegate.core.completeness.rules import COMPLETE
 from tidegate.core.ledger import Ledger
 from tidegate.core.spec.pipeline import Completeness, Pipeline
 from tidegate.core.window.answer import Answer, Comparison
+from tidegate.core.window.readiness import Certificate, certify
 from tidegate.core.window.states import OPEN, WindowKey
-from tidegate.core.window.watermark import Certificate, TopicFacts, certify
+from tidegate.core.window.watermark import TopicFacts
 from tidegate.workflow.base.context import Context
 
 LONGEST_PROBLEM = 500

@@ -26,7 +26,7 @@ from tidegate.core.batch.states import REDRIVE, AbandonedBatch, Batch, LandedBat
 from tidegate.core.dirty import redrive
 from tidegate.core.dirty.redrive import Ask, Cause, Choice, DirtyBatch, DirtyReader, source_batches
 from tidegate.core.window.lateness import floor_of
-from tidegate.core.window.watermark import horizon_ms
+from tidegate.core.window.plausibility import horizon_ms
 from tidegate.core.window.zonedata import pinned
 from tidegate.workflow.base import preflight, records, tables, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard

@@ -28,7 +28,7 @@ from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.jobs import run_replay
 from tidegate.workflow.generation.assembly import collect_written
-from tidegate.workflow.generation.origins import Choice, Chooser, Key, Work, renewed
+from tidegate.workflow.generation.origin import Choice, Chooser, Key, Work, renewed
 from tidegate.workflow.side import dirty_files
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.core.base.instants import iso
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate, PartitionWatermark
+from tidegate.core.window.watermark import PartitionWatermark
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.look.explanation import forecast_of
 

@@ -24,8 +24,9 @@ from tidegate.core.window import forecast
 from tidegate.core.window.cut import time_values
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.forecast import Forecast
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import CLOSING, CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey, WindowState
-from tidegate.core.window.watermark import Certificate, TopicFacts
+from tidegate.core.window.watermark import TopicFacts
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.look.status import looks

@@ -26,10 +26,10 @@ from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import join
 from tidegate.core.target.tables import told_columns
-from tidegate.core.window import watermark
+from tidegate.core.window import readiness, watermark
 from tidegate.core.window.cut import window_end
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import CURRENT, SWAPPING, WindowKey
-from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base import places
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.completeness import ask
@@ -162,7 +162,7 @@ class _Where:
         key = WindowKey(window_ms, window_end(window_ms, spec.windows))
         now = self._ctx.clock.now_ms()
         first = ask.first_of(self._ctx.ledger, name, self._facts)
-        self._certificates[window_ms] = watermark.certify(name, spec.windows, self._facts, key, now, first=first)
+        self._certificates[window_ms] = readiness.certify(name, spec.windows, self._facts, key, now, first=first)
 
     # ------------------------------------------------------------ the row
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from tidegate.core.base.errors import LostComparison, NotReady, StillClosing
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
-from tidegate.core.window import watermark
+from tidegate.core.window import readiness, watermark
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import (
     BUILT,
     CLOSED,
@@ -20,7 +21,6 @@ from tidegate.core.window.states import (
     Window,
     WindowKey,
 )
-from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base import give_up, preflight, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.renames import MovedOn
@@ -44,7 +44,7 @@ def ready(ctx: Context, window: WindowKey) -> Certificate:
 
 
 def _certify(ctx: Context, window: WindowKey, facts: watermark.TopicFacts, first: str = "") -> Certificate:
-    return watermark.certify(ctx.name, ctx.pipeline.windows, facts, window, ctx.clock.now_ms(), first=first)
+    return readiness.certify(ctx.name, ctx.pipeline.windows, facts, window, ctx.clock.now_ms(), first=first)
 
 
 def publish(ctx: Context, window: WindowKey) -> Published:

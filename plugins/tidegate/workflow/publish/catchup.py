@@ -20,8 +20,8 @@ from tidegate.core.base.errors import (
 from tidegate.core.base.instants import iso
 from tidegate.core.publish import catchup as rules
 from tidegate.core.publish.catchup import Tally
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.watermark import Certificate
 from tidegate.workflow.base.context import Context, Published
 from tidegate.workflow.publish import archive
 

@@ -21,7 +21,7 @@ from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context, guard
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.generation import rebuild
-from tidegate.workflow.generation.origins import Work
+from tidegate.workflow.generation.origin import Work
 from tidegate.workflow.generation.rebuild import Rebuilt
 
 SAME, DIFFERS, REFUSED, FAILED = "same", "differs", "refused", "failed"

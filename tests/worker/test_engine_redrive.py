@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.engine import dirty
-from spark_jobs.engine.dirty import DirtyReader, Readers, clusters
+from spark_jobs.engine import redrive
 from spark_jobs.engine.failures import JobError
+from spark_jobs.engine.redrive import DirtyReader, Readers, clusters
 from spark_jobs.engine.types import dirty_schema
 from tests.world import make_pipeline
 from tidegate.core.base.errors import PathMissing, StorageError
@@ -84,7 +84,7 @@ def read(files: Files, sources: list[Source], partition: int, start: int, end: i
 
 def test_rows_come_in_order_from_files_that_interleave(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a model: many files, each with rows of several partitions in any order."""
-    monkeypatch.setattr(dirty, "CHUNK_RECORDS", 5)
+    monkeypatch.setattr(redrive, "CHUNK_RECORDS", 5)
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -114,7 +114,7 @@ def test_only_files_with_rows_of_the_range_are_opened() -> None:
 
 
 def test_a_large_value_ends_its_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dirty, "CHUNK_BYTES", 6)
+    monkeypatch.setattr(redrive, "CHUNK_BYTES", 6)
     files = Files()
     source = files.add("f", [(0, o) for o in range(10, 20)])
     chunks = list(DirtyReader([source], files.open).read(OffsetRange("t", 0, 0, 99)))
@@ -176,7 +176,7 @@ def test_kafka_is_connected_to_only_if_a_part_needs_it() -> None:
     )  # fmt: skip
     connected: list[ReadPlan] = []
 
-    class Kafka(dirty.Reader):
+    class Kafka(redrive.Reader):
         def close(self) -> None:
             connected.clear()
 
