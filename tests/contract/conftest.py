@@ -1,4 +1,4 @@
-"""Iceberg catalogues on real services, with names of the test's own."""
+"""Storage adapters, and Iceberg catalogues on real services, with names of the test's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,30 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
 from dev.stack.info import StackInfo
+from tests.contract.storage_places import OBJECTS, TREES, opened
 from tests.targets.iceberg.catalogues import Site
+from tidegate.core.base.storage import Storage
+
+
+@pytest.fixture(params=TREES + OBJECTS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Storage, str]]:
+    """(storage, URI of an empty directory), of every adapter"""
+    with opened(request.param, request, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(params=TREES)
+def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Storage, str]]:
+    """`place`, of adapters that rename"""
+    with opened(request.param, request, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(params=OBJECTS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Storage, str]]:
+    """`place`, of adapters for object stores"""
+    with opened(request.param, request, tmp_path) as found:
+        yield found
 
 
 @pytest.fixture

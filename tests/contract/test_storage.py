@@ -3,42 +3,12 @@
 from __future__ import annotations
 
 import threading
-import uuid
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from fakes.storage import MemoryStorage
 
-from tidegate.core.base.errors import PathExists, PathMissing, StorageError
-from tidegate.core.base.storage import FileStat, Storage
-from tidegate.storage import HdfsStorage, LocalStorage
-
-
-@pytest.fixture(params=["local", "memory", "hdfs"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Storage, str]]:
-    """(storage, URI of an empty directory)"""
-    if request.param == "local":
-        yield LocalStorage(), f"file://{tmp_path}"
-    elif request.param == "hdfs":
-        storage, root = HdfsStorage(), f"{request.getfixturevalue('hdfs').hdfs_uri}/contract/{uuid.uuid4().hex}"
-        storage.make_dirs(root)
-        yield storage, root
-        storage.delete(root)
-    else:
-        storage = MemoryStorage()
-        storage.make_dirs("mem:///base")
-        yield storage, "mem:///base"
-
-
-def names(storage: Storage, directory: str) -> list[str] | None:
-    found = storage.list_files(directory)
-    return None if found is None else [stat.path for stat in found]
-
-
-def many(storage: Storage) -> int:
-    """How many files a test may make: one on HDFS takes ten times as long."""
-    return 100 if isinstance(storage, HdfsStorage) else 1000
+from tests.contract.storage_places import many, names
+from tidegate.core.base.errors import PathExists, PathMissing
+from tidegate.core.base.storage import Storage
 
 
 def test_implements_the_port(place):
@@ -46,15 +16,33 @@ def test_implements_the_port(place):
 
 
 class TestListing:
-    def test_absent_and_empty_are_different(self, place):
+    def test_what_is_absent(self, place):
         storage, root = place
-        storage.make_dirs(f"{root}/empty/below")
-        assert storage.list_files(f"{root}/nothing") is None
-        assert storage.list_names(f"{root}/nothing") is None
-        assert storage.list_files(f"{root}/nothing/below") is None
-        assert storage.list_files(f"{root}/empty") == []
-        assert storage.list_names(f"{root}/empty") == ["below"]
-        assert storage.list_names(f"{root}/empty/below") == []
+        storage.write_new(f"{root}/f", b"")
+        for absent in ("nothing", "nothing/below", "f/below"):
+            assert storage.list_files(f"{root}/{absent}") is None
+            assert storage.list_names(f"{root}/{absent}") is None
+            assert not storage.exists(f"{root}/{absent}")
+
+    def test_a_directory_is_there_while_something_is_below(self, place):
+        storage, root = place
+        storage.make_dirs(f"{root}/d")
+        storage.write_new(f"{root}/d/a/f", b"")
+        assert storage.exists(f"{root}/d")
+        assert storage.exists(f"{root}/d/a")
+        storage.delete(f"{root}/d/a/f")
+        storage.delete(f"{root}/d")
+        assert not storage.exists(f"{root}/d/a")
+
+    def test_names_that_begin_alike_are_others(self, place):
+        storage, root = place
+        for path in ("1/f", "10/f", "1.late/f", "1f"):
+            storage.write_new(f"{root}/{path}", b"")
+        assert names(storage, f"{root}/1") == ["f"]
+        storage.delete(f"{root}/1")
+        assert names(storage, root) == ["1.late/f", "10/f", "1f"]
+        storage.delete(f"{root}/10/")
+        assert names(storage, root) == ["1.late/f", "1f"]
 
     def test_nested_files_have_relative_paths_and_sizes(self, place):
         storage, root = place
@@ -79,14 +67,6 @@ class TestListing:
                 pass
         assert names(storage, f"{root}/d") == sorted(paths)
 
-    def test_a_file_is_not_a_directory(self, place):
-        storage, root = place
-        storage.write_new(f"{root}/f", b"")
-        with pytest.raises(StorageError, match="not a directory"):
-            storage.list_files(f"{root}/f")
-        assert storage.list_files(f"{root}/f/below") is None
-        assert not storage.exists(f"{root}/f/below")
-
     def test_hidden_names_are_listed(self, place):
         """`_receipt.json` and `_SUCCESS` matter to us, whatever Hive thinks of them."""
         storage, root = place
@@ -100,115 +80,13 @@ class TestListing:
     def test_names_are_literal(self, place, name):
         storage, root = place
         storage.write_new(f"{root}/d/{name}/f", b"content")
-        storage.rename_no_replace(f"{root}/d/{name}/f", f"{root}/d/{name}/{name}")
+        storage.write_new(f"{root}/d/{name}/{name}", b"content")
+        storage.delete(f"{root}/d/{name}/f")
         assert storage.list_names(f"{root}/d") == [name]
         assert names(storage, f"{root}/d") == [f"{name}/{name}"]
         assert storage.read(f"{root}/d/{name}/{name}") == b"content"
         storage.delete(f"{root}/d/{name}")
-        assert storage.list_names(f"{root}/d") == []
-
-
-class TestRename:
-    def test_a_file_moves_with_its_modification_time(self, place):
-        storage, root = place
-        storage.write_new(f"{root}/a/f", b"content")
-        (before,) = storage.list_files(f"{root}/a")
-        storage.make_dirs(f"{root}/b")
-        storage.rename_no_replace(f"{root}/a/f", f"{root}/b/g")
-        assert storage.list_files(f"{root}/b") == [FileStat("g", 7, before.modified_ms)]
-        assert storage.list_files(f"{root}/a") == []
-
-    def test_a_directory_moves_with_all_below(self, place):
-        storage, root = place
-        storage.write_new(f"{root}/a/x/1", b"1")
-        storage.write_new(f"{root}/a/2", b"2")
-        storage.rename_no_replace(f"{root}/a", f"{root}/b")
-        assert names(storage, f"{root}/b") == ["2", "x/1"]
-        assert not storage.exists(f"{root}/a")
-
-    @pytest.mark.parametrize("taken", ["file", "empty directory", "full directory"])
-    @pytest.mark.parametrize("moved", ["file", "empty directory", "full directory"])
-    def test_nothing_is_ever_replaced_or_nested_into(self, place, moved, taken):
-        storage, root = place
-        self._make(storage, f"{root}/source", moved)
-        self._make(storage, f"{root}/destination", taken)
-        before = names(storage, root), storage.list_names(root)
-        with pytest.raises(PathExists):
-            storage.rename_no_replace(f"{root}/source", f"{root}/destination")
-        assert (names(storage, root), storage.list_names(root)) == before
-        if taken != "file":
-            assert storage.list_names(f"{root}/destination") == (["kept"] if taken == "full directory" else [])
-
-    def test_the_parent_must_be_there(self, place):
-        storage, root = place
-        storage.write_new(f"{root}/a/f", b"content")
-        for kind in ("a", "a/f"):
-            with pytest.raises(PathMissing, match="nowhere"):
-                storage.rename_no_replace(f"{root}/{kind}", f"{root}/nowhere/b")
-        assert names(storage, root) == ["a/f"]
-        assert not storage.exists(f"{root}/nowhere")
-
-    def test_a_file_is_no_parent(self, place):
-        storage, root = place
-        storage.write_new(f"{root}/a", b"a")
-        storage.write_new(f"{root}/f", b"f")
-        with pytest.raises(PathMissing):
-            storage.rename_no_replace(f"{root}/a", f"{root}/f/a")
-        assert names(storage, root) == ["a", "f"]
-
-    def test_a_missing_source(self, place):
-        storage, root = place
-        storage.make_dirs(f"{root}/there")
-        for destination in ("new", "there"):
-            with pytest.raises(PathMissing, match="gone"):
-                storage.rename_no_replace(f"{root}/gone", f"{root}/{destination}")
-        assert storage.list_names(root) == ["there"]
-
-    def test_onto_itself_and_into_itself(self, place):
-        storage, root = place
-        storage.write_new(f"{root}/a/f", b"content")
-        with pytest.raises(PathExists):
-            storage.rename_no_replace(f"{root}/a", f"{root}/a")
-        with pytest.raises(StorageError):
-            storage.rename_no_replace(f"{root}/a", f"{root}/a/b")
-        assert names(storage, root) == ["a/f"]
-
-    def test_of_two_racers_exactly_one_wins(self, place):
-        storage, root = place
-        for turn in range(many(storage) // 20):
-            self._race(storage, f"{root}/{turn}")
-
-    def _race(self, storage: Storage, root: str) -> None:
-        for racer in ("a", "b"):
-            storage.write_new(f"{root}/{racer}/{racer}", b"")
-        barrier, outcomes = threading.Barrier(2), {}
-
-        def run(racer: str) -> None:
-            barrier.wait()
-            try:
-                storage.rename_no_replace(f"{root}/{racer}", f"{root}/goal")
-                outcomes[racer] = "won"
-            except PathExists:
-                outcomes[racer] = "lost"
-
-        threads = [threading.Thread(target=run, args=(racer,)) for racer in ("a", "b")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        winner = next((racer for racer, outcome in outcomes.items() if outcome == "won"), None)
-        loser = "b" if winner == "a" else "a"
-        assert sorted(outcomes.values()) == ["lost", "won"]
-        assert names(storage, root) == sorted([f"goal/{winner}", f"{loser}/{loser}"])
-
-    @staticmethod
-    def _make(storage: Storage, path: str, kind: str) -> None:
-        if kind == "file":
-            storage.write_new(path, b"kept")
-        elif kind == "empty directory":
-            storage.make_dirs(path)
-        else:
-            storage.write_new(f"{path}/kept", b"kept")
+        assert not storage.list_names(f"{root}/d")
 
 
 class TestDelete:
@@ -218,7 +96,7 @@ class TestDelete:
         storage.write_new(f"{root}/f", b"")
         for path in ("d", "f", "d", "f", "never/was", "f/below"):
             storage.delete(f"{root}/{path}")
-        assert storage.list_names(root) == []
+        assert not storage.list_names(root)
 
     def test_two_at_once(self, place):
         storage, root = place
@@ -250,34 +128,6 @@ class TestSmallFiles:
         assert storage.read(f"{root}/a/b/f") == content
         assert storage.exists(f"{root}/a/b/f")
 
-    def test_never_over_something(self, place):
-        storage, root = place
-        storage.write_new(f"{root}/f", b"first")
-        storage.make_dirs(f"{root}/d")
-        for taken in ("f", "d"):
-            with pytest.raises(PathExists):
-                storage.write_new(f"{root}/{taken}", b"second")
-        assert storage.read(f"{root}/f") == b"first"
-        assert names(storage, root) == ["f"]
-
-    def test_a_file_in_the_way_of_a_directory(self, place):
-        storage, root = place
-        storage.write_new(f"{root}/f", b"first")
-        for call in (storage.make_dirs, lambda path: storage.write_new(path, b"")):
-            with pytest.raises(PathExists):
-                call(f"{root}/f/below")
-        assert storage.read(f"{root}/f") == b"first"
-
-    def test_reading_what_is_not_a_file(self, place):
-        storage, root = place
-        storage.make_dirs(f"{root}/d")
-        for absent in ("gone", "gone/below"):
-            with pytest.raises(PathMissing):
-                storage.read(f"{root}/{absent}")
-        with pytest.raises(StorageError) as refused:
-            storage.read(f"{root}/d")
-        assert not isinstance(refused.value, PathMissing)
-
     def test_readers_see_all_of_it_or_nothing(self, place):
         """Many writers of one name: exactly one is told that it wrote, and nobody ever sees a part."""
         storage, root = place
@@ -293,7 +143,7 @@ class TestSmallFiles:
 
         def look() -> None:
             while not done.is_set():
-                seen.update(names(storage, root))
+                seen.update(names(storage, root) or ())
                 try:
                     assert storage.read(f"{root}/f") in contents
                 except PathMissing:
@@ -309,6 +159,20 @@ class TestSmallFiles:
         reader.join()
         assert [storage.read(f"{root}/f")] == wrote
         assert seen <= {"f"}
+
+    def test_never_over_a_file(self, place):
+        storage, root = place
+        storage.write_new(f"{root}/f", b"first")
+        for content in (b"second", b"first"):
+            with pytest.raises(PathExists):
+                storage.write_new(f"{root}/f", content)
+        assert storage.read(f"{root}/f") == b"first"
+
+    def test_what_is_not_there(self, place):
+        storage, root = place
+        for absent in ("gone", "gone/below"):
+            with pytest.raises(PathMissing):
+                storage.read(f"{root}/{absent}")
 
 
 class TestReadingPieces:

@@ -21,7 +21,10 @@ class Storage(Protocol):
 
     @property
     def renames(self) -> bool:
-        """Whether a file or directory can be moved by one atomic step; without it nothing moves."""
+        """Whether a file or directory can be moved by one atomic step; without it nothing moves.
+
+        An adapter that cannot is an object store's: a directory is there while something is below it, and what
+        `open_new` writes is seen once it is closed without an error."""
         ...
 
     def list_files(self, directory: str) -> list[FileStat] | None:

@@ -1,0 +1,50 @@
+"""Where the storage contract runs, and what its tests ask of every place."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from fakes.objects import MemoryObjects
+from fakes.storage import MemoryStorage
+
+from tidegate.core.base.storage import Storage
+from tidegate.storage import HdfsStorage, LocalStorage
+
+TREES = ["local", "memory", "hdfs"]
+"""Adapters with directories that can be renamed."""
+OBJECTS = ["objects"]
+"""Adapters without."""
+
+
+@contextmanager
+def opened(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Storage, str]]:
+    """(storage, URI of an empty directory)"""
+    storage: Storage
+    if kind == "local":
+        yield LocalStorage(), f"file://{folder}"
+    elif kind == "hdfs":
+        storage, root = HdfsStorage(), f"{request.getfixturevalue('hdfs').hdfs_uri}/contract/{uuid.uuid4().hex}"
+        storage.make_dirs(root)
+        yield storage, root
+        storage.delete(root)
+    elif kind == "memory":
+        storage = MemoryStorage()
+        storage.make_dirs("mem:///base")
+        yield storage, "mem:///base"
+    else:
+        yield MemoryObjects(), "s3://bucket/base"
+
+
+def names(storage: Storage, directory: str) -> list[str] | None:
+    """Paths of all files below."""
+    found = storage.list_files(directory)
+    return None if found is None else [stat.path for stat in found]
+
+
+def many(storage: Storage) -> int:
+    """How many files a test may make: one on a server takes ten times as long."""
+    return 1000 if isinstance(storage, LocalStorage | MemoryStorage | MemoryObjects) else 100
