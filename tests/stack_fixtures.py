@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,9 +52,12 @@ def hdfs(stack_roots: Path) -> Iterator[StackInfo]:
 
 
 @pytest.fixture(scope="session")
-def hive_spark(stack_roots: Path) -> Iterator[StackInfo]:
-    """Spark's Thrift server: `hive_host`, `hive_port`, authentication NONE."""
-    yield from _running(stack_roots / "hive-spark", "hive")
+def hive_spark(stack_roots: Path, postgres: StackInfo) -> Iterator[StackInfo]:
+    """Spark's Thrift server: `hive_host`, `hive_port`, authentication NONE.
+
+    `iceberg` is the catalogue at `postgres.iceberg_sql_url`; use namespaces of your own."""
+    env = {"AIRFLOW_CONN_ICEBERG_SQL": postgres.iceberg_sql_url}
+    yield from _running(stack_roots / "hive-spark", "hive", hive="spark-iceberg", env=env)
 
 
 @pytest.fixture(scope="session")
@@ -76,9 +80,9 @@ def stack_roots() -> Iterator[Path]:
     shutil.rmtree(own, ignore_errors=True)
 
 
-def _running(root: Path, part: str, hive: str = "spark") -> Iterator[StackInfo]:
+def _running(root: Path, part: str, **options: Any) -> Iterator[StackInfo]:
     try:
-        stack = Stack(root, parts=(part,), hive=hive, progress=lambda line: print(f"[stack] {line}"))
+        stack = Stack(root, parts=(part,), **options, progress=lambda line: print(f"[stack] {line}"))
         info = stack.up()
     except StackError as error:
         pytest.fail(str(error), pytrace=False)

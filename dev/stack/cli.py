@@ -13,6 +13,7 @@ from dev.stack.environment import pipelines_in
 from dev.stack.errors import StackError
 from dev.stack.info import StackInfo, StackStatus
 from dev.stack.places import Places
+from dev.stack.registry import HIVES
 from dev.stack.stack import FURTHER_PARTS, PARTS, USUAL_PARTS, Stack
 
 T = TypeVar("T")
@@ -43,8 +44,9 @@ def stack() -> None:
               "spark_yarn; it brings HDFS. rocketmq: connection rocketmq_default. "
               "iceberg: a REST catalogue, connection iceberg_default.")  # fmt: skip
 @click.option("--hdfs", is_flag=True, help="The same as --with hdfs.")
-@click.option("--hive", type=click.Choice(["spark", "hive4"]), default="spark", show_default=True,
-              help="The Hive endpoint: Spark's Thrift server or a real HiveServer2.")  # fmt: skip
+@click.option("--hive", type=click.Choice(list(HIVES)), default="spark", show_default=True,
+              help="The Hive endpoint: Spark's Thrift server, the same with Iceberg's tables "
+              "(SELECT ... FROM iceberg.lake.flights), or a real HiveServer2.")  # fmt: skip
 @click.option("--port", "ports", multiple=True, metavar="PART=PORT",
               help="A fixed port, e.g. airflow=8080. The others: free ones, the same at the next start.")  # fmt: skip
 @click.option("--pipelines", type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -68,8 +70,7 @@ def up(
     """
     names = [part.strip() for part in parts.split(",")] + [*further] + (["hdfs"] if hdfs else [])
     wanted = Stack(
-        root, parts=names, hive="hive4" if hive == "hive4" else "spark",
-        env=pipelines_in(pipelines) if pipelines else None,
+        root, parts=names, hive=hive, env=pipelines_in(pipelines) if pipelines else None,
         foreground=foreground, ports=_fixed(ports), progress=lambda line: click.echo(line, err=True),
     )  # fmt: skip
     if not foreground:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from dev.stack.jars import ensure_jars
@@ -10,6 +11,7 @@ from dev.stack.java import ADD_OPENS, find_java
 from dev.stack.parts import Part
 from dev.stack.ports import LOOPBACK, accepts
 from dev.stack.processes import Program
+from dev.stack.secrets import write_private
 from dev.stack.spark import driver_java_options, spark_classpath, spark_home
 
 _START_S = 180.0
@@ -40,13 +42,15 @@ class SparkThrift(Part):
         folder = self.site.folder("hive")
         (folder / "conf").mkdir(exist_ok=True)
         (folder / "conf" / "log4j2.properties").write_text(_LOG4J)
+        catalogues = "".join(f"{key} {value}\n" for key, value in self._catalogues().items())
+        write_private(folder / "conf" / "spark-defaults.conf", catalogues)
         for name in ("tmp", "scratch-local"):
             (folder / name).mkdir(exist_ok=True)
         argv = [
             str(find_java().binary), *driver_java_options(self.site.places).split(" "), "-Xmx640m", *ADD_OPENS,
             f"-Dlog4j2.configurationFile={folder / 'conf' / 'log4j2.properties'}",
             f"-Dderby.stream.error.file={folder / 'derby.log'}", f"-Djava.io.tmpdir={folder / 'tmp'}",
-            "-cp", spark_classpath(), "org.apache.spark.deploy.SparkSubmit", "--master", "local[2]",
+            "-cp", self._classpath(), "org.apache.spark.deploy.SparkSubmit", "--master", "local[2]",
             "--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "--name", "tidegate-hive",
             *(word for key, value in self._spark(folder).items() for word in ("--conf", f"{key}={value}")),
             "spark-internal", *(word for key, value in self._hive(folder).items()
@@ -59,6 +63,13 @@ class SparkThrift(Part):
         }
         running = self.site.launcher.start("hive", Program(argv, env, folder))
         running.wait_ready(lambda: accepts(self.port) and answers(self.port), _START_S)
+
+    def _classpath(self) -> str:
+        return spark_classpath()
+
+    def _catalogues(self) -> dict[str, str]:
+        """Further settings of Spark's, which may hold passwords."""
+        return {}
 
     def _spark(self, folder: Path) -> dict[str, object]:
         return {
@@ -88,6 +99,24 @@ class SparkThrift(Part):
             "hive.querylog.location": folder / "querylog",
             "hive.server2.logging.operation.enabled": "false",
         }
+
+
+class SparkThriftIceberg(SparkThrift):
+    """The same with Iceberg's own classes: `SELECT ... FROM iceberg.lake.flights`."""
+
+    def prepare(self) -> None:
+        """Fetch Iceberg's jars."""
+        self._jars()
+
+    def _jars(self) -> Path:
+        return ensure_jars("iceberg-spark", self.site.places, self.site.progress)
+
+    def _classpath(self) -> str:
+        return f"{spark_classpath()}:{self._jars()}/*"  # behind Spark's own: the archive of classes holds for a prefix
+
+    def _catalogues(self) -> dict[str, str]:
+        url = self.site.env.get("AIRFLOW_CONN_ICEBERG_SQL")  # missing in a stack without PostgreSQL
+        return _jdbc_catalogue(url, self.site.root / "lake") if url else {}
 
 
 class HiveServer2(Part):
@@ -170,6 +199,24 @@ class HiveServer2(Part):
             "hive.compute.query.using.stats": "false",
             "hive.security.authorization.enabled": "false",
         }
+
+
+def _jdbc_catalogue(url: str, warehouse: Path) -> dict[str, str]:
+    """Spark's settings for the Iceberg tables of a catalogue in PostgreSQL, under the name `iceberg`.
+
+    Without a cache: a session would go on showing each table as it first saw it."""
+    at = urlsplit(url)
+    options = {
+        "type": "jdbc",
+        "uri": f"jdbc:postgresql://{at.hostname}:{at.port}{at.path}",
+        "jdbc.user": unquote(at.username or ""),
+        "jdbc.password": unquote(at.password or ""),
+        "jdbc.schema-version": "V1",
+        "warehouse": f"file://{warehouse}",
+        "cache-enabled": "false",
+    }
+    name = "spark.sql.catalog.iceberg"
+    return {name: "org.apache.iceberg.spark.SparkCatalog"} | {f"{name}.{k}": value for k, value in options.items()}
 
 
 def answers(port: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from dev.stack.airflow import Airflow
 from dev.stack.hdfs import Hdfs
-from dev.stack.hive import HiveServer2, SparkThrift
+from dev.stack.hive import HiveServer2, SparkThrift, SparkThriftIceberg
 from dev.stack.iceberg import IcebergRest
 from dev.stack.kafka import Kafka
 from dev.stack.parts import Part
@@ -14,10 +14,12 @@ from dev.stack.postgres import Postgres
 from dev.stack.rocketmq import RocketMq
 from dev.stack.yarn import Yarn
 
+HIVES: dict[str, type[Part]] = {"spark": SparkThrift, "spark-iceberg": SparkThriftIceberg, "hive4": HiveServer2}
+
 
 def part_types(parts: Collection[str], hive: str) -> list[type[Part]]:
-    """The classes of the parts named; `hive` is `spark` or `hive4`."""
+    """The classes of the parts named; `hive` is one of HIVES."""
     every: list[type[Part]] = [
-        Postgres, Kafka, RocketMq, Hdfs, Yarn, HiveServer2 if hive == "hive4" else SparkThrift, IcebergRest, Airflow,
+        Postgres, Kafka, RocketMq, Hdfs, Yarn, HIVES[hive], IcebergRest, Airflow,
     ]  # fmt: skip
     return [kind for kind in every if kind.name in parts]

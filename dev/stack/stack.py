@@ -20,7 +20,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Literal
 
 from dev.stack.environment import environment, write_env_file
 from dev.stack.errors import StackError
@@ -51,7 +50,7 @@ class Stack:
         self,
         root: Path,
         parts: Sequence[str] = USUAL_PARTS,
-        hive: Literal["spark", "hive4"] = "spark",
+        hive: str = "spark",
         foreground: bool = True,
         dags_folder: Path | None = None,
         plugins_folder: Path | None = None,
@@ -60,7 +59,7 @@ class Stack:
         progress: Progress = lambda line: None,
         durable: bool | None = None,
     ) -> None:
-        """`env` is added to (and wins over) the stack's own environment; `ports` asks for fixed ports by name.
+        """`hive`: one of HIVES. `env` is added to (and wins over) the stack's own; `ports` asks for fixed ports.
 
         `durable`: databases wait for the disk, so that their data survive any crash; by default only a daemon's do.
         """
