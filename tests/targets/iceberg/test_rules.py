@@ -495,23 +495,3 @@ def test_the_cleaner_lets_go_of_answered_tags_and_old_snapshots(lab: Lab) -> Non
     clean(lab.world.context())
     assert newest_token(loaded(lab).metadata, KEY.start_ms) is None, "its snapshot is beyond the newest"
     assert problems(lab) == [], "welcome, though nothing says any more of whose rows they are"
-
-
-def test_many_small_manifests_become_few_in_order(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "MERGED_FROM", 3)
-    world = lab.world
-    world.produce(*(record(f"h{h}", h + 0.5) for h in range(1, 9)), record("end", 12.5))
-    world.produce(record("end", 12.5), partition=1)
-    world.ingest("r2")
-    for hour in range(9):
-        world.archive(hour)
-    now = loaded(lab)
-    current = now.metadata.current_snapshot()
-    assert current is not None
-    assert len(current.manifests(now.io)) <= 4
-    all_of_them = ROWS + Counter({(0, 4 + h): 1 for h in range(8)}) + Counter({(1, 0): 1})
-    assert lab.rows() == all_of_them
-    lab.other_columns()
-    lab.until_done(again)
-    assert lab.rows() == all_of_them
-    assert problems(lab) == []

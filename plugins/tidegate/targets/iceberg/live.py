@@ -122,20 +122,32 @@ def _unit_position(metadata: TableMetadata, spec_id: int) -> int:
     )
 
 
+def first_unit(metadata: TableMetadata, manifest: ManifestFile) -> int:
+    """The first unit that the manifest has files of, by its summary; 0 if that does not say it."""
+    span = _span(metadata, manifest, _unit_position(metadata, manifest.partition_spec_id))
+    return span[0] if span else 0
+
+
 def _may_hold(metadata: TableMetadata, manifest: ManifestFile, at: int, units: Units) -> bool:
     """Whether the manifest's summary leaves room for one of the units: most windows are in one manifest alone."""
+    span = _span(metadata, manifest, at)
+    return span is None or any(unit in span for unit in units)
+
+
+def _span(metadata: TableMetadata, manifest: ManifestFile, at: int) -> range | None:
+    """From the first to the last unit of the manifest, by its summary; None if it has no summary."""
     if not manifest.partitions:
-        return True
+        return None
     summary = manifest.partitions[at]
     if summary.lower_bound is None or summary.upper_bound is None:
-        return False
+        return range(0)
     source = metadata.specs()[manifest.partition_spec_id].fields[at].source_id
     kind = metadata.schema().find_type(source)
     assert isinstance(kind, PrimitiveType)
     low, high = (from_bytes(kind, bound) for bound in (summary.lower_bound, summary.upper_bound))
     assert isinstance(low, int)
     assert isinstance(high, int)
-    return any(low <= unit <= high for unit in units)
+    return range(low, high + 1)
 
 
 # ---------------------------------------------------------------- what others have changed (C9)

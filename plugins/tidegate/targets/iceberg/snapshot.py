@@ -37,10 +37,9 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from tidegate.targets.iceberg.live import Found, Look, unit_of
+from tidegate.targets.iceberg import merging
+from tidegate.targets.iceberg.live import Found, Look, first_unit, unit_of
 
-MERGED_FROM, MERGED_ENTRIES = 100, 4_000
-"""Manifests of fewer files than this are merged once there are so many of them."""
 CODEC: Literal["deflate"] = "deflate"
 
 
@@ -74,6 +73,10 @@ def _lives(manifest: ManifestFile) -> bool:
     return manifest.has_added_files() or manifest.has_existing_files()
 
 
+def _entries(manifest: ManifestFile) -> int:
+    return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+
+
 @dataclass
 class _Maker:
     """The files of one commit to come."""
@@ -81,17 +84,19 @@ class _Maker:
     metadata: TableMetadata
     io: FileIO
     id: int = field(init=False)
+    spec_id: int = field(init=False)
     name: str = field(default_factory=lambda: str(uuid.uuid4()))
     written: int = 0
 
     def __post_init__(self) -> None:
         self.id = self.metadata.new_snapshot_id()
+        self.spec_id = self.metadata.default_spec_id
 
     def added(self, files: list[DataFile]) -> list[ManifestFile]:
         """A manifest of these files; none for an empty unit."""
         if not files:
             return []
-        with self._manifest(self.metadata.default_spec_id) as writer:
+        with self._manifest(self.spec_id) as writer:
             for file in files:
                 writer.add(_entry(ManifestEntryStatus.ADDED, self.id, file))
         return [writer.to_manifest_file()]
@@ -108,26 +113,20 @@ class _Maker:
         return writer.to_manifest_file()
 
     def merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Many small manifests as few, in the units' order, so that a look needs few of them and a commit lists few:
-        the library's own merge knows no order."""
-        small = [m for m in manifests if self._small(m)]
-        if len(small) < MERGED_FROM:
+        """The same entries in fewer manifests, where that is due: the library's own merge knows no order."""
+        ours = [m for m in manifests if m.content == ManifestContent.DATA and m.partition_spec_id == self.spec_id]
+        ours.sort(key=lambda m: first_unit(self.metadata, m))
+        run = merging.chosen([_entries(m) for m in ours])
+        if not run:
             return manifests
-        entries = [e for m in small for e in m.fetch_manifest_entry(self.io, discard_deleted=True)]
+        going = [ours[n] for n in run]
+        entries = [e for m in going for e in m.fetch_manifest_entry(self.io, discard_deleted=True)]
         entries.sort(key=lambda e: unit_of(self.metadata, e.data_file))
-        made = []
-        for first in range(0, len(entries), MERGED_ENTRIES):
-            with self._manifest(self.metadata.default_spec_id) as writer:
-                for entry in entries[first : first + MERGED_ENTRIES]:
-                    writer.existing(entry)
-            made.append(writer.to_manifest_file())
-        gone = {m.manifest_path for m in small}
-        return made + [m for m in manifests if m.manifest_path not in gone]
-
-    def _small(self, m: ManifestFile) -> bool:
-        entries = (m.added_files_count or 0) + (m.existing_files_count or 0)
-        ours = m.content == ManifestContent.DATA and m.partition_spec_id == self.metadata.default_spec_id
-        return ours and entries < MERGED_ENTRIES
+        with self._manifest(self.spec_id) as writer:
+            for entry in entries:
+                writer.existing(entry)
+        gone = {m.manifest_path for m in going}
+        return [writer.to_manifest_file(), *(m for m in manifests if m.manifest_path not in gone)]
 
     def summary(self, added: Iterable[DataFile], removed: Iterable[DataFile], said: dict[str, str]) -> Summary:
         collector, removed = SnapshotSummaryCollector(), list(removed)
