@@ -11,9 +11,11 @@ from tests.model.scenarios import OF_MIRRORS, SCENARIOS, run
 
 SMALL = (
     *("seal-vs-plan", "vanished-partition", "late-add", "open-batch-new-spec", "rollback-batch", "rollback-landing"),
+    *("landing-answers", "landing-cleaned", "landing-refused", "rebuild-given-up"),
     *OF_MIRRORS,
 )
 BEGINNINGS = {"failover-first": 8_000, "failover-reopen": 8_000, "log-cut": 8_000, "late-partition": 8_000}
+BEGINNINGS |= {"landing-adopted": 4_000, "landing-published": 4_000, "rebuild-in-place": 4_000}
 """Of larger ones, so many states: every rule that is taken out below is missed within as many."""
 MISSED = (
     ("failover-first", "without R12 to R15"),
@@ -22,6 +24,9 @@ MISSED = (
     ("failover-first", "an adoption looks at unknown generations only"),
     ("log-cut", "no leader epochs: a cut is seen only while the log is short"),
     ("log-cut", "seal does not ask again (R6)"),
+    ("landing-published", "files of a batch that is only SEALED"),
+    ("rebuild-in-place", "attempts go once the generation is BUILT"),
+    ("rebuild-in-place", "the cleaner asks neither table nor files"),
     ("late-partition", "a partition that came later begins at its log start"),
 )
 # taken out alone, these rules break nothing that the scenario can show

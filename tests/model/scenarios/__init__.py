@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from tests.model.scenarios import batches, catalogue, failovers, hours, late, mirrors, replays, walks
+from tests.model.scenarios import batches, catalogue, failovers, hours, landings, late, mirrors, replays, walks
 from tests.model.scenarios.building import SCENARIOS as OF_BATCHES
 from tests.model.scenarios.building import build
 from tests.model.scenarios.building import run as run_batches
+from tests.model.scenarios.landings import SCENARIOS as OF_LANDINGS
+from tests.model.scenarios.landings import run as run_landings
 from tests.model.scenarios.mirrors import SCENARIOS as OF_MIRRORS
 from tests.model.scenarios.mirrors import run as run_mirrors
 from tests.model.source_log import SCENARIOS as OF_LOGS
 from tests.model.source_log import run as run_logs
 
 WALKS = walks.WALKS
-SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS
+SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_LANDINGS
 
 
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore a scenario, whole or with the rule `flip` taken out."""
-    explore = run_logs if name in OF_LOGS else run_mirrors if name in OF_MIRRORS else run_batches
-    return explore(name, flip, seconds, limit)
+    for explore, of in ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_landings, OF_LANDINGS)):
+        if name in of:
+            return explore(name, flip, seconds, limit)
+    return run_batches(name, flip, seconds, limit)
 
 
 __all__ = [
@@ -30,6 +34,7 @@ __all__ = [
     "catalogue",
     "failovers",
     "hours",
+    "landings",
     "late",
     "mirrors",
     "replays",
