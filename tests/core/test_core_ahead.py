@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from core_values import HOUR, T0
 
-from tests.core_values import HOUR, T0
 from tidegate.core.base.errors import StorageAhead
 from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.states import Plan
