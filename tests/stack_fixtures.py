@@ -40,6 +40,13 @@ def iceberg_rest(stack_roots: Path) -> Iterator[StackInfo]:
 
 
 @pytest.fixture(scope="session")
+def objects(stack_roots: Path) -> Iterator[StackInfo]:
+    """An object store: `objects.objects_uri` (a bucket), `objects_endpoint`, `objects_key`, `objects_secret`. Use
+    prefixes of your own."""
+    yield from _running(stack_roots / "objects", "objects")
+
+
+@pytest.fixture(scope="session")
 def postgres(stack_roots: Path) -> Iterator[StackInfo]:
     """PostgreSQL with an empty ledger database: `postgres.ledger_url` (the role may create more databases)."""
     yield from _running(stack_roots / "postgres", "postgres")

@@ -42,7 +42,9 @@ def stack() -> None:
 @click.option("--with", "further", multiple=True, type=click.Choice(FURTHER_PARTS),
               help="Start this too. hdfs: pipelines name it by ${TIDEGATE_LAKE_FS}. yarn: Spark's connection "
               "spark_yarn; it brings HDFS. rocketmq: connection rocketmq_default. "
-              "iceberg: a REST catalogue, connection iceberg_default.")  # fmt: skip
+              "iceberg: a REST catalogue, connection iceberg_default. "
+              "objects: an object store (S3), connection aws_default; pipelines name its bucket by "
+              "${TIDEGATE_LAKE_S3}.")  # fmt: skip
 @click.option("--hdfs", is_flag=True, help="The same as --with hdfs.")
 @click.option("--hive", type=click.Choice(list(HIVES)), default="spark", show_default=True,
               help="The Hive endpoint: Spark's Thrift server, the same with Iceberg's tables "
@@ -289,6 +291,7 @@ def _print_info(info: StackInfo) -> None:
         "YARN": info.yarn_url,
         "RocketMQ": info.rocketmq_namesrv,
         "Iceberg": info.iceberg_uri,
+        "Objects": f"{info.objects_uri} at {info.objects_endpoint}" if info.objects_uri else "",
         "Hive": f"{info.hive_host}:{info.hive_port} (authentication NONE)" if info.hive_port else "",
         "Airflow": f"{info.airflow_url}  user {info.airflow_user}  password {info.airflow_password}"
         if info.airflow_url

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from dev.stack.java import find_java
+from dev.stack.objects import BUCKET
 from dev.stack.parts import Site
 from dev.stack.ports import LOOPBACK
 from dev.stack.postgres import ICEBERG
@@ -45,6 +46,11 @@ def iceberg_uri(site: Site) -> str:
     return f"http://{LOOPBACK}:{site.ports['iceberg']}"
 
 
+def objects_endpoint(site: Site) -> str:
+    """The S3 gateway."""
+    return f"http://{LOOPBACK}:{site.ports['objects']}"
+
+
 def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_folder: Path) -> dict[str, str]:
     """Everything that a process needs to use the parts named; on top of the caller's own environment."""
     binaries = Path(sys.executable).parent
@@ -68,6 +74,12 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
         env["AIRFLOW_CONN_ROCKETMQ_DEFAULT"] = json.dumps(names)
     if "iceberg" in parts:
         env["AIRFLOW_CONN_ICEBERG_DEFAULT"] = json.dumps({"conn_type": "iceberg", "host": iceberg_uri(site)})
+    if "objects" in parts:
+        env["TIDEGATE_LAKE_S3"] = f"s3://{BUCKET}"
+        env["AIRFLOW_CONN_AWS_DEFAULT"] = json.dumps({
+            "conn_type": "aws", "login": site.secrets.objects_key, "password": site.secrets.objects_secret,
+            "extra": {"endpoint_url": objects_endpoint(site), "region_name": "us-east-1"},
+        })  # fmt: skip
     if "kafka" in parts:
         extra = {"bootstrap.servers": f"{LOOPBACK}:{site.ports['kafka']}"}
         env["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps({"conn_type": "kafka", "extra": extra})

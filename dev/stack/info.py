@@ -6,7 +6,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from dev.stack.environment import AIRFLOW_USER, airflow_db_url, hdfs_uri, iceberg_sql_url, iceberg_uri, ledger_url
+from dev.stack.environment import (
+    AIRFLOW_USER,
+    airflow_db_url,
+    hdfs_uri,
+    iceberg_sql_url,
+    iceberg_uri,
+    ledger_url,
+    objects_endpoint,
+)
+from dev.stack.objects import BUCKET
 from dev.stack.parts import Site
 from dev.stack.ports import LOOPBACK
 from dev.stack.postgres import USER as POSTGRES_USER
@@ -22,6 +31,10 @@ class StackInfo:
     kafka_password: str = field(default="", repr=False)
     rocketmq_namesrv: str = ""
     iceberg_uri: str = ""
+    objects_uri: str = ""
+    objects_endpoint: str = ""
+    objects_key: str = ""
+    objects_secret: str = field(default="", repr=False)
     postgres_host: str = ""
     postgres_port: int = 0
     postgres_user: str = ""
@@ -90,6 +103,13 @@ def stack_info(site: Site, parts: Collection[str]) -> StackInfo:
         found["rocketmq_namesrv"] = f"{LOOPBACK}:{site.ports['rocketmq']}"
     if "iceberg" in parts:
         found["iceberg_uri"] = iceberg_uri(site)
+    if "objects" in parts:
+        found |= {
+            "objects_uri": f"s3://{BUCKET}",
+            "objects_endpoint": objects_endpoint(site),
+            "objects_key": site.secrets.objects_key,
+            "objects_secret": site.secrets.objects_secret,
+        }
     if "postgres" in parts:
         found |= {
             "postgres_host": LOOPBACK,

@@ -9,6 +9,7 @@ from dev.stack.hdfs import Hdfs
 from dev.stack.hive import HiveServer2, SparkThrift, SparkThriftIceberg
 from dev.stack.iceberg import IcebergRest
 from dev.stack.kafka import Kafka
+from dev.stack.objects import Objects
 from dev.stack.parts import Part
 from dev.stack.postgres import Postgres
 from dev.stack.rocketmq import RocketMq
@@ -20,6 +21,7 @@ HIVES: dict[str, type[Part]] = {"spark": SparkThrift, "spark-iceberg": SparkThri
 def part_types(parts: Collection[str], hive: str) -> list[type[Part]]:
     """The classes of the parts named; `hive` is one of HIVES."""
     every: list[type[Part]] = [
-        Postgres, Kafka, RocketMq, Hdfs, Yarn, HIVES[hive], IcebergRest, Airflow,
+        Postgres, Kafka, RocketMq, Hdfs, Yarn, HIVES[hive], IcebergRest,
+        Objects, Airflow,
     ]  # fmt: skip
     return [kind for kind in every if kind.name in parts]

@@ -14,6 +14,10 @@ def _password() -> str:
     return secrets.token_urlsafe(18)
 
 
+def _login() -> str:
+    return secrets.token_hex(10).upper()
+
+
 def _fernet_key() -> str:
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
@@ -27,6 +31,8 @@ class Secrets:
     airflow_password: str = field(default_factory=_password, repr=False)
     airflow_fernet_key: str = field(default_factory=_fernet_key, repr=False)
     airflow_secret_key: str = field(default_factory=_password, repr=False)
+    objects_key: str = field(default_factory=_login, repr=False)
+    objects_secret: str = field(default_factory=_password, repr=False)
 
     @classmethod
     def of_root(cls, root: Path) -> Secrets:

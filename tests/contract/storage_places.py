@@ -11,12 +11,13 @@ import pytest
 from fakes.objects import MemoryObjects
 from fakes.storage import MemoryStorage
 
+from dev.stack.info import StackInfo
 from tidegate.core.base.storage import Storage
-from tidegate.storage import HdfsStorage, LocalStorage
+from tidegate.storage import HdfsStorage, LocalStorage, ObjectStorage
 
 TREES = ["local", "memory", "hdfs"]
 """Adapters with directories that can be renamed."""
-OBJECTS = ["objects"]
+OBJECTS = ["objects", "seaweedfs"]
 """Adapters without."""
 
 
@@ -35,8 +36,23 @@ def opened(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[
         storage = MemoryStorage()
         storage.make_dirs("mem:///base")
         yield storage, "mem:///base"
+    elif kind == "seaweedfs":
+        info = request.getfixturevalue("objects")
+        storage, root = ObjectStorage(access_to(info)), f"{info.objects_uri}/{uuid.uuid4().hex}"
+        yield storage, root
+        storage.delete(root)
     else:
         yield MemoryObjects(), "s3://bucket/base"
+
+
+def access_to(info: StackInfo, endpoint: str | None = None) -> dict[str, str]:
+    """Access of the bucket's owner, by another endpoint if one is given."""
+    return {
+        "access_key_id": info.objects_key,
+        "secret_access_key": info.objects_secret,
+        "endpoint_url": endpoint or info.objects_endpoint,
+        "region": "us-east-1",
+    }
 
 
 def names(storage: Storage, directory: str) -> list[str] | None:

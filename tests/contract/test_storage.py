@@ -86,7 +86,7 @@ class TestListing:
         assert names(storage, f"{root}/d") == [f"{name}/{name}"]
         assert storage.read(f"{root}/d/{name}/{name}") == b"content"
         storage.delete(f"{root}/d/{name}")
-        assert not storage.list_names(f"{root}/d")
+        assert not names(storage, f"{root}/d")
 
 
 class TestDelete:
@@ -96,7 +96,7 @@ class TestDelete:
         storage.write_new(f"{root}/f", b"")
         for path in ("d", "f", "d", "f", "never/was", "f/below"):
             storage.delete(f"{root}/{path}")
-        assert not storage.list_names(root)
+        assert not names(storage, root)
 
     def test_two_at_once(self, place):
         storage, root = place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ class Fate(enum.Enum):
 
     LOSE_REQUEST = "the connection breaks before the server has seen it"
     LOSE_REPLY = "the server answers, and the connection breaks"
+    REPEAT = "the server gets an HTTP request twice, and the second answer comes back"
     HANG = "nothing comes back, and the connection stays"
 
 
@@ -68,7 +70,11 @@ class LossyProxy:
                     break
                 if self._fate is Fate.HANG:
                     continue
-                cut.set()
+                if self._fate is Fate.REPEAT:
+                    data = _whole(client, data)
+                    self._send_apart(data)
+                else:
+                    cut.set()
             with contextlib.suppress(OSError):
                 server.sendall(data)
         _close(client), _close(server)
@@ -81,6 +87,14 @@ class LossyProxy:
                 client.sendall(data)
         _close(client), _close(server)
 
+    def _send_apart(self, request: bytes) -> None:
+        """Send a request on a connection of its own, and wait for its answer."""
+        with socket.create_connection(self._server) as apart:
+            line, _, rest = request.partition(b"\r\n")
+            apart.sendall(line + b"\r\nConnection: close\r\n" + rest)
+            for _ in _received(apart):
+                pass
+
     def _take(self) -> bool:
         self.matched += 1
         return self.matched == 1 or not self._once
@@ -90,6 +104,20 @@ def _received(connection: socket.socket) -> Iterator[bytes]:
     with contextlib.suppress(OSError):
         while data := connection.recv(65536):
             yield data
+
+
+def _whole(client: socket.socket, data: bytes) -> bytes:
+    """An HTTP request with its body, of which `data` has come."""
+    pieces = _received(client)
+    while b"\r\n\r\n" not in data:
+        data += next(pieces)
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+    missing = int(length[1]) - len(body) if length else 0
+    while missing > 0:
+        piece = next(pieces)
+        data, missing = data + piece, missing - len(piece)
+    return data
 
 
 def _close(connection: socket.socket) -> None:

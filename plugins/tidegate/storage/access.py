@@ -1,0 +1,56 @@
+"""How an object store is reached: a connection of type `aws` as plain keys, which jobs get in their secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tidegate.core.base.errors import TidegateError
+
+KEYS = ("access_key_id", "secret_access_key", "session_token", "endpoint_url", "region")
+TYPES = ("aws",)
+_NOT_TAKEN = ("role_arn", "profile_name", "assume_role_method", "external_id", "config_kwargs")
+
+
+class Fields(Protocol):
+    """What is read of a connection."""
+
+    conn_id: str
+    conn_type: str | None
+    login: str | None
+    password: str | None
+    extra: Mapping[str, Any]
+
+
+def access_of(connection: Fields) -> dict[str, str]:
+    """Keys of `KEYS` that the connection gives. Without a login: the environment's credentials, or the host's role.
+
+    Raises TidegateError for another type, and for settings that Tidegate cannot follow."""
+    name = f"connection {connection.conn_id}"
+    if connection.conn_type not in TYPES:
+        raise TidegateError(
+            f"{name} is of type {connection.conn_type}: an object store needs aws",
+            advice="give sink.storage_conn_id a connection of type aws",
+        )
+    extra = connection.extra
+    unknown = [key for key in _NOT_TAKEN if extra.get(key)]
+    if unknown:
+        raise TidegateError(
+            f"{name} has {', '.join(unknown)} in its extra, which Tidegate does not use",
+            advice="give it a login and a password, or none and let hosts have the role itself",
+        )
+    if bool(connection.login) != bool(connection.password):
+        raise TidegateError(
+            f"{name} has only one of login and password",
+            advice="give it both (access key id and secret access key), or neither",
+        )
+    services = extra.get("service_config")
+    service = services.get("s3", {}) if isinstance(services, Mapping) else {}
+    found = {
+        "access_key_id": connection.login,
+        "secret_access_key": connection.password,
+        "session_token": extra.get("aws_session_token"),
+        "endpoint_url": service.get("endpoint_url") or extra.get("endpoint_url"),
+        "region": extra.get("region_name"),
+    }
+    return {key: str(value) for key, value in found.items() if value}
