@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.footers import Inspector
+from spark_jobs.handlers.footers import Inspector
 from tests.crash.faults import Faults
 from tests.crash.scenario import Snapshot
 from tests.world import TOPIC, World, record, window

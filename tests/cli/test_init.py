@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from click.testing import CliRunner, Result
 from engine_fixtures import DAY_ONE, HOUR, FakeReader, records
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
-from spark_jobs.draft import Look, kind_of
+from spark_jobs.handlers.draft import Look, kind_of
 from tidegate.cli import surroundings
 from tidegate.cli.main import main
 from tidegate.core.base.errors import SourceError
@@ -44,10 +43,10 @@ class Topic:
     def for_workers(self) -> ForWorkers:
         return ForWorkers({"bootstrap.servers": "127.0.0.1:1"}, {})
 
-    def ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
+    def one(self, request: Any, secrets: dict[str, str] | None = None) -> Any:
         """Stands in for the child process."""
         self.read += request.get("ranges", [])
-        yield json.loads(json.dumps(self.child.answer(json.loads(json.dumps(request)))))
+        return json.loads(json.dumps(self.child.answer(json.loads(json.dumps(request)))))
 
     def close(self) -> None:
         return

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs import footers
-from spark_jobs.contents import Manifest, Reading, checksum
 from spark_jobs.engine.sinks import Columns, Finished, finished
+from spark_jobs.handlers import footers
+from spark_jobs.handlers.contents import Manifest, Reading, checksum
 from tidegate.adapters.footers import LineReader
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_jobs.coordinates import Coverage
+from spark_jobs.handlers.coordinates import Coverage
 from tests.audit.test_audit import in_process
 from tests.dirty.redrives import first_batch, mend, redriven
 from tests.world import World

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.dirty import answer
+from spark_jobs.handlers.dirty import answer
 from tests.dirty.redrives import balanced, first_batch, mend, odd, once, redriven
 from tests.world import World, record
 from tidegate.adapters.dirty_rows import LineDirty

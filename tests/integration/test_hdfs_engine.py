@@ -11,7 +11,7 @@ import pytest
 from engine_fixtures import event, job_plan, pipeline, serving
 
 from dev.stack.info import StackInfo
-from spark_jobs import footers
+from spark_jobs import child
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from tidegate.core.batch.jobs import ReadPlan
@@ -33,8 +33,8 @@ def plan(hdfs: StackInfo) -> ReadPlan:
 
 def told(uris: list[str]) -> list[dict]:
     sink = io.StringIO()
-    assert footers.main(io.StringIO(json.dumps(uris) + "\n"), sink) == 0
-    return [json.loads(line) for line in sink.getvalue().splitlines()]
+    assert child.main(["footers"], io.StringIO(json.dumps({"ask": uris}) + "\n"), sink) == 0
+    return [json.loads(line)["answer"] for line in sink.getvalue().splitlines()]
 
 
 def test_written_and_audited(plan):

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.rows import Rows
+from spark_jobs.handlers.rows import Rows
 from tests.fakes.kafka import FakeKafka, FakeReader
 from tests.hooks import Died
 from tests.world import HOUR, T0, TOPIC, World, make_pipeline, window

@@ -14,8 +14,9 @@ import yaml
 from click.testing import CliRunner, Result
 from engine_fixtures import FakeReader, event, records
 
+from spark_jobs.engine import secrets
 from spark_jobs.engine.secrets import registry_settings
-from spark_jobs.sample import sample
+from spark_jobs.handlers.sample import sample
 from tidegate.cli import surroundings
 from tidegate.cli.main import main
 from tidegate.core.base.errors import LedgerError, SourceError, SpecError
@@ -116,7 +117,6 @@ def test_what_no_column_takes_is_counted_with_examples() -> None:
     ]
     request = {
         "pipeline": to_plain(spec()),
-        "settings": {},
         "topic_id": "t",
         "ranges": [[0, 0, 3], [0, 3, 5], [1, 2, 2]],
     }
@@ -140,7 +140,7 @@ def test_the_event_times_field_is_none_to_propose_however_its_path_is_written(
 ) -> None:
     asked = replace(spec(), event_time=replace(spec().event_time, path=path))
     values = [json.dumps({name: 1 for name in (known, *others)}).encode()]
-    request = {"pipeline": to_plain(asked), "settings": {}, "topic_id": "t", "ranges": [[0, 0, 1]]}
+    request = {"pipeline": to_plain(asked), "topic_id": "t", "ranges": [[0, 0, 1]]}
     found = sample(request, lambda plan, settings: FakeReader({0: records(values)}))
     assert found["fields"].keys() == set(others)
 
@@ -158,10 +158,13 @@ def test_the_registrys_login_is_for_the_decoder_and_not_for_kafkas_client() -> N
         return Looking({0: records([event()])})
 
     settings = {"bootstrap.servers": "x", "tidegate.registry.url": "http://r", "tidegate.registry.password": "p"}
-    request = {"pipeline": to_plain(spec()), "settings": settings, "topic_id": "t", "ranges": [[0, 0, 1]]}
-    assert sample(request, opened) == {"read": 1, "fields": {}}
+    request = {"pipeline": to_plain(spec()), "topic_id": "t", "ranges": [[0, 0, 1]]}
+    secrets.use(settings)
+    try:
+        assert sample(request, opened) == {"read": 1, "fields": {}}
+    finally:
+        secrets.use(None)
     assert told == [{"bootstrap.servers": "x"}, {"url": "http://r", "password": "p"}]
-    assert registry_settings() == {}
 
 
 def test_a_child_process_answers_and_its_error_is_told() -> None:

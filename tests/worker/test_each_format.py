@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_jobs import footers
 from spark_jobs.engine import write
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.redrive import DirtyReader
 from spark_jobs.engine.sinks import Encoding, finished
 from spark_jobs.engine.write import Files, Place, Run
+from spark_jobs.handlers import footers
 from tests.engine_fixtures import DAY_ONE, FakeReader, attempt_path, event, job_plan, pipeline, records
 from tests.look.test_where_chaos import InProcessRows
 from tests.world import World, make_pipeline, record, window

@@ -9,15 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from engine_fixtures import DAY_ONE, attempt_path, event, job_plan, pipeline, serving
 
-from spark_jobs import contents, footers
+from spark_jobs import child
 from spark_jobs.engine.job import run_plan
+from spark_jobs.handlers import contents
 from tidegate.storage import LocalStorage
 
 
 def ask(*requests) -> list[dict]:
     sink = io.StringIO()
-    assert footers.main(io.StringIO("".join(json.dumps(r) + "\n" for r in requests)), sink) == 0
-    return [json.loads(line) for line in sink.getvalue().splitlines()]
+    assert child.main(["footers"], io.StringIO("".join(json.dumps({"ask": r}) + "\n" for r in requests)), sink) == 0
+    return [json.loads(line)["answer"] for line in sink.getvalue().splitlines()]
 
 
 def deep(spans: list, files: list, slab: tuple[int, int, int] = (0, 99, 1000)) -> tuple[list[dict], dict]:

@@ -14,7 +14,7 @@ import pytest
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from spark_jobs.engine.formats.known import spelled
 from spark_jobs.engine.paths import parse
-from spark_jobs.sample import sample
+from spark_jobs.handlers.sample import sample
 from tests.avro_values import decoder as avro_decoder
 from tests.avro_values import written
 from tests.batch.test_protocol_spec_changes import balanced, rows
@@ -153,7 +153,7 @@ def test_a_path_that_is_known_without_a_column(version: int) -> None:
 def test_columns_are_proposed_by_path() -> None:
     asked = spec(Format("json"), VALUE, "$.meta.at")
     values = [b'{"reading":{"value":1,"unit":"C","odd":{"a":1}},"meta":{"at":1,"by":"x"},"l":[{"a":1}]}'] * 2
-    request = {"pipeline": to_plain(asked), "settings": {}, "topic_id": "t", "ranges": [[0, 0, 2]]}
+    request = {"pipeline": to_plain(asked), "topic_id": "t", "ranges": [[0, 0, 2]]}
     found = sample(request, lambda plan, settings: FakeReader({0: records(values)}))["fields"]
     lines = [propose(name, each["examples"], ["v"]).line for name, each in found.items()]
     assert sorted(lines) == [

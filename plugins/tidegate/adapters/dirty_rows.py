@@ -1,4 +1,4 @@
-"""What dirty files hold, told by a child process: see `spark_jobs/dirty.py`."""
+"""What dirty files hold, told by a child process: see `spark_jobs/handlers/dirty.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidegate.adapters.children import Child
+from tidegate.adapters.child import Child
 from tidegate.core.dirty.redrive import Cause, Change, Example
 
 EXAMPLES = 3
@@ -46,10 +46,10 @@ class LineDirty(ABC):
 
 
 class DirtyProcess(LineDirty):
-    """Its answers come from `spark_jobs/dirty.py`; `with` starts it at once. Raises StorageError."""
+    """Its answers come from `spark_jobs/handlers/dirty.py`; `with` starts it at once. Raises StorageError."""
 
     def __init__(self, python: str = sys.executable, user: str | None = None) -> None:
-        self._child = Child("dirty.py", "install tidegate[worker] (pyarrow) beside this command", python, user)
+        self._child = Child("dirty", "install tidegate[worker] (pyarrow) beside this command", python, user=user)
 
     def __enter__(self) -> DirtyProcess:
         self._child.start()
@@ -58,5 +58,5 @@ class DirtyProcess(LineDirty):
     def __exit__(self, *_: object) -> None:
         self._child.close()
 
-    def _ask(self, request: Any) -> dict[str, Any]:
-        return next(self._child.ask(request, 1))
+    def _ask(self, request: Any) -> Any:
+        return self._child.one(request)

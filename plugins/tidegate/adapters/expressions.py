@@ -17,9 +17,9 @@ from tidegate.core.base.plain import dumps, to_plain
 from tidegate.core.spec.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from tidegate.adapters.children import Child
+    from tidegate.adapters.child import Child
 
-_RULES = ("expressions.py", "engine/expressions.py", "engine/expression_rules.py")
+_RULES = ("handlers/expressions.py", "engine/expressions.py", "engine/expression_rules.py")
 
 
 def available() -> bool:
@@ -56,11 +56,11 @@ class ExpressionChecker:
 
     def _ask(self, pipeline: Pipeline) -> list[tuple[str, str]]:
         if self._child is None:
-            from tidegate.adapters.children import Child  # most pipelines have no expressions, and no need of it
+            from tidegate.adapters.child import Child  # most pipelines have no expressions, and no need of it
 
             advice = "install tidegate[worker] (duckdb, pyarrow) beside this command"
-            self._child = Child("expressions.py", advice, self._python, work="checking expressions")
-        (answer,) = self._child.ask({"pipeline": to_plain(pipeline)}, 1)
+            self._child = Child("expressions", advice, self._python, work="checking expressions")
+        answer = self._child.one({"pipeline": to_plain(pipeline)})
         return [(name, message) for name, message in answer["problems"]]
 
     def close(self) -> None:

@@ -7,14 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tidegate.adapters.children import Child
+from tidegate.adapters.child import Child
 from tidegate.core.audit.coverage import Excess, Findings, Footer, Missing, RowsSought, Span, Stray
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.slabs import Slab
 
 
 class LineReader(ABC):
-    """File reader (`core.audit.coverage.FileReader`) by the requests that `spark_jobs/footers.py` describes."""
+    """File reader (`core.audit.coverage.FileReader`) by requests; `spark_jobs/handlers/footers.py` describes them."""
 
     @abstractmethod
     def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
@@ -46,11 +46,11 @@ class LineReader(ABC):
 
 
 class FooterProcess(LineReader):
-    """File reader by `spark_jobs/footers.py`. Raises StorageError when that cannot start, or dies."""
+    """File reader by `spark_jobs/handlers/footers.py`. Raises StorageError when that cannot start, or dies."""
 
     def __init__(self, python: str = sys.executable, user: str | None = None) -> None:
         advice = "install tidegate[worker] (pyarrow, numpy) beside this command, or leave the files out: --no-files"
-        self._child = Child("footers.py", advice, python, user)
+        self._child = Child("footers", advice, python, user=user)
 
     def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
         return self._child.ask(request, answers)

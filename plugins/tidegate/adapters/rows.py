@@ -1,13 +1,12 @@
-"""Single rows of files, found by a child process: see `spark_jobs/rows.py`."""
+"""Single rows of files, found by a child process: see `spark_jobs/handlers/rows.py`."""
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from threading import Timer
 from typing import Any
 
-from tidegate.adapters.children import Child
+from tidegate.adapters.child import Child
 from tidegate.core.look.sighting import Lookup, Row
 
 
@@ -31,24 +30,19 @@ class LineRows(ABC):
 
 
 class RowProcess(LineRows):
-    """Row reader by `spark_jobs/rows.py`; `with` starts it at once, and ends it after `limit_s` if that is given.
-    Raises StorageError."""
+    """Row reader by `spark_jobs/handlers/rows.py`; `with` starts it at once. Raises StorageError, also after `limit_s`
+    if that is given."""
 
     def __init__(self, python: str = sys.executable, user: str | None = None, limit_s: float | None = None) -> None:
         advice = "install tidegate[worker] (pyarrow) beside this command: without it only the ledger is asked"
-        self._child = Child("rows.py", advice, python, user)
-        self._limit = None if limit_s is None else Timer(limit_s, self._child.stop)
+        self._child = Child("rows", advice, python, user=user, limit_s=limit_s)
 
     def __enter__(self) -> RowProcess:
         self._child.start()
-        if self._limit is not None:
-            self._limit.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._limit is not None:
-            self._limit.cancel()
         self._child.close()
 
-    def _ask(self, request: Any) -> dict[str, Any]:
-        return next(self._child.ask(request, 1))
+    def _ask(self, request: Any) -> Any:
+        return self._child.one(request)

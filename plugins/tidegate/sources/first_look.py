@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from tidegate.adapters.children import Child
+from tidegate.adapters.child import Child
 from tidegate.core.base.errors import SourceError
 from tidegate.core.base.plain import to_plain
 from tidegate.core.spec.draft_fields import Message
@@ -52,8 +51,10 @@ class FirstLook:
     """One sample, decoded as often as asked. Each method raises SourceError, StorageError."""
 
     def __init__(self, topic: str, python: str = sys.executable) -> None:
-        self._topic = topic
-        self._child = Child("draft.py", _ADVICE, python, work="reading records")
+        def failed(words: str) -> SourceError:
+            return SourceError(f"reading {topic}: {words}")
+
+        self._child = Child("draft", _ADVICE, python, work="reading records", failed=failed)
 
     def __enter__(self) -> FirstLook:
         return self
@@ -71,25 +72,18 @@ class FirstLook:
         """`settings` are librdkafka's, secrets included: they go through a pipe."""
         request = {
             "pipeline": to_plain(pipeline),
-            "settings": dict(settings),
             "topic_id": topic_id,
             "ranges": [list(r) for r in ranges],
         }
-        answer = self._ask(request)
+        answer = self._child.one(request, settings)
         return Sample(answer["read"], answer["gaps"], answer["cut"], answer["kind"], tuple(answer["values"]))
 
     def messages(self, pipeline: Pipeline) -> tuple[list[Message], list[str]]:
         """The messages by a pipeline that captures every field, and why some cannot be decoded."""
-        answer = self._ask({"fields": to_plain(pipeline)})
+        answer = self._child.one({"fields": to_plain(pipeline)})
         return [Message(*told) for told in answer["messages"]], answer["bad"]
 
     def check(self, pipeline: Pipeline, clock_ms: int) -> Outcome:
         """What a batch of the sample, planned at that clock, would make of the messages."""
-        answer = self._ask({"check": to_plain(pipeline), "clock_ms": clock_ms})
+        answer = self._child.one({"check": to_plain(pipeline), "clock_ms": clock_ms})
         return Outcome(answer["rows"], answer["late"], tuple(Dirt(*told) for told in answer["dirty"]))
-
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        (answer,) = self._child.ask(request, 1)
-        if "error" in answer:
-            raise SourceError(f"reading {self._topic}: {answer['error']}")
-        return answer

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.adapters.children import Child
+from tidegate.adapters.child import Child
 from tidegate.core.base.errors import SourceError
 from tidegate.core.base.plain import to_plain
 from tidegate.core.spec.pipeline import Pipeline
@@ -30,18 +30,16 @@ def sample(
     python: str = sys.executable,
 ) -> Sampled:
     """`settings` are librdkafka's, secrets included: they go through a pipe. Raises SourceError, StorageError."""
-    child = Child("sample.py", _ADVICE, python, work="reading records")
     request = {
         "pipeline": to_plain(pipeline),
-        "settings": dict(settings),
         "topic_id": topic_id,
         "ranges": [list(r) for r in ranges],
     }
-    try:
-        (answer,) = child.ask(request, 1)
-    finally:
-        child.close()
-    if "error" in answer:
-        raise SourceError(f"sampling {pipeline.source.topic}: {answer['error']}")
+
+    def failed(words: str) -> SourceError:
+        return SourceError(f"sampling {pipeline.source.topic}: {words}")
+
+    with Child("sample", _ADVICE, python, work="reading records", failed=failed) as child:
+        answer = child.one(request, settings)
     fields = {name: (int(told["seen"]), list(told["examples"])) for name, told in answer["fields"].items()}
     return Sampled(int(answer["read"]), fields)

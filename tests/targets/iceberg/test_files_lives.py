@@ -14,7 +14,7 @@ import pytest
 
 from spark_jobs.engine.encodings import choose_encoding
 from spark_jobs.engine.sinks import finished, format_at
-from spark_jobs.rows import Rows
+from spark_jobs.handlers.rows import Rows
 from tests.audit.test_audit import in_process, overwrite
 from tests.audit.test_audit_corruptions import OTHER_ROWS
 from tests.clean.cleanings import days_later

@@ -1,6 +1,6 @@
-"""Single rows of files by their Kafka coordinates: the child process of `tidegate where`.
+"""Single rows of files by their Kafka coordinates: asked by `tidegate where`.
 
-A JSON line in, a JSON line out, until the input ends:
+A request, and its answer:
 
     {"row": [partition, offset, batch], "files": [["uri", ...], ...], "event": ["column", "format"] or null,
      "columns": [[["name", "type"], ...] or null, ...]}
@@ -12,36 +12,24 @@ groups whose statistics leave it out are skipped. `columns` says what each file 
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any, BinaryIO, TextIO
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.sinks import Columns, Finished, finished
-from tidegate.core.base.errors import PathMissing
-from tidegate.storage import for_uri
+from spark_jobs.handlers.places import open_file, open_first, shown
 
 _COORDINATES = ("_partition", "_offset", "_batch_id")
 _DIRTY = ("reason", "field", "raw_value")
 KEPT_ROWS = 4_000_000
 """Rows whose coordinates stay in memory for the next lookups."""
-RAW_BYTES = 300
 
 
-def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
-    rows = Rows()
-    for line in source:
-        print(json.dumps(rows.answer(json.loads(line))), file=sink, flush=True)
-    return 0
-
-
-def open_file(uri: str) -> BinaryIO:
-    """The only place where files are opened. Raises PathMissing where there is none."""
-    return for_uri(uri).open_existing(uri)
+def handler() -> Callable[[Any], dict[str, Any]]:
+    return Rows().answer
 
 
 class Rows:
@@ -75,7 +63,7 @@ class Rows:
 
 class _File:
     def __init__(self, uris: Sequence[str], columns: Columns | None) -> None:
-        self.uri, stream = _first(uris)
+        self.uri, stream = open_first(uris)
         self._columns = columns
         with stream:
             file = self._opened(stream)
@@ -119,20 +107,11 @@ class _File:
     def _told(self, group: int, at: int, names: list[str], event: list[str] | None) -> dict[str, Any]:
         if "reason" in names and "raw_value" in names:
             row = self._read(group, _DIRTY).slice(at, 1).to_pylist()[0]
-            return {"reason": row["reason"] or "", "field": row["field"] or "", "raw": _shown(row["raw_value"] or b"")}
+            return {"reason": row["reason"] or "", "field": row["field"] or "", "raw": shown(row["raw_value"])}
         if event is None or event[0] not in names:
             return {}
         value = self._read(group, (event[0],)).column(0)[at]
         return {"event_ms": _event_ms(value, event[1])}
-
-
-def _first(uris: Sequence[str]) -> tuple[str, BinaryIO]:
-    for uri in uris[:-1]:
-        try:
-            return uri, open_file(uri)
-        except PathMissing:
-            continue
-    return uris[-1], open_file(uris[-1])
 
 
 def _event_ms(value: pa.Scalar, form: str) -> int | None:
@@ -147,13 +126,3 @@ def _event_ms(value: pa.Scalar, form: str) -> int | None:
         return event_ms(JsonInt(plain) if isinstance(plain, int) else plain, form)
     except Unfit:
         return None
-
-
-def _shown(raw: bytes) -> str:
-    """Bytes for people: bounded, and nothing in it that a terminal would act on."""
-    text = raw[:RAW_BYTES].decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

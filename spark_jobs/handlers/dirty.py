@@ -1,6 +1,6 @@
-"""Counts dirty records by field and reason: the child process of `tidegate dirty` and `tidegate redrive --dry-run`.
+"""Counts dirty records by field and reason: asked by `tidegate dirty` and `tidegate redrive --dry-run`.
 
-A JSON line in, a JSON line out, until the input ends:
+A request, and its answer:
 
     {"files": [["uri", ...], ...], "examples": 3}
     {"groups": [[field, reason, varies, rows, [[partition, offset, raw], ...]], ...], "unread": "..."}
@@ -17,27 +17,22 @@ and the first one is told.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from spark_jobs.engine.sinks import finished
-from tidegate.core.base.errors import PathMissing
+from spark_jobs.handlers.places import open_first, shown
 from tidegate.core.dirty.redrive import shape
 from tidegate.core.spec.pipeline import DIRTY_COLUMNS
-from tidegate.storage import for_uri
 
 _COLUMNS = ["reason", "field", "_partition", "_offset", "raw_value"]
 _BATCH_ROWS = 4_096
-REASON_CHARACTERS, RAW_BYTES = 200, 300
+REASON_CHARACTERS = 200
 
 
-def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
-    for line in source:
-        print(json.dumps(answer(json.loads(line))), file=sink, flush=True)
-    return 0
+def handler() -> Callable[[Any], dict[str, Any]]:
+    return answer
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +87,7 @@ class _Changed:
             self.still[after] += 1
         readable = after is None
         if sum(kind == readable for kind, _ in self.examples) < most:
-            self.examples.append((readable, [*example[:3], _shown(example[3])]))
+            self.examples.append((readable, [*example[:3], shown(example[3])]))
 
     def told(self, words: dict[tuple[str, str], str]) -> list[Any]:
         still = [[field, words[field, kind], rows] for (field, kind), rows in self.still.most_common()]
@@ -102,7 +97,7 @@ class _Changed:
 
 def _rows(uris: Sequence[str]) -> Iterator[tuple[str, str, int, int, bytes | None]]:
     """(field, reason, partition, offset, raw value)"""
-    uri, stream = _first(uris)
+    uri, stream = open_first(uris)
     with stream:
         for batch in finished(uri, stream, DIRTY_COLUMNS).batches(_BATCH_ROWS, _COLUMNS):
             columns = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in _COLUMNS]
@@ -111,7 +106,7 @@ def _rows(uris: Sequence[str]) -> Iterator[tuple[str, str, int, int, bytes | Non
 
 
 def _add(groups: dict[tuple[str, str], list[Any]], uris: Sequence[str], most: int) -> None:
-    uri, stream = _first(uris)
+    uri, stream = open_first(uris)
     with stream:
         for batch in finished(uri, stream, DIRTY_COLUMNS).batches(_BATCH_ROWS, _COLUMNS):
             columns = [batch.column(batch.schema.get_field_index(name)) for name in _COLUMNS[:4]]
@@ -122,25 +117,4 @@ def _add(groups: dict[tuple[str, str], list[Any]], uris: Sequence[str], most: in
                 group[1] |= words != group[0]
                 group[2] += 1
                 if len(group[3]) < most:
-                    group[3].append([partition, offset, _shown(raw[i].as_py())])
-
-
-def _first(uris: Sequence[str]) -> tuple[str, BinaryIO]:
-    for uri in uris[:-1]:
-        try:
-            return uri, for_uri(uri).open_existing(uri)
-        except PathMissing:
-            continue
-    return uris[-1], for_uri(uris[-1]).open_existing(uris[-1])
-
-
-def _shown(raw: bytes | None) -> str:
-    """Bytes for people: bounded, and nothing in it that a terminal would act on."""
-    if raw is None:
-        return ""
-    text = raw[:RAW_BYTES].decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+                    group[3].append([partition, offset, shown(raw[i].as_py())])

@@ -1,26 +1,20 @@
-"""Looks in a topic's records for fields that no column takes: the child process of `tidegate schema propose`.
+"""Looks in a topic's records for fields that no column takes: asked by `tidegate schema propose`.
 
-A JSON line in, a JSON line out, until the input ends. Settings come this way because some are secret.
+A request, and its answer; settings of the source's client and of the schema registry come as secrets.
 
-    {"pipeline": {...}, "settings": {...}, "topic_id": "...", "ranges": [[partition, start, end], ...]}
-    {"read": 120, "fields": {"gate": {"seen": 17, "examples": ["\\"B7\\"", ...]}, ...}}    or {"error": "..."}
+    {"pipeline": {...}, "topic_id": "...", "ranges": [[partition, start, end], ...]}
+    {"read": 120, "fields": {"gate": {"seen": 17, "examples": ["\\"B7\\"", ...]}, ...}}
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TextIO
+from typing import Any
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.decoder import decoder_for
-from spark_jobs.engine.failures import from_exception, last_line
-from spark_jobs.engine.secrets import REGISTRY, VARIABLE
+from spark_jobs.engine.secrets import client_secrets
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.batch.jobs import IngestPlan, JobPart, kind_of
@@ -33,14 +27,8 @@ MOST_FIELDS, MOST_EXAMPLES, EXAMPLE_CHARACTERS = 500, 200, 100_000
 OpenReader = Callable[[IngestPlan, dict[str, Any]], Reader]
 
 
-def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
-    for line in source:
-        try:
-            answer = sample(json.loads(line), open_source)
-        except Exception as e:  # the caller is told, and may ask again
-            answer = {"error": last_line(from_exception(e))}
-        print(json.dumps(answer), file=sink, flush=True)
-    return 0
+def handler() -> Callable[[Any], dict[str, Any]]:
+    return lambda request: sample(request, open_source)
 
 
 def open_source(plan: IngestPlan, settings: dict[str, Any]) -> Reader:
@@ -51,10 +39,10 @@ def open_source(plan: IngestPlan, settings: dict[str, Any]) -> Reader:
 def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
     """Raises JobError."""
     pipeline = from_plain(Pipeline, request["pipeline"])
-    topic, settings = pipeline.source.topic, dict(request["settings"])
-    registry = {key: settings.pop(key) for key in list(settings) if key.startswith(REGISTRY)}
-    ranges = tuple(OffsetRange(topic, p, start, end) for p, start, end in request["ranges"] if end > start)
-    reader = open_reader(plan_of(pipeline, str(request["topic_id"]), ranges), settings)
+    ranges = tuple(
+        OffsetRange(pipeline.source.topic, p, start, end) for p, start, end in request["ranges"] if end > start
+    )
+    reader = open_reader(plan_of(pipeline, str(request["topic_id"]), ranges), client_secrets())
     # only what is unknown matters here: no expression, no event time, no field that may not be null
     asked = replace(
         pipeline,
@@ -65,34 +53,17 @@ def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
     )
     known = (paths.parse(pipeline.event_time.path),) if pipeline.event_time.path else ()
     found, read = _Fields(), 0
-    with as_a_job_is_told(registry):
-        decoder = decoder_for(asked, also_known=known)
-        try:
-            for wanted in ranges:
-                for chunk in reader.read(wanted):
-                    read += len(chunk)
-                    table = decoder.decode(chunk).table
-                    if EXTRA_COLUMN[0] in table.column_names:
-                        found.add(table[EXTRA_COLUMN[0]].to_pylist())
-        finally:
-            reader.close()
+    decoder = decoder_for(asked, also_known=known)
+    try:
+        for wanted in ranges:
+            for chunk in reader.read(wanted):
+                read += len(chunk)
+                table = decoder.decode(chunk).table
+                if EXTRA_COLUMN[0] in table.column_names:
+                    found.add(table[EXTRA_COLUMN[0]].to_pylist())
+    finally:
+        reader.close()
     return {"read": read, "fields": found.told()}
-
-
-@contextmanager
-def as_a_job_is_told(secrets: dict[str, str]) -> Iterator[None]:
-    """In a private file, which the environment names."""
-    before = os.environ.get(VARIABLE)
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(secrets, file)
-        file.flush()
-        os.environ[VARIABLE] = file.name
-        try:
-            yield
-        finally:
-            del os.environ[VARIABLE]
-            if before is not None:
-                os.environ[VARIABLE] = before
 
 
 def plan_of(pipeline: Pipeline, topic_id: str, ranges: tuple[OffsetRange, ...]) -> IngestPlan:
@@ -125,7 +96,3 @@ class _Fields:
 
     def told(self) -> dict[str, Any]:
         return {n: {"seen": seen, "examples": list(self._examples.get(n, {}))} for n, seen in self._seen.items()}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Reads what files hold: the child process of an audit. It answers JSON lines with JSON lines, until its input ends.
+"""Reads what files hold: asked by an audit. Requests, and their answers:
 
     ["uri", ...]                          a line for each file, in order, from its footer:
         {"path", "rows", "bytes", "kind", "checksum", "partitions": [{"partition", "rows", "min_offset", "max_offset"}]}
@@ -19,30 +19,20 @@ files that are read `apart`, or without a slab, are held against no span.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, TextIO
+from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.contents import Manifest, Reading
-from spark_jobs.coordinates import Coverage
 from spark_jobs.engine.sinks import Columns, Finished, finished
-from tidegate.storage import for_uri
+from spark_jobs.handlers.contents import Manifest, Reading
+from spark_jobs.handlers.coordinates import Coverage
+from spark_jobs.handlers.places import open_file
 
 
-def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
+def handler() -> Callable[[Any], Iterator[dict[str, Any]]]:
     pa.set_cpu_count(1)
-    inspector = Inspector()
-    for line in source:
-        for answer in inspector.answer(json.loads(line)):
-            print(json.dumps(answer), file=sink, flush=True)
-    return 0
-
-
-def open_file(uri: str) -> BinaryIO:
-    """The only place where files are opened."""
-    return for_uri(uri).open_existing(uri)
+    return Inspector().answer
 
 
 class Inspector:
@@ -117,7 +107,3 @@ def counted(told: dict[str, Any]) -> dict[str, Any]:
     found = sorted(told["coordinates"].items())
     partitions = [{"partition": p, "rows": n, "min_offset": low, "max_offset": high} for p, (n, low, high) in found]
     return told | {"rows": sum(n for _, (n, _, _) in found), "partitions": partitions}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,8 @@
-"""Samples a topic's messages and tries a drafted pipeline on them: the child process of `tidegate init`.
+"""Samples a topic's messages and tries a drafted pipeline on them: asked by `tidegate init`.
 
-A JSON line in, a JSON line out, until the input ends. The first request reads; the others look at what it has read:
+A request, and its answer. The first one reads; the others look at what it has read:
 
-    {"pipeline": {...}, "settings": {...}, "topic_id": "...", "ranges": [[partition, start, end], ...]}
+    {"pipeline": {...}, "topic_id": "...", "ranges": [[partition, start, end], ...]}
     {"read": 120, "gaps": 0, "cut": "", "kind": "json", "values": ["...", ...]}
     {"fields": {...a pipeline that captures everything...}}
     {"messages": [[partition, offset, kafka_ms, {"field": "text", ...} or null], ...], "bad": ["reason", ...]}
@@ -12,17 +12,14 @@ A JSON line in, a JSON line out, until the input ends. The first request reads; 
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-from collections.abc import Iterator
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from spark_jobs.engine.decoder import decoder_for
-from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.route import Router
-from spark_jobs.engine.secrets import REGISTRY
-from spark_jobs.sample import OpenReader, as_a_job_is_told, open_source, plan_of
+from spark_jobs.engine.secrets import client_secrets
+from spark_jobs.handlers.sample import OpenReader, open_source, plan_of
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain
 from tidegate.core.source.records import Chunk
@@ -34,15 +31,8 @@ MOST_BYTES, MOST_SECONDS = 64 * 1024 * 1024, 30.0
 FIELD_CHARACTERS, MOST_REASONS, SHOWN = 20_000, 200, 3
 
 
-def main(source: TextIO = sys.stdin, sink: TextIO = sys.stdout) -> int:
-    look = Look(open_source)
-    for line in source:
-        try:
-            answer = look.answer(json.loads(line))
-        except Exception as e:  # the caller is told, and may ask again
-            answer = {"error": last_line(from_exception(e))}
-        print(json.dumps(answer), file=sink, flush=True)
-    return 0
+def handler() -> Callable[[Any], dict[str, Any]]:
+    return Look(open_source).answer
 
 
 class Look:
@@ -51,7 +41,6 @@ class Look:
     def __init__(self, open_reader: OpenReader) -> None:
         self._open = open_reader
         self._chunks: list[tuple[int, Chunk]] = []
-        self._registry: dict[str, str] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Raises JobError."""
@@ -63,10 +52,8 @@ class Look:
 
     def _read(self, request: dict[str, Any]) -> dict[str, Any]:
         pipeline = from_plain(Pipeline, request["pipeline"])
-        settings = dict(request["settings"])
-        self._registry = {key: settings.pop(key) for key in list(settings) if key.startswith(REGISTRY)}
         ranges = tuple(OffsetRange(pipeline.source.topic, *r) for r in request["ranges"])
-        reader = self._open(plan_of(pipeline, str(request["topic_id"]), ranges), settings)
+        reader = self._open(plan_of(pipeline, str(request["topic_id"]), ranges), client_secrets())
         size, gaps, cut, until = 0, 0, "", time.monotonic() + MOST_SECONDS
         try:
             for wanted in ranges:
@@ -115,10 +102,9 @@ class Look:
         return {"rows": rows, "late": late, "dirty": told[:MOST_REASONS]}
 
     def _decoded(self, pipeline: Pipeline) -> Iterator[tuple[int, Chunk, Any]]:
-        with as_a_job_is_told(self._registry):
-            decoder = decoder_for(pipeline)
-            for partition, chunk in self._chunks:
-                yield partition, chunk, decoder.decode(chunk)
+        decoder = decoder_for(pipeline)
+        for partition, chunk in self._chunks:
+            yield partition, chunk, decoder.decode(chunk)
 
 
 def _short(text: str | None) -> str | None:
@@ -148,7 +134,3 @@ def _kind_of(value: bytes) -> str:
         return "json"
     printable = all(c.isprintable() or c in "\t\r\n" for c in text[:1000])
     return "csv" if printable and any(mark in text for mark in ",;\t|") else "raw"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Questions that the control plane asks of files and topics: one module each, answered by `child.py`."""
