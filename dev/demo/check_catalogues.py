@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,10 @@ Group = tuple[str, str, str]
 class Hive:
     """The catalogue through PyHive."""
 
-    lane, words = "_partition", ("SHOW PARTITIONS", "SELECT count(*)")
+    lane, listing = "_partition", "SHOW PARTITIONS"
 
     def __init__(self, address: str, copy: Path | None = None) -> None:
-        from pyhive import hive
-
-        host, _, port = address.rpartition(":")
-        self._copy = copy
-        self._cursor = hive.connect(host, port=int(port), username="checker", auth="NONE").cursor()
+        self._copy, self._ask = copy, _pyhive(address)
 
     def partitions(self, table: str) -> dict[str, list[Path]]:
         database, _, name = table.partition(".")
@@ -31,9 +28,9 @@ class Hive:
             return {}
         return {row[0]: visible_files(self._location(table, row[0])) for row in self._ask(f"SHOW PARTITIONS {table}")}
 
-    def counts(self, table: str) -> dict[Group, int]:
+    def counts(self, table: str) -> dict[str, dict[Group, int]]:
         asked = f"SELECT `date`, `hour`, `carrier`, count(*) FROM {table} GROUP BY `date`, `hour`, `carrier`"
-        return {(str(d), str(h), c): n for d, h, c, n in self._ask(asked)}
+        return {"SELECT count(*)": {(str(d), str(h), c): n for d, h, c, n in self._ask(asked)}}
 
     def _location(self, table: str, partition: str) -> Path:
         spec = ", ".join(
@@ -44,19 +41,16 @@ class Hive:
                 return local_path(row[1].strip(), self._copy)
         raise RuntimeError(f"the catalogue names no location for {table} {partition}")
 
-    def _ask(self, statement: str) -> list[tuple]:
-        self._cursor.execute(statement)
-        return self._cursor.fetchall()
-
 
 class Iceberg:
-    """The catalogue's tables in SQL, asked by psycopg2; the table's metadata through pyiceberg, rows counted by its
-    own scan: PyArrow, columns by their ids."""
+    """The catalogue's tables in SQL, asked by psycopg2; the table's metadata through pyiceberg. Rows are counted by its
+    own scan (PyArrow, columns by their ids), and by Spark, which finds the table and reads it in its own way."""
 
-    lane, words = "_kafka_partition", ("partitions of the snapshot", "count by pyiceberg")
+    lane, listing = "_kafka_partition", "partitions of the snapshot"
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, address: str, copy: Path | None = None) -> None:
+        """`address`: of a Thrift server whose catalogue `iceberg` is the one at `url`."""
+        self._url, self._copy, self._ask = url, copy, _pyhive(address)
 
     def partitions(self, table: str) -> dict[str, list[Path]]:
         found: dict[str, list[Path]] = {}
@@ -67,20 +61,26 @@ class Iceberg:
             if task.delete_files:
                 raise RuntimeError(f"rows of {task.file.file_path} were deleted by position or value")
             values = dict(zip(fields, task.file.partition, strict=True))
-            path = local_path(task.file.file_path)
+            path = local_path(task.file.file_path, self._copy)
             if path.exists():  # else its rows will be missed
                 found.setdefault(_name(values), []).append(path)
         return found
 
-    def counts(self, table: str) -> dict[Group, int]:
+    def counts(self, table: str) -> dict[str, dict[Group, int]]:
         opened = self._table(table)
         if opened is None:
             return {}
         rows = opened.scan(selected_fields=("_window", "carrier")).to_arrow().to_pylist()
-        return dict(Counter((*_date_hour(row["_window"]), row["carrier"]) for row in rows))
+        asked = f"""SELECT date_format(_window, 'yyyy-MM-dd'), date_format(_window, 'HH'), carrier, count(*)
+            FROM iceberg.{table} GROUP BY 1, 2, 3"""
+        return {
+            "count by pyiceberg": dict(Counter((*_date_hour(row["_window"]), row["carrier"]) for row in rows)),
+            "count by PyHive": {(d, h, c): n for d, h, c, n in self._ask(asked)},
+        }
 
     def _table(self, name: str) -> Any:
         import psycopg2
+        from pyiceberg.catalog.noop import NoopCatalog
         from pyiceberg.table import StaticTable
 
         namespace, _, table = name.rpartition(".")
@@ -92,7 +92,33 @@ class Iceberg:
             rows = cursor.fetchall()
         if len(rows) > 1:
             raise RuntimeError(f"{name} is {len(rows)} tables")
-        return StaticTable.from_metadata(rows[0][0]) if rows else None
+        return StaticTable("demo", *self._metadata(rows[0][0]), NoopCatalog("demo")) if rows else None
+
+    def _metadata(self, location: str) -> tuple[Any, str, Any]:
+        """A table's metadata, where it is, and what reads its files: where it was copied, from the copy."""
+        from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+        from pyiceberg.serializers import FromInputFile
+
+        io = PyArrowFileIO()
+        if self._copy is not None:
+            copied = SubTreeFileSystem(str(self._copy), LocalFileSystem())
+            io.fs_by_scheme = lambda *_: copied
+        return FromInputFile.table_metadata(io.new_input(location)), location, io
+
+
+def _pyhive(address: str) -> Callable[[str], list[tuple]]:
+    """Rows of each statement, by PyHive."""
+    from pyhive import hive
+
+    host, _, port = address.rpartition(":")
+    cursor = hive.connect(host, port=int(port), username="checker", auth="NONE").cursor()
+
+    def ask(statement: str) -> list[tuple]:
+        cursor.execute(statement)
+        return cursor.fetchall()
+
+    return ask
 
 
 def _name(values: dict[str, Any]) -> str:

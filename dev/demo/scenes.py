@@ -253,7 +253,7 @@ def count(world: World) -> dict:
         "--closed-at", hour_name(CLOSED_AT), "--end-offsets", ",".join(str(ends[p]) for p in sorted(ends)),
         "--json", str(numbers), *_copied(world),
     ]  # fmt: skip
-    world.out.line("$ python -I check.py  (csv, duckdb, pyhive or pyiceberg; imports nothing of Tidegate)")
+    world.out.line("$ python -I check.py  (csv, duckdb, pyhive, pyiceberg; imports nothing of Tidegate)")
     finished = world.commands.run("check", argv, _CHECK_S)
     world.out.line(finished.text)
     world.out.check(finished.ok, "the independent checker confirms it")

@@ -13,7 +13,7 @@ from tidegate.core.base.partition_values import parse_partition_path, partition_
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import time_values
 from tidegate.core.window.states import WindowKey
-from tidegate.storage.local import LocalStorage
+from tidegate.storage import for_uri
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class IcebergTables:
         from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
 
         self._name = pipeline.sink.table
-        self.catalogue = SqlCatalogue(url, CATALOG, LocalStorage(), _ANSWERS_S)
+        self.catalogue = SqlCatalogue(url, CATALOG, for_uri(pipeline.sink.location), _ANSWERS_S)
 
     def partitions(self, hour: datetime) -> dict[str, list[Place]]:
         found: dict[str, list[Place]] = {}

@@ -35,15 +35,15 @@ RENAMED = {
 
 @dataclass
 class FakeCatalogue:
-    lane, words = "_partition", ("SHOW PARTITIONS", "SELECT count(*)")
+    lane, listing = "_partition", "SHOW PARTITIONS"
     tables: dict[str, dict[str, Path]]
     counted: dict[check.Group, int] = field(default_factory=dict)
 
     def partitions(self, table: str) -> dict[str, list[Path]]:
         return {name: visible_files(folder) for name, folder in self.tables.get(table, {}).items()}
 
-    def counts(self, table: str) -> dict[check.Group, int]:
-        return self.counted
+    def counts(self, table: str) -> dict[str, dict[check.Group, int]]:
+        return {"SELECT count(*)": self.counted}
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import StaticTable
 from pyiceberg.typedef import Record
@@ -30,14 +32,23 @@ HOUR = datetime(2013, 1, 26, 17, tzinfo=UTC)
 
 
 class Found(Iceberg):
-    """Finds the metadata without PostgreSQL."""
+    """Finds the metadata without PostgreSQL, counts without Spark."""
 
-    def __init__(self, catalogue: Any) -> None:
-        self._catalogue = catalogue
+    def __init__(self, catalogue: Any, copy: Path | None) -> None:
+        self._catalogue, self._copy = catalogue, copy
+        self.miscounted = 0
 
     def _table(self, name: str) -> Any:
         loaded = self._catalogue.load(name)
-        return None if loaded is None else StaticTable.from_metadata(loaded.metadata_location)
+        if loaded is None:
+            return None
+        return StaticTable((name,), *self._metadata(loaded.metadata_location), NoopCatalog("tests"))
+
+    def _ask(self, statement: str) -> list[tuple[Any, ...]]:
+        assert "FROM iceberg.lake.flights GROUP BY" in statement
+        rows = self._table("lake.flights").scan(selected_fields=("_window", "carrier")).to_arrow().to_pylist()
+        counted = Counter((f"{r['_window']:%Y-%m-%d}", f"{r['_window']:%H}", r["carrier"]) for r in rows)
+        return [(*group, n + self.miscounted) for group, n in counted.items()]
 
 
 @dataclass
@@ -46,8 +57,14 @@ class Lake:
     tables: IcebergTables
     arguments: argparse.Namespace
 
+    copy: Path | None = None
+    miscounted: int = 0
+    """By Spark, in each group."""
+
     def checks(self) -> list[check.Check]:
-        return check.run(self.arguments, Found(self.tables.catalogue))[0]
+        found = Found(self.tables.catalogue, self.copy)
+        found.miscounted = self.miscounted
+        return check.run(self.arguments, found)[0]
 
     def failures(self) -> list[str]:
         return [c.name for c in self.checks() if not c.ok]
@@ -104,7 +121,10 @@ def stored(table: Any, source: Path, file: Path) -> DataFile:
 
 def test_a_right_table_passes_and_each_damage_is_found(lake: Lake) -> None:
     assert [str(c) for c in lake.checks() if not c.ok] == []
-    assert len(lake.checks()) == 8
+    assert len(lake.checks()) == 9
+    lake.miscounted = 1
+    assert lake.failures() == ["count by PyHive"]
+    lake.miscounted = 0
 
     file = next(f for f in sorted((lake.root / "table").rglob("*.parquet")) if pq.read_metadata(f).num_rows > 1)
     whole = file.read_bytes()
@@ -126,11 +146,24 @@ def test_a_file_in_the_wrong_part_and_one_that_stands_twice_are_found(lake: Lake
     files = {f.file_path: f for f in (task.file for task in table.scan().plan_files())}
     again, wrong = files[f"file://{one}"], files[f"file://{other}"]
     append(table, again)
-    assert lake.failures() == ["count by pyiceberg"]
+    assert lake.failures() == ["count by pyiceberg", "count by PyHive"]
     lake.tables.drop(HOUR, sorted(lake.tables.partitions(HOUR))[1])
     wrong._data[3] = again.partition
     append(lake.tables.opened("lake.flights"), wrong)
     assert {"content of data", "count by pyiceberg"} <= set(lake.failures())
+
+
+def test_a_copy_is_read_in_place_of_what_was_copied(lake: Lake, tmp_path: Path) -> None:
+    """As `copy_from_hdfs` makes it: each file at its full path."""
+    lake.copy = tmp_path / "copy"
+    copied = lake.copy / str(lake.root).lstrip("/")
+    shutil.copytree(lake.root, copied)
+    lake.arguments.landed = copied / "landed"
+    for file in [*lake.root.rglob("*.parquet"), *lake.root.rglob("*.avro")]:
+        file.unlink()
+    assert lake.failures() == []
+    next(copied.rglob("landed/**/*.parquet")).unlink()
+    assert lake.failures() == ["content of waiting", "coordinates", "balance"]
 
 
 def append(table: Any, file: DataFile) -> None:
