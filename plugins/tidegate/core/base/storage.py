@@ -5,6 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+_NO_RENAME = ("s3://",)
+
+
+def can_rename(uri: str) -> bool:
+    """Whether storage of this URI's scheme moves a file or a directory by one atomic step; object stores do not."""
+    return not uri.startswith(_NO_RENAME)
+
 
 @dataclass(frozen=True, order=True)
 class FileStat:

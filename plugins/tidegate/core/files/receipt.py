@@ -55,7 +55,9 @@ class BatchRows:
 
 @dataclass(frozen=True, kw_only=True)
 class FileEntry:
-    """One closed file. `path` is relative to the attempt's directory. Event times are UTC ms, inclusive; None if dirty.
+    """One closed file. `path` is relative to the attempt's directory, in a generation's manifest to the generation's;
+    there it is the file's URI if the file stayed where it was written. Event times are UTC ms, inclusive; None if
+    dirty.
 
     `checksum` is order-free: the sum of the rows' 64-bit hashes modulo 2**64, over all columns but `_batch_id`; above
     that the number of the hash (`identity_of`).

@@ -18,6 +18,11 @@ Below the work directory (`<location>/_tidegate` by default):
     quarantine/<name>                           what contradicted the ledger, kept for people
     hwm/<batch>                                 never cleaned: the record of a batch that has landed
     hwm/published/<day>/<window>.<gen>.<epoch>  never cleaned: the record of a generation about to be published
+
+On a store without renames (`Layout.in_place`) no file ever moves: it stays in `tmp/<attempt>/` for good, and the record
+`hwm/<batch>` alone is the landing. A generation's manifest names its files by URI; its certificate and its bounds are
+written to `generations/` at once. `reopened/<batch>/<window>` and `redriven/<batch>` are records there. There is no
+`landed/`, `side/`, `late/`, `dirty/` or `publish/`.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidegate.core.base.partition_values import PartitionValues, partition_path
+from tidegate.core.base.storage import can_rename
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import is_number, parse_window_id, window_id
 
@@ -65,7 +71,16 @@ def publication_day(at_ms: int) -> str:
 
 
 def join(base: str, *parts: str) -> str:
+    """The path of `parts` below `base`. A file that is named by its URI, as those of a store without renames are in a
+    generation's manifest, lies where that says."""
+    if parts and is_uri(parts[-1]):
+        return parts[-1]
     return "/".join([base.rstrip("/"), *(p.strip("/") for p in parts)])
+
+
+def is_uri(path: str) -> bool:
+    """Whether `path` is a whole one. Partition values are escaped, so that no relative path looks like it."""
+    return "://" in path
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,11 @@ class Layout:
 
     location: str
     workdir: str
+
+    @property
+    def in_place(self) -> bool:
+        """Whether files stay where they were written."""
+        return not can_rename(self.workdir)
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> Layout:
@@ -93,6 +113,12 @@ class Layout:
 
     def attempt(self, batch_id: int, epoch: int, nonce: str) -> str:
         return join(self.attempts(), self.attempt_name(batch_id, epoch, nonce))
+
+    def attempt_of(self, uri: str) -> tuple[str, str] | None:
+        """(directory of the attempt, path below it) of a file that is named by its URI; None for another one's."""
+        prefix = f"{self.attempts()}/"
+        name, _, below = uri.removeprefix(prefix).partition("/")
+        return (f"{prefix}{name}", below) if uri.startswith(prefix) and below else None
 
     def replay_name(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
         return f"{window_id(start_ms)}.{generation}.{epoch}-{nonce}"
@@ -170,6 +196,9 @@ class Layout:
         return join(self.quarantines(), name)
 
     def assembly(self, start_ms: int, generation: int, epoch: int) -> str:
+        """Where a try to build the generation puts it together."""
+        if self.in_place:
+            return self.generation(start_ms, generation, epoch)
         return join(self.assemblies(), f"{window_id(start_ms)}.{generation}.{epoch}")
 
     def assemblies(self) -> str:

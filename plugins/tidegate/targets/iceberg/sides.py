@@ -84,7 +84,7 @@ class IcebergSide:
         for batch_id, files in batches.items():
             home = Layout.of(self.site.pipeline).side(batch_id, self.kind)
             for f in files:
-                uri = join(home, f.path.removeprefix(f"{self.kind}/"))
+                uri = join(home, f.path.removeprefix(f"{self.kind}/"))  # its path, where nothing moves
                 found[part_of(self.definition, f, batch_id)].append((uri, f))
         return found
 
@@ -113,8 +113,10 @@ class IcebergSide:
 
     def _bounds(self, batch_id: int, files: list[Placed]) -> dict[str, Bounds]:
         """They stay where the batch has landed."""
-        known = bounds.read(self.site.storage, Layout.of(self.site.pipeline).landed(batch_id))
-        return {uri: known[f.path] for uri, f in files if f.path in known}
+        layout = Layout.of(self.site.pipeline)
+        homes = {uri: layout.attempt_of(uri) or (layout.landed(batch_id), f.path) for uri, f in files}
+        known = {home: bounds.read(self.site.storage, home) for home in {home for home, _ in homes.values()}}
+        return {uri: known[home][path] for uri, (home, path) in homes.items() if path in known[home]}
 
     def agrees(self, expected: str, shown: str) -> bool:
         """Rows of a batch, whatever files hold them (C9)."""

@@ -12,6 +12,7 @@ from pyiceberg.manifest import DataFile
 from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueUnsure, StorageAhead
 from tidegate.core.base.instants import iso
 from tidegate.core.base.partition_values import PartitionValues
+from tidegate.core.base.renames import Seen
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DATA, FileEntry
 from tidegate.core.spec.pipeline import Fields
@@ -19,16 +20,17 @@ from tidegate.core.target.paths import CERTIFICATE, Layout, join
 from tidegate.core.target.port import Fence, Settled, Shown, Site, Token, Unit, Verified
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
-from tidegate.targets.iceberg import snapshot
+from tidegate.targets.iceberg import live, snapshot
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import below, data_files, held, part_of, shown
-from tidegate.targets.iceberg.live import Look, look, newest_token, part_in, places_of, summary_of, tag_of, unit_of
+from tidegate.targets.iceberg.live import Look, newest_token, part_in, places_of, summary_of, tag_of, unit_of
 from tidegate.targets.iceberg.rules import Do, decide
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
-from tidegate.workflow.base.renames import MovedOn, manifest_of, move_directory
+from tidegate.workflow.base.listing import sizes
+from tidegate.workflow.base.renames import MovedOn, incomplete, look, manifest_of, move_directory
 
 OTHERS = "files that Tidegate has not written"
 Generation = BuiltGeneration | PublishedGeneration
@@ -98,6 +100,8 @@ class IcebergTable:
         """Return a directory that is the generation's alone."""
         if generation.location is not None:
             return generation.location
+        if self.layout.in_place:
+            return generation.directory
         return self.layout.generation(generation.window.start_ms, generation.number, generation.epoch)
 
     # ------------------------------------------------------------ what readers see
@@ -115,6 +119,12 @@ class IcebergTable:
         wanted = manifest_of(generation.files) | self._certificate(generation, location)
         quarantine = self.layout.quarantine(name)
         try:
+            if generation.directory == location:  # nothing moves
+                if look(self.site.storage, location, wanted) is Seen.MATCHES:
+                    return
+                if not fence.still_mine():  # R10: before any alarm
+                    raise MovedOn
+                raise incomplete(self.site.storage, location, wanted)
             move_directory(self.site.storage, generation.directory, location, wanted, fence.still_mine, quarantine)
         except Alarm as e:
             fence.block(str(e))
@@ -158,8 +168,7 @@ class IcebergTable:
         """Whether a commit is needed. Raises StorageAhead, CatalogueError, and MovedOn before either (R10)."""
         generation = fence.generation
         mine, newest = Token.of(generation), newest_token(loaded.metadata, generation.window.start_ms)
-        ours = f"{self.layout.generations()}/"
-        foreign = generation.number == 1 and any(not f.file_path.startswith(ours) for f in seen.files)
+        foreign = generation.number == 1 and not all(self._is_ours(f) for f in seen.files)
         compared = held(self.definition, seen, below(location, generation.files))
         todo = decide(mine, newest, compared, foreign)
         if todo in (Do.STOP, Do.REFUSE) and not fence.still_mine():
@@ -180,6 +189,12 @@ class IcebergTable:
             )
         return todo is Do.COMMIT
 
+    def _is_ours(self, file: DataFile) -> bool:
+        """Whether it lies where a generation's files do, by its name alone."""
+        if self.layout.in_place:
+            return self.layout.attempt_of(file.file_path) is not None
+        return file.file_path.startswith(f"{self.layout.generations()}/")
+
     def _replace(self, generation: Generation, loaded: Loaded, seen: Look, location: str) -> None:
         token, rows = Token.of(generation), sum(f.rows for f in generation.files)
         known = {join(location, path): of for path, of in bounds.read(self.site.storage, location).items()}
@@ -192,8 +207,8 @@ class IcebergTable:
         """Hold the generation against its manifest: its files in storage, and what the table shows of the window."""
         generation = fence.generation
         assert generation.location is not None
-        listing = {f.path: f.bytes for f in self.site.storage.list_files(generation.location) or []}
         manifest = manifest_of(generation.files)
+        listing = sizes(self.site.storage, generation.location, manifest) or {}
         lost = tuple(sorted(path for path, size in manifest.items() if listing.get(path) != size))
         if not lost and not self.site.storage.exists(generation.location):
             lost = (generation.location,)
@@ -222,7 +237,7 @@ class IcebergTable:
         """Return the rows of each part of the table, and their generation; rows in files that others wrote, as a
         compaction does (C9), count for the window's newest publication."""
         loaded = self._load()
-        seen = look(loaded.metadata, loaded.io, None)
+        seen = live.look(loaded.metadata, loaded.io, None)
         newest = places_of(loaded.metadata)
         ours = f"{self.layout.generations()}/"
 
@@ -240,4 +255,4 @@ class IcebergTable:
         return loaded
 
     def _look(self, loaded: Loaded, key: WindowKey) -> Look:
-        return look(loaded.metadata, loaded.io, {key.start_ms * 1000})
+        return live.look(loaded.metadata, loaded.io, {key.start_ms * 1000})

@@ -8,6 +8,7 @@ from tidegate.core.audit.checkup import Flaw, Shown
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.window.states import PublishedGeneration, WindowKey
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.listing import sizes
 from tidegate.workflow.base.renames import manifest_of
 
 
@@ -43,10 +44,9 @@ def _window(ctx: Context, key: WindowKey) -> list[Flaw]:
     if not isinstance(generation, PublishedGeneration):
         return []
     owed = ctx.ledger.windows.owed(ctx.name, key, generation.batches, generation.late)
-    listed = ctx.storage.list_files(generation.location)
-    rows = sum(f.rows for f in generation.files)
-    listing = None if listed is None else {f.path: f.bytes for f in listed}
     manifest = manifest_of(generation.files)
+    listing = sizes(ctx.storage, generation.location, manifest)
+    rows = sum(f.rows for f in generation.files)
     shown = Shown(key.start_ms, rows, sum(o.rows for o in owed), manifest, listing, ctx.target.marks)
     flaws = rules.of_window(ctx.name, shown)
     return flaws if flaws and ctx.ledger.windows.get(ctx.name, key) == before else []

@@ -97,7 +97,7 @@ class Files:
                     )
                 )
             elif f.window_ms is not None and not self.placed(f.window_ms):
-                homes = places.waiting(self._layout, batch.batch_id, f, self._first.get(f.window_ms))
+                homes = places.waiting(self._layout, batch, f, self._first.get(f.window_ms))
                 wanted.append(
                     Wanted(
                         subject=f"batch {batch.batch_id}", entry=f, homes=homes, advice=_LANDED, batch_id=batch.batch_id
@@ -107,7 +107,7 @@ class Files:
 
     def _kept(self, batch: BatchRow, f: FileEntry) -> Wanted:
         """A late file whose rows are in the window's generation: it waits to leave, or has left."""
-        homes = places.late(self._layout, batch.batch_id, f)
+        homes = places.late(self._layout, batch.batch_id, f, self._ctx.landed(batch.batch_id))
         left = (batch.batch_id, f.window_ms) in self._aside
         subject = f"batch {batch.batch_id}"
         return Wanted(
@@ -125,7 +125,7 @@ class Files:
         with them is said of the batches that they came from."""
         found, lost = [], []
         for source in sources(self._ctx, redrive.sources):
-            homes = places.dirty(self._layout, source.batch_id, source.entry)
+            homes = places.dirty(self._layout, source.batch_id, source.entry, self._ctx.landed(source.batch_id))
             subject, twin = f"batch {redrive.batch_id}", twin_of(redrive.batch_id)
             item = Wanted(subject=subject, entry=source.entry, homes=homes, advice=_SIDE, batch_id=twin)
             uri, _ = self._place(item)
@@ -142,7 +142,7 @@ class Files:
         directories = places.generation(self._ctx.pipeline, generation, published, self._makes_way(generation))
         subject = f"window {window_id(window_ms)}"
         span = (min(generation.batches, default=0), max(generation.batches, default=0))
-        homes = {f.path: tuple((d, f.path) for d in directories) for f in generation.files}
+        homes = {f.path: places.below(self._layout, directories, f.path) for f in generation.files}
         wanted = [
             Wanted(subject=subject, entry=f, homes=homes[f.path], advice=advice, batches=span, by_backup=not published)
             for f in generation.files

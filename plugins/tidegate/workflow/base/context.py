@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.clock import Clock
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.storage import Storage
 from tidegate.core.batch.launcher import Launcher
+from tidegate.core.batch.states import Batch, LandedBatch, SealedBatch
 from tidegate.core.completeness.port import Truth
-from tidegate.core.files.receipt import DIRTY, LATE
+from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.ledger import Ledger
 from tidegate.core.source.port import LogState, Source
 from tidegate.core.spec.compatibility import incompatible, renumbered
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.paths import Layout
+from tidegate.core.target.paths import Layout, join
 from tidegate.core.target.port import SideTarget, Target, Targets
 from tidegate.core.window.states import WindowKey
 from tidegate.kinds import SourceKind, source_kind
@@ -55,6 +56,7 @@ class Context:
     truth: Truth | None = None
     target: Target = field(init=False)
     sides: dict[str, SideTarget] = field(init=False)
+    _landed: dict[int, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.target = self.tables.data(self)
@@ -82,6 +84,32 @@ class Context:
     @property
     def layout(self) -> Layout:
         return Layout.of(self.pipeline)
+
+    def landed(self, batch_id: int) -> str:
+        """Directory (URI) of a landed batch's files: `landed/<batch>`, or where nothing moves, the attempt that landed.
+
+        Paths of its manifest are below it, but for files that have moved on."""
+        if not self.layout.in_place:
+            return self.layout.landed(batch_id)
+        if batch_id not in self._landed:
+            found = landed_in_place(self.layout, self.ledger.batches.get(self.name, batch_id))
+            if found is None:
+                return self.layout.landed(batch_id)  # nothing is there: the ledger knows of no attempt that has landed
+            self._landed[batch_id] = found
+        return self._landed[batch_id]
+
+    def named(self, batch_id: int, files: Iterable[FileEntry]) -> list[FileEntry]:
+        """Files of a landed batch as tables take them: where nothing moves, by their URIs."""
+        if not self.layout.in_place:
+            return list(files)
+        return [replace(f, path=join(self.landed(batch_id), f.path)) for f in files]
+
+
+def landed_in_place(layout: Layout, batch: Batch) -> str | None:
+    """Directory of the files of a landed batch where nothing moves; None before it is SEALED."""
+    if not isinstance(batch, SealedBatch | LandedBatch):
+        return None
+    return layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
 
 
 def guard(ctx: Context) -> None:

@@ -43,7 +43,8 @@ def _met(ctx: Context, generation: BuildingGeneration) -> GenerationRecord | Non
     late = set(record.late) - set(preflight.held_late(ctx, record.window))
     if late or record.location != beside:
         return record
-    return record if any(within(place, beside) for place in ctx.target.standing(record.window)) else None
+    mine = {f.path.rsplit("/", 1)[0] for f in record.files} if ctx.layout.in_place else set()
+    return record if any(within(p, beside) or p in mine for p in ctx.target.standing(record.window)) else None
 
 
 def remembered(ctx: Context, record: GenerationRecord) -> BuiltGeneration:

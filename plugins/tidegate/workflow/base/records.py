@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from tidegate.core.base.errors import OtherPipeline, PathExists, PathMissing, StorageAhead
-from tidegate.core.base.plain import UnknownFields
+from tidegate.core.base.plain import UnknownFields, dumps
 from tidegate.core.batch.states import AbandonedBatch, SealedBatch
+from tidegate.core.files.receipt import FileEntry
 from tidegate.core.restore.record import BatchRecord, GenerationRecord, pack, unpack
 from tidegate.core.target.paths import join, parse_assembly
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import BuiltGeneration
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.renames import try_rename
 
 T = TypeVar("T")
 
@@ -53,6 +56,19 @@ def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) ->
     )
     path = ctx.layout.publication_mark(now_ms, key.start_ms, generation.number, generation.epoch)
     _write_once(ctx, path, pack(record))
+
+
+def mark_left(ctx: Context, path: str, files: Iterable[FileEntry]) -> None:
+    """Write down that late or dirty files have left their table for good, where nothing moves; never cleaned."""
+    _write_once(ctx, path, dumps(sorted(f.path for f in files)).encode())
+
+
+def set_aside(ctx: Context, path: str, target: str) -> None:
+    """Bring a record to where no look at records meets it. Done in part, it is done by the next call."""
+    if not ctx.layout.in_place:
+        return try_rename(ctx.storage, path, target)
+    _write_once(ctx, target, ctx.storage.read(path))
+    ctx.storage.delete(path)
 
 
 def _write_once(ctx: Context, path: str, content: bytes) -> None:

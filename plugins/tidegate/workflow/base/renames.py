@@ -11,6 +11,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import join
 from tidegate.workflow.base.context import ATTEMPTS
+from tidegate.workflow.base.listing import sizes
 
 
 class MovedOn(Exception):
@@ -22,8 +23,8 @@ def manifest_of(files: Iterable[FileEntry]) -> dict[str, int]:
 
 
 def look(storage: Storage, directory: str, manifest: Mapping[str, int]) -> Seen:
-    listing = storage.list_files(directory)
-    return held_against(manifest, None if listing is None else [(f.path, f.bytes) for f in listing])
+    there = sizes(storage, directory, manifest)
+    return held_against(manifest, None if there is None else there.items())
 
 
 def move_directory(
@@ -97,13 +98,19 @@ def _alarm(
             advice=f"remove or move away {destination} if it is not needed, rename {quarantine} back to {source}, then "
             "`tidegate repair` and clear the task",
         )
-    damaged = source if todo is Do.ALARM_INCOMPLETE else destination
-    there = {f.path: f.bytes for f in storage.list_files(damaged) or []}
-    wrong = [path for path, size in manifest.items() if there.get(path) != size]
-    if todo is Do.ALARM_LOST or not wrong:
+    if todo is Do.ALARM_LOST:
         return Alarm(message)
+    return incomplete(storage, source if todo is Do.ALARM_INCOMPLETE else destination, manifest, f"{message}; ")
+
+
+def incomplete(storage: Storage, directory: str, manifest: Mapping[str, int], message: str = "") -> Alarm:
+    """The error for files of a manifest that are not in their directory, or not with their length; names the first."""
+    there = sizes(storage, directory, manifest) or {}
+    wrong = [path for path, size in manifest.items() if there.get(path) != size]
+    if not wrong:
+        return Alarm(f"{message}{directory} is not what the manifest says")
     return Alarm(
-        f"{message}; {join(damaged, wrong[0])} and {many(len(wrong) - 1, 'more file')} are not what the manifest says",
+        f"{message}{join(directory, wrong[0])} and {many(len(wrong) - 1, 'more file')} are not what the manifest says",
         advice="restore them from a backup of the filesystem, then `tidegate repair` and clear the task",
     )
 

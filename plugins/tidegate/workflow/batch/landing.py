@@ -1,28 +1,33 @@
-"""Land a sealed batch by one rename, then bring its late and dirty files into their own tables."""
+"""Land a sealed batch by one rename, or by its record where nothing moves; then bring its late and dirty files into
+their own tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
-from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison
+from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison, OutcomeUnknown
+from tidegate.core.base.renames import Seen
 from tidegate.core.base.wording import many
 from tidegate.core.batch.states import SEALED, LandedBatch, SealedBatch
 from tidegate.core.dirty import redrive
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.target.paths import join
 from tidegate.workflow.base import preflight, records
-from tidegate.workflow.base.context import Context
-from tidegate.workflow.base.renames import MovedOn, manifest_of, move_directory, move_files
+from tidegate.workflow.base.context import ATTEMPTS, Context
+from tidegate.workflow.base.renames import MovedOn, incomplete, look, manifest_of, move_directory, move_files
 from tidegate.workflow.side import dirty_files, late_files
 
 
 def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
-    """One no-replace rename of the attempt's directory, the high-water mark, then SEALED -> LANDED."""
+    """One no-replace rename of the attempt's directory, the high-water mark, then SEALED -> LANDED.
+
+    On a store without renames the mark alone is the landing: it names the attempt, and never replaces another's."""
     plan, batch_id = batch.plan, batch.plan.batch_id
     try:
         if not preflight.landed(ctx, batch):
-            _rename_and_mark(ctx, batch)
+            _mark_in_place(ctx, batch) if ctx.layout.in_place else _rename_and_mark(ctx, batch)
         result = ctx.ledger.batches.land(batch)
     except Alarm as e:
         ctx.ledger.batches.block(batch, str(e))
@@ -49,6 +54,25 @@ def _rename_and_mark(ctx: Context, batch: SealedBatch) -> None:
     quarantine = ctx.layout.quarantine(f"batch-{name}")
     move_directory(ctx.storage, source, landed, manifest_of(batch.manifest.files), still_sealed, quarantine)
     records.mark_batch(ctx, batch)
+
+
+def _mark_in_place(ctx: Context, batch: SealedBatch) -> None:
+    """The record names the attempt whose files are the batch's. What another try wrote first is read back and compared
+    by its nonce: "already there" may be our own request that was repeated, or another attempt's.
+
+    Raises MovedOn, Alarm, StorageAhead, OutcomeUnknown."""
+    directory = ctx.layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
+    manifest = manifest_of(batch.manifest.files)
+    if look(ctx.storage, directory, manifest) is not Seen.MATCHES:
+        if ctx.ledger.batches.get(ctx.name, batch.plan.batch_id) != batch:  # R10: before any alarm
+            raise MovedOn
+        raise incomplete(ctx.storage, directory, manifest)
+    for _ in range(ATTEMPTS):
+        with suppress(OutcomeUnknown):
+            records.mark_batch(ctx, batch)
+        if preflight.landed(ctx, batch):
+            return
+    raise OutcomeUnknown(f"the record of batch {batch.plan.batch_id} has no certain outcome yet")
 
 
 def finish_side_duties(ctx: Context, register: bool = True, strict: bool = False) -> list[str]:
@@ -105,7 +129,7 @@ def _set_aside(ctx: Context) -> tuple[list[str], list[Alarm]]:
 
 def _move_all(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]]) -> None:
     for kind, entries in files.items():
-        if entries:
+        if entries and not ctx.layout.in_place:
             _move_side(ctx, batch_id, kind, entries)
     ctx.ledger.batches.mark_side(ctx.name, batch_id, "moved")
 
@@ -161,7 +185,7 @@ def _register_side(ctx: Context, batch_id: int, files: dict[str, list[FileEntry]
         if table.name not in tables:
             table.prepare()
             tables.add(table.name)
-        table.publish({batch_id: entries}, partial(_still_owed, ctx, batch_id, kind, entries))
+        table.publish({batch_id: ctx.named(batch_id, entries)}, partial(_still_owed, ctx, batch_id, kind, entries))
 
 
 def _still_owed(ctx: Context, batch_id: int, kind: str, entries: list[FileEntry]) -> bool:

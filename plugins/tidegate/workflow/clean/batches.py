@@ -10,6 +10,7 @@ from tidegate.core.clean.rules import BatchAttempt, BatchFacts, GenerationFacts,
 from tidegate.core.replay.rehearsal import EVENT, Rehearsal, may_go, parse_rehearsal
 from tidegate.core.target.paths import Assembly, join
 from tidegate.core.window.cut import window_id
+from tidegate.workflow.clean import in_place
 from tidegate.workflow.clean.round import Run
 from tidegate.workflow.generation import merge
 
@@ -57,8 +58,15 @@ def _batch_attempt(run: Run, kind: str, path: str, attempt: BatchAttempt, facts:
     def decide(now: BatchFacts | None) -> Verdict:
         return rules.batch_attempt(attempt, now, since, run.ttl, run.now_ms)
 
-    if _worth_it(run, kind, path, decide(facts)):
-        run.delete(kind, path, lambda: decide(run.batch(attempt.batch_id)))
+    def decide_last() -> Verdict:
+        verdict = decide(run.batch(attempt.batch_id))
+        return in_place.never_lands(run, path, attempt.batch_id) if verdict.go and stays else verdict
+
+    stays = kind == "attempts" and run.ctx.layout.in_place
+    if stays and facts is not None and in_place.is_landed(run, path, attempt, facts):
+        in_place.clean_landed(run, path, facts)
+    elif _worth_it(run, kind, path, decide(facts)):
+        run.delete(kind, path, decide_last)
 
 
 def _rebuild_attempt(run: Run, kind: str, path: str, attempt: Assembly, facts: GenerationFacts | None) -> None:
@@ -67,8 +75,14 @@ def _rebuild_attempt(run: Run, kind: str, path: str, attempt: Assembly, facts: G
     def decide(now: GenerationFacts | None) -> Verdict:
         return rules.rebuild_attempt(attempt, now, since, run.ttl, run.now_ms)
 
+    def decide_last() -> Verdict:
+        now = run.generation((attempt.window_ms, attempt.number))
+        verdict = decide(now)
+        return in_place.rebuilt(run, path, attempt, now) if verdict.go and stays else verdict
+
+    stays = kind == "attempts" and run.ctx.layout.in_place
     if _worth_it(run, kind, path, decide(facts)):
-        run.delete(kind, path, lambda: decide(run.generation((attempt.window_ms, attempt.number))))
+        run.delete(kind, path, decide_last)
 
 
 def _rehearsal(run: Run, kind: str, path: str, found: Rehearsal) -> None:
@@ -91,7 +105,7 @@ def _worth_it(run: Run, kind: str, path: str, verdict: Verdict) -> bool:
 
 def _landed(run: Run) -> None:
     """Their files have moved on; what is left is the receipt and empty directories."""
-    if run.ttl.landed_ms is None:
+    if run.ttl.landed_ms is None or run.ctx.layout.in_place:
         return
     ctx, zone = run.ctx, run.ctx.layout.landing_zone()
     there: dict[int, str] = {}

@@ -9,9 +9,10 @@ from tidegate.core.base.errors import CatalogueError
 from tidegate.core.clean import rules as rules
 from tidegate.core.clean.rules import GenerationFacts, Verdict
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.target.paths import CERTIFICATE, GATHERED, SUCCESS, Assembly, join, parse_assembly
+from tidegate.core.target.paths import CERTIFICATE, GATHERED, SUCCESS, Assembly, is_uri, join, parse_assembly
 from tidegate.core.window.cut import window_end
 from tidegate.core.window.states import BUILDING, DISCARDED, BuildingGeneration, Generation, WindowKey
+from tidegate.workflow.base.listing import sizes
 from tidegate.workflow.base.renames import manifest_of
 from tidegate.workflow.clean.round import Run
 from tidegate.workflow.generation import merge
@@ -68,8 +69,8 @@ class _Generations:
         if not verdict.go or facts.location is None:
             run.tell("generations", path, verdict)
             return
-        listing = {f.path for f in self._ctx.storage.list_files(facts.location) or []}
-        manifest = {f.path for f in self._files(key)}
+        manifest = {f.path for f in self._files(key)} - self._files_of_others(key)
+        listing = set(sizes(self._ctx.storage, facts.location, manifest) or {})
         # without _SUCCESS first: who looks while it goes must not take a part for the whole
         ours = [SUCCESS, *sorted(manifest), GATHERED, CERTIFICATE]
         gone = self._delete_files(facts.location, [p for p in ours if p in listing], decide)
@@ -81,6 +82,14 @@ class _Generations:
         if not foreign:
             self._empty_folders(facts.location, decide)
         self._ctx.ledger.cleaning.generation_cleaned(self._ctx.name, *key)
+
+    def _files_of_others(self, key: Key) -> set[str]:
+        """URIs that another generation of the window has too, where nothing moves."""
+        if not self._ctx.layout.in_place:
+            return set()
+        known = self._ctx.ledger.rollbacks.generations(self._ctx.name, self._key(key[0]))
+        others = (g.number for g in known if g.number != key[1] and g.state != DISCARDED and g.cleaned_ms is None)
+        return {f.path for number in others for f in self._files((key[0], number))}
 
     def _delete_files(self, location: str, paths: list[str], decide: Callable[[], Verdict]) -> list[bool]:
         """R4: each by its name, and never the directory, which was a rename's destination."""
@@ -101,7 +110,11 @@ class _Generations:
         pointing = self._standing(facts.window_ms)
         if pointing is None:
             return Verdict(False, "the catalogue gives no answer")
-        listing = {f.path: f.bytes for f in self._ctx.storage.list_files(location) or []}
+        mine = [f.path for f in self._files((facts.window_ms, facts.number))]
+        listing = sizes(self._ctx.storage, location, mine) or {}
+        folders = {path.rsplit("/", 1)[0] for path in mine if is_uri(path)}
+        if not folders.isdisjoint(pointing):
+            return Verdict(False, "the table shows files of it, where nothing moves", odd=True)
         return rules.retired_place(location, listing, current.location or "", manifest_of(current.files), pointing)
 
     def _is_beside(self, facts: GenerationFacts, location: str) -> bool:

@@ -1,9 +1,11 @@
-"""Assemble a window: the control plane moves the files that the manifests name into one directory (R3)."""
+"""Assemble a window: the control plane moves the files that the manifests name into one directory (R3).
+
+On a store without renames they stay where they are, and the generation's manifest names them by URI."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from tidegate.core.base.errors import Alarm, FilesLost, LostComparison, PathExists
@@ -16,6 +18,7 @@ from tidegate.core.window.states import BuildingGeneration, BuiltGeneration
 from tidegate.kinds import target_kind
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.listing import sizes
 from tidegate.workflow.base.places import published_path
 from tidegate.workflow.base.renames import MovedOn, manifest_of, move_files
 from tidegate.workflow.generation.merge import as_published, merge_small
@@ -34,12 +37,13 @@ def assemble(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
     sources: dict[str, tuple[str, ...]] = {}
     entries: list[FileEntry] = []
     for file in merged.files:
-        entries.append(file.entry)
-        sources[file.entry.path] = (file.uri,)
-    for item in merged.left:
-        entry = as_published(item)
+        entry = _where(ctx, file.entry, file.uri)
         entries.append(entry)
-        sources[entry.path] = (join(ctx.layout.landed(item.batch_id), item.entry.path),)
+        sources[entry.path] = (file.uri,)
+    for item in merged.left:
+        entry = as_published(ctx, item)
+        entries.append(entry)
+        sources[entry.path] = (join(ctx.landed(item.batch_id), item.entry.path),)
     return collect(ctx, generation, entries, sources)
 
 
@@ -60,7 +64,10 @@ def collect(
     try:
         if target_kind(ctx.pipeline.sink.kind).stored is not None:
             bounds.gather(ctx.storage, ctx.layout.workdir, directory, {path: at for path, (_, at) in wanted.items()})
-        move_files(ctx.storage, wanted, directory, still_mine)
+        if ctx.layout.in_place:
+            _refuse_if_lost(ctx, directory, entries, still_mine)
+        else:
+            move_files(ctx.storage, wanted, directory, still_mine)
         _certify(ctx, generation, directory, entries)
         decoded_by = ctx.spec_version if of_kind(generation.kind).decoded else None
         built = ctx.ledger.windows.built(generation, directory, entries, decoded_by)
@@ -81,15 +88,38 @@ def collect_written(
     ctx: Context, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry]
 ) -> BuiltGeneration:
     """The same, of what a job's receipt names: `files`, below the job's `directory`."""
-    named = [(replace(f, path=published_path(f, f"g{generation.number}.{generation.epoch}")), f.path) for f in files]
-    sources: dict[str, tuple[str, ...]] = {entry.path: (join(directory, path),) for entry, path in named}
-    return collect(ctx, generation, [entry for entry, _ in named], sources)
+    entries: list[FileEntry] = []
+    sources: dict[str, tuple[str, ...]] = {}
+    for f in files:
+        uri = join(directory, f.path)
+        moved = replace(f, path=published_path(f, f"g{generation.number}.{generation.epoch}"))
+        entries.append(_where(ctx, moved, uri))
+        sources[entries[-1].path] = (uri,)
+    return collect(ctx, generation, entries, sources)
+
+
+def _where(ctx: Context, moved: FileEntry, uri: str) -> FileEntry:
+    """The entry of a file that moves into the generation's directory; where nothing moves, with its URI."""
+    return replace(moved, path=uri) if ctx.layout.in_place else moved
+
+
+def _refuse_if_lost(ctx: Context, directory: str, entries: Sequence[FileEntry], still_mine: Callable[[], bool]) -> None:
+    """Where nothing moves: each file is where it was written, with its length. Raises MovedOn, FilesLost."""
+    there = sizes(ctx.storage, directory, [e.path for e in entries]) or {}
+    missing = [e.path for e in entries if there.get(e.path) != e.bytes]
+    if missing and not still_mine():  # R10: before any alarm
+        raise MovedOn
+    if missing:
+        more = many(len(missing) - 1, "more file")
+        raise FilesLost(f"data file lost: {missing[0]} and {more} are not there as the manifest says")
 
 
 def _places(ctx: Context, generation: BuildingGeneration, path: str, sources: tuple[str, ...]) -> tuple[str, ...]:
     """Places where a file may be: its sources, then the directories of lower epochs, which may have moved it up (R3).
 
     In the order in which files move: who looks the other way round can miss one that a zombie just moved up."""
+    if ctx.layout.in_place:
+        return sources
     lower = (ctx.layout.assembly(generation.window.start_ms, generation.number, e) for e in range(1, generation.epoch))
     return sources + tuple(join(d, path) for d in lower)
 

@@ -46,10 +46,12 @@ class Result:
 
 def places(ctx: Context, generation: BuildingGeneration, item: LandedFile) -> tuple[str, ...]:
     """Places where a landed file may be, in the order in which files move: landed, then lower epochs' directories."""
+    if ctx.layout.in_place:
+        return (join(ctx.landed(item.batch_id), item.entry.path),)
     key, number = generation.window, generation.number
     lower = (ctx.layout.assembly(key.start_ms, number, e) for e in range(1, generation.epoch))
-    landed = join(ctx.layout.landed(item.batch_id), item.entry.path)
-    return (landed, *(join(d, landed_path(item)) for d in lower))
+    landed = join(ctx.landed(item.batch_id), item.entry.path)
+    return (landed, *(join(d, landed_path(ctx, item)) for d in lower))
 
 
 def merge_small(ctx: Context, generation: BuildingGeneration, landed: Sequence[LandedFile]) -> Result:
@@ -129,8 +131,8 @@ def drop_sources(ctx: Context, generation: PublishedGeneration) -> None:
 def _delete_merged(ctx: Context, generation: PublishedGeneration) -> None:
     merged = merged_of_window(ctx, generation.window)
     for item in ctx.ledger.windows.landed_files(ctx.name, generation.window, generation.batches) if merged else ():
-        if landed_path(item) in merged:
-            ctx.storage.delete(join(ctx.layout.landed(item.batch_id), item.entry.path))
+        if landed_path(ctx, item) in merged:
+            ctx.storage.delete(join(ctx.landed(item.batch_id), item.entry.path))
 
 
 def merged_of_window(ctx: Context, key: WindowKey) -> frozenset[str]:
@@ -144,7 +146,7 @@ def merged_of_window(ctx: Context, key: WindowKey) -> frozenset[str]:
     landed = ctx.ledger.windows.landed_files(ctx.name, key, first.batches)
     if of_kind(first.kind).landed and content_digest(f.entry for f in landed) != first.digest:
         return frozenset()
-    return rules.merged_sources(map(landed_path, landed), (f.path for f in first.files))
+    return rules.merged_sources((landed_path(ctx, f) for f in landed), (f.path for f in first.files))
 
 
 def merged_of_batch(ctx: Context, batch_id: int, files: Iterable[FileEntry]) -> set[str]:
@@ -158,10 +160,10 @@ def merged_of_batch(ctx: Context, batch_id: int, files: Iterable[FileEntry]) -> 
             key = WindowKey(f.window_ms, window_end(f.window_ms, ctx.pipeline.windows))
             published = ctx.ledger.windows.get(ctx.name, key).current is not None
             merged[f.window_ms] = merged_of_window(ctx, key) if published else frozenset()
-        if landed_path(LandedFile(batch_id, f)) in merged[f.window_ms]:
+        if landed_path(ctx, LandedFile(batch_id, f)) in merged[f.window_ms]:
             found.add(f.path)
     return found
 
 
-def as_published(item: LandedFile) -> FileEntry:
-    return replace(item.entry, path=landed_path(item))
+def as_published(ctx: Context, item: LandedFile) -> FileEntry:
+    return replace(item.entry, path=landed_path(ctx, item))

@@ -23,6 +23,7 @@ from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import FORGOTTEN, PublishedGeneration, WindowKey
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
+from tidegate.workflow.base.listing import sizes
 from tidegate.workflow.base.places import landed_path
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.source import log_cut
@@ -202,7 +203,8 @@ class _Files:
 
     def _lost_files(self) -> list[FileEntry]:
         if self._lost is None:
-            there = {f.path: f.bytes for f in self._ctx.storage.list_files(self.current.location) or []}
+            named = [f.path for f in self.current.files]
+            there = sizes(self._ctx.storage, self.current.location, named) or {}
             self._lost = [f for f in self.current.files if there.get(f.path) != f.bytes]
         return self._lost
 
@@ -235,20 +237,20 @@ class _Landed:
     def lost(self, owed: OwedSpan) -> str | None:
         files = {f.entry.path: f for f, places in self._files() if f.batch_id == owed.batch_id and not places}
         path = lost(owed, (f.entry for f in files.values()))
-        return None if path is None else join(self._ctx.layout.landed(owed.batch_id), path)
+        return None if path is None else join(self._ctx.landed(owed.batch_id), path)
 
     def _files(self) -> list[tuple[LandedFile, tuple[str, ...]]]:
         """Each with the places where it is whole: none for one that is lost."""
         if self._found is None:
-            ctx, work = self._ctx, self._work
+            ctx, work, start = self._ctx, self._work, self._work.window.start_ms
             landed = ctx.ledger.windows.landed_files(ctx.name, work.window, work.batches)
-            lower = [ctx.layout.assembly(work.window.start_ms, 1, e) for e in range(1, work.epoch)]
-            homes = [*(ctx.layout.landed(i) for i in sorted({f.batch_id for f in landed})), *lower]
+            lower = [] if ctx.layout.in_place else [ctx.layout.assembly(start, 1, e) for e in range(1, work.epoch)]
+            homes = [*(ctx.landed(i) for i in sorted({f.batch_id for f in landed})), *lower]
             size = {join(d, f.path): f.bytes for d in homes for f in ctx.storage.list_files(d) or []}
             self._found = []
             for item in landed:
-                named = join(ctx.layout.landed(item.batch_id), item.entry.path)
-                places = (named, *(join(d, landed_path(item)) for d in lower))
+                named = join(ctx.landed(item.batch_id), item.entry.path)
+                places = (named, *(join(d, landed_path(ctx, item)) for d in lower))
                 self._found.append((item, tuple(p for p in places if size.get(p) == item.entry.bytes)))
         return self._found
 

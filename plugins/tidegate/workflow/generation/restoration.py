@@ -15,6 +15,7 @@ from tidegate.core.target.tables import told_columns
 from tidegate.core.window.states import RETIRED, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.base import jobs
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.listing import sizes
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.generation.assembly import collect_written
 
@@ -59,7 +60,7 @@ def earlier(ctx: Context, key: WindowKey, number: int) -> PublishedGeneration:
 
 def refuse_if_lost(ctx: Context, old: PublishedGeneration, advice: str = _RESTORE) -> None:
     """Raises ReplayRefused unless storage has every file, with its length."""
-    gone = rollback.lost(old.files, {f.path: f.bytes for f in ctx.storage.list_files(old.location) or []})
+    gone = rollback.lost(old.files, sizes(ctx.storage, old.location, [f.path for f in old.files]) or {})
     if gone:
         raise ReplayRefused(
             f"{iso(old.window.start_ms)}: {join(old.location, gone[0])} and "

@@ -194,7 +194,8 @@ class _Where:
         if not life.earlier:
             return None
         last = life.earlier[-1]
-        files = tuple(_uris(places.dirty(self._ctx.layout, last.batch.batch_id, f)) for f in last.files)
+        landed = self._ctx.landed(last.batch.batch_id)
+        files = tuple(_uris(places.dirty(self._ctx.layout, last.batch.batch_id, f, landed)) for f in last.files)
         columns = (told_columns(self._ctx.pipeline, DIRTY),) * len(files)
         return self._rows.find(Lookup(facts.partition, facts.offset, last.batch.batch_id, files, None, columns))[0]
 
@@ -210,7 +211,7 @@ class _Where:
                 found[None, f.path] = Candidate(f, _uris(homes))
                 continue
             if window.placed is None:
-                homes = places.waiting(self._ctx.layout, life.batch.batch_id, f, window.first)
+                homes = places.waiting(self._ctx.layout, life.batch, f, window.first)
                 found[None, f.path] = Candidate(f, _uris(homes))
                 continue
             for mine in window.placed.files:

@@ -79,7 +79,7 @@ def set_aside(ctx: Context, record: GenerationRecord, wrong: Contradiction, why:
     target = ctx.layout.quarantine(f"record-{path.rsplit('/', 1)[1]}")
     if ctx.storage.exists(target):
         target = f"{target}-{ctx.nonce()}"
-    try_rename(ctx.storage, path, target)
+    records.set_aside(ctx, path, target)
     files = f"its {many(len(record.files), 'file')} went to {moved}; " if moved else ""
     return f"set aside: {at}: {wrong.why}; {files}its record is at {target} now; clear the window's publish task"
 
@@ -90,6 +90,8 @@ def _bring_back(ctx: Context, record: GenerationRecord) -> str | None:
 
     From where the generation was built, else from the table. Its task may still send its rename: in this order that one
     finds nothing to move, or what it moved is found."""
+    if ctx.layout.in_place:
+        return None  # no file has moved
     if record.number > 1 or ctx.ledger.windows.get(ctx.name, record.window).current is not None:
         return None
     manifest = manifest_of(record.files)

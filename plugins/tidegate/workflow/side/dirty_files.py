@@ -12,7 +12,7 @@ from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import DIRTY
 from tidegate.core.target.paths import join
-from tidegate.workflow.base import places
+from tidegate.workflow.base import places, records
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import move_out
 
@@ -21,8 +21,9 @@ def sources(ctx: Context, batches: Iterable[int]) -> tuple[Source, ...]:
     """The dirty files of these batches, each with the places where it can be."""
     found = []
     for batch_id in batches:
+        landed = ctx.landed(batch_id)
         for f in ctx.ledger.batches.manifest_files(ctx.name, batch_id, DIRTY):
-            uris = tuple(join(directory, path) for directory, path in places.dirty(ctx.layout, batch_id, f))
+            uris = tuple(join(directory, path) for directory, path in places.dirty(ctx.layout, batch_id, f, landed))
             found.append(Source(batch_id, f, uris))
     return tuple(found)
 
@@ -61,9 +62,10 @@ def set_aside(ctx: Context) -> tuple[list[str], list[Alarm]]:
 
 
 def _move(ctx: Context, batch_id: int) -> None:
-    manifest = {
-        f.path.removeprefix(f"{DIRTY}/"): f.bytes for f in ctx.ledger.batches.manifest_files(ctx.name, batch_id, DIRTY)
-    }
+    files = ctx.ledger.batches.manifest_files(ctx.name, batch_id, DIRTY)
+    if ctx.layout.in_place:
+        return records.mark_left(ctx, ctx.layout.redriven(batch_id), files)
+    manifest = {f.path.removeprefix(f"{DIRTY}/"): f.bytes for f in files}
 
     quarantine = ctx.layout.quarantine(f"{DIRTY}-{batch_id}-{ctx.nonce()}")
     source, target = ctx.layout.side(batch_id, DIRTY), ctx.layout.redriven(batch_id)

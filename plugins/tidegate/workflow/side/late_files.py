@@ -18,7 +18,7 @@ from tidegate.core.files.receipt import LATE, FileEntry
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import Fence, Holds
 from tidegate.core.window.schedule import late_folder
-from tidegate.workflow.base import places
+from tidegate.workflow.base import places, records
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.renames import MovedOn, move_files, move_out
@@ -70,10 +70,9 @@ def files_of(ctx: Context, window_ms: int, batch_id: int) -> list[FileEntry]:
     return [f for f in ctx.ledger.batches.manifest_files(ctx.name, batch_id, LATE) if f.window_ms == window_ms]
 
 
-def homes(ctx: Context, batch_id: int, f: FileEntry) -> tuple[str, str]:
+def homes(ctx: Context, batch_id: int, f: FileEntry) -> tuple[str, ...]:
     """URIs where a late file can be once it is in the late table, in the order in which it moves."""
-    table, kept = places.late(ctx.layout, batch_id, f)
-    return join(*table), join(*kept)
+    return tuple(join(*place) for place in places.late(ctx.layout, batch_id, f, ctx.landed(batch_id)))
 
 
 def has_left(ctx: Context, batch_id: int, f: FileEntry) -> bool:
@@ -106,6 +105,8 @@ def _drop(ctx: Context, window_ms: int, batches: list[int], holds: Holds) -> Non
 
 def _move(ctx: Context, window_ms: int, batch_id: int) -> None:
     files = files_of(ctx, window_ms, batch_id)
+    if ctx.layout.in_place:
+        return records.mark_left(ctx, ctx.layout.reopened(batch_id, window_ms), files)
     manifest = {f.path.rsplit("/", 1)[-1]: f.bytes for f in files}
     sources = [join(ctx.layout.side(batch_id, LATE), folder) for folder in _folders(ctx, window_ms, batch_id)]
     target = ctx.layout.reopened(batch_id, window_ms)
