@@ -113,7 +113,7 @@ class Files:
         return Wanted(
             subject=subject,
             entry=f,
-            homes=homes[1:] if left else homes,
+            homes=homes[-1:] if left else homes,
             advice=_KEPT,
             batch_id=batch.batch_id,
             apart=True,
