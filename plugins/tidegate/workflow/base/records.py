@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from tidegate.core.base.errors import OtherPipeline, PathExists, PathMissing, StorageAhead
 from tidegate.core.base.plain import UnknownFields, dumps
+from tidegate.core.base.wording import many
 from tidegate.core.batch.states import AbandonedBatch, SealedBatch
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.restore.record import BatchRecord, GenerationRecord, pack, unpack
@@ -20,14 +21,29 @@ T = TypeVar("T")
 
 
 def mark_batch(ctx: Context, batch: SealedBatch | AbandonedBatch) -> None:
-    """Never cleaned: it tells a ledger that lost commits that this id is taken, and what the batch was."""
+    """Never cleaned: it tells a ledger that lost commits that this id is taken, and what the batch was.
+
+    Raises StorageAhead where storage has rows under the id of a batch that the ledger has given up."""
     path = ctx.layout.high_water_mark(batch.plan.batch_id)
     _write_once(ctx, path, pack(ctx.ledger.recovery.record(batch)))
+    if isinstance(batch, AbandonedBatch):
+        _refuse_if_landed(ctx, batch.plan.batch_id)
+
+
+def _refuse_if_landed(ctx: Context, batch_id: int) -> None:
+    """A ledger that lost commits may give up what has landed: nothing more is planned before a person has decided."""
+    record = batch_record(ctx, batch_id)
+    if record is not None and record.manifest is not None:
+        raise StorageAhead(
+            f"{ctx.name}: batch {batch_id} is ABANDONED in the ledger, but {ctx.layout.high_water_mark(batch_id)} says "
+            f"that it has landed, {many(record.manifest.rows, 'row')}",
+            advice="restore the ledger from a newer backup: its batch was given up after a failover had lost a commit",
+        )
 
 
 def mark_if_abandoned(ctx: Context, batch_id: int) -> None:
-    """Marks have no holes: who abandoned the last batch may have died before its mark."""
-    if batch_id < 1 or ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
+    """Marks have no holes: who abandoned the last batch may have died before its mark. Raises StorageAhead."""
+    if batch_id < 1:
         return
     batch = ctx.ledger.batches.get(ctx.name, batch_id)
     if isinstance(batch, AbandonedBatch):
@@ -56,6 +72,8 @@ def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) ->
     )
     path = ctx.layout.publication_mark(now_ms, key.start_ms, generation.number, generation.epoch)
     _write_once(ctx, path, pack(record))
+    if ctx.layout.in_place and generation_record(ctx, path).files != generation.files:
+        raise StorageAhead(f"{path} records other files than generation {generation.number} has, by another ledger")
 
 
 def mark_left(ctx: Context, path: str, files: Iterable[FileEntry]) -> None:
