@@ -119,12 +119,8 @@ class IcebergTable:
         wanted = manifest_of(generation.files) | self._certificate(generation, location)
         quarantine = self.layout.quarantine(name)
         try:
-            if generation.directory == location:  # nothing moves
-                if look(self.site.storage, location, wanted) is Seen.MATCHES:
-                    return
-                if not fence.still_mine():  # R10: before any alarm
-                    raise MovedOn
-                raise incomplete(self.site.storage, location, wanted)
+            if generation.directory == location:
+                return  # nothing moves
             move_directory(self.site.storage, generation.directory, location, wanted, fence.still_mine, quarantine)
         except Alarm as e:
             fence.block(str(e))
@@ -152,6 +148,7 @@ class IcebergTable:
                 fence.show(location)  # R12; a ledger that lost commits may have forgotten it of one that stands
             if not wanted:
                 return []
+            self._refuse_if_gone(fence, location)
             if not fence.still_mine():
                 raise MovedOn
             fence.refuse_if_ahead()  # C8: tokens expire, records do not
@@ -163,6 +160,25 @@ class IcebergTable:
                 self.site.say(f"{self.name}: {str(e).splitlines()[0]}; looking again")
         assert trouble is not None
         raise trouble
+
+    def _refuse_if_gone(self, fence: Fence, location: str) -> None:
+        """Where nothing moves, no rename notices that a file is gone: a ledger that lost commits may have taken the
+        generation back, had its files cleaned, and forgotten it. Asked after the load and before the ledger.
+
+        Raises MovedOn, Alarm."""
+        generation, storage = fence.generation, self.site.storage
+        if not self.layout.in_place:
+            return
+        manifest = manifest_of(generation.files)
+        if isinstance(generation, BuiltGeneration):
+            manifest |= self._certificate(generation, location)
+        if look(storage, location, manifest) is Seen.MATCHES:
+            return
+        if not fence.still_mine():  # R10: before any alarm
+            raise MovedOn
+        alarm = incomplete(storage, location, manifest)
+        fence.block(str(alarm))
+        raise alarm
 
     def _wanted(self, fence: Fence, loaded: Loaded, location: str, seen: Look) -> bool:
         """Whether a commit is needed. Raises StorageAhead, CatalogueError, and MovedOn before either (R10)."""
