@@ -206,18 +206,6 @@ def rebuild_attempt(
     return _old(since_ms, ttl.attempts_ms, now_ms, words) or Verdict(True, f"generation {facts.number} is {words}")
 
 
-def holds_files(attempt: Assembly, facts: GenerationFacts | None) -> Verdict | None:
-    """Why files of a generation may still lie in the attempt, on a store without renames; None if the ledger knows of
-    none."""
-    if facts is None:
-        return _odd("the ledger has no such generation: it may have lost a commit")
-    if facts.working or facts.blocked:
-        return _keep("a generation of the window is not done")
-    if attempt.epoch < facts.epoch or facts.state == DISCARDED or facts.cleaned_ms is not None:
-        return None
-    return _keep(f"its files are those of generation {facts.number}, which is {facts.state}")
-
-
 # ---------------------------------------------------------------- landed batches
 
 
@@ -236,28 +224,6 @@ def landed(facts: BatchFacts | None, marked: bool, ttl: Cleaning, now_ms: int) -
     if not marked:
         return _odd("its high-water mark is gone: this directory alone still says that it landed")
     return _old(facts.landed_ms, ttl.landed_ms, now_ms, "landed") or Verdict(True, "each of its rows is in the tables")
-
-
-@dataclass(frozen=True)
-class LeftInPlace:
-    """Paths below a landed attempt on a store without renames. `useless`: what duplicate tasks wrote, and what merged
-    files hold; `foreign`: what is not ours."""
-
-    useless: tuple[str, ...]
-    foreign: tuple[str, ...]
-
-
-def left_in_place(manifest: Iterable[str], listing: Iterable[str], merged: Iterable[str] = ()) -> LeftInPlace:
-    """What may go, and what nobody knows; a file of the manifest stays until its generation goes, and so do the receipt
-    and the bounds."""
-    named, useless, foreign = set(manifest) - set(merged), [], []
-    for path in sorted(set(listing) - named):
-        first = path.split("/")[0]
-        if first in ("data", "late", "dirty"):
-            useless.append(path)
-        elif first not in (BOUNDS, RECEIPT, FAILURE):
-            foreign.append(path)
-    return LeftInPlace(tuple(useless), tuple(foreign))
 
 
 def landed_files(manifest: Iterable[str], listing: Iterable[str], merged: Iterable[str] = ()) -> Verdict:

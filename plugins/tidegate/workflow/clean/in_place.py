@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidegate.core.base.errors import CatalogueError, StorageAhead
 from tidegate.core.batch.states import LANDED
-from tidegate.core.clean import rules
+from tidegate.core.clean import in_place, rules
 from tidegate.core.clean.rules import BatchAttempt, BatchFacts, GenerationFacts, Verdict
 from tidegate.core.target.paths import Assembly, join
 from tidegate.core.window.cut import window_end
@@ -55,7 +55,7 @@ def clean_landed(run: Run, path: str, facts: BatchFacts) -> None:
     listing = [f.path for f in ctx.storage.list_files(path) or []]
     manifest = ctx.ledger.batches.manifest_files(ctx.name, batch_id)
     merged = merge.merged_of_batch(ctx, batch_id, [f for f in manifest if f.path in set(listing)])
-    found = rules.left_in_place((f.path for f in manifest), listing, merged)
+    found = in_place.left_in_place((f.path for f in manifest), listing, merged)
     gone = [run.delete("landed", join(path, p), decide) for p in found.useless]
     for p in found.foreign:
         run.tell("landed", join(path, p), Verdict(False, "it is not ours", odd=True))
@@ -65,7 +65,7 @@ def clean_landed(run: Run, path: str, facts: BatchFacts) -> None:
 
 def rebuilt(run: Run, path: str, attempt: Assembly, facts: GenerationFacts | None) -> Verdict:
     """Whether no generation has files in what a replay, a heal or a merge wrote. The table is asked last."""
-    held = rules.holds_files(attempt, facts)
+    held = in_place.holds_files(attempt, facts)
     if held is not None:
         return held
     window = WindowKey(attempt.window_ms, window_end(attempt.window_ms, run.ctx.pipeline.windows))
