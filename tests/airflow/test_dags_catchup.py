@@ -19,7 +19,8 @@ from airflow.utils import timezone
 from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
-from tests.airflow.test_dags_backfill import ARCHIVE, FIRST, QUARTER, add_run, dag, front, session, set_task, windows
+from tests.airflow.test_dags_backfill import ARCHIVE, FIRST, QUARTER, add_run, dag, session, set_task
+from tests.airflow.test_dags_backfill_holes import front, windows
 from tidegate.airflow import catchup, gauges, messages, pools, runs, switches
 from tidegate.airflow.clear import leftovers
 from tidegate.airflow.operators import CatchUpOperator, MaintainOperator

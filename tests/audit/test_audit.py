@@ -2,77 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.handlers.footers import Inspector
-from tests.crash.faults import Faults
-from tests.crash.scenario import Snapshot
+from tests.audit.audits import built, in_process, look, world
 from tests.world import TOPIC, World, record, window
-from tidegate.adapters.footers import FooterProcess, LineReader
+from tidegate.adapters.footers import FooterProcess
 from tidegate.core.audit.scope import Part
-from tidegate.core.base.errors import CatalogueError, LedgerError, StorageError
+from tidegate.core.base.errors import LedgerError, StorageError
 from tidegate.core.base.offsets import Interval
-from tidegate.workflow.audit.audit import Depth, Report, ahead, audit
+from tidegate.workflow.audit.audit import Depth, ahead, audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.generation.assembly import published_path
 from tidegate.workflow.publish import archive
 
-
-class InProcess(LineReader):
-    """The child's own reading, without the child."""
-
-    def __init__(self) -> None:
-        self._inspector = Inspector()
-
-    def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
-        found = list(self._inspector.answer(json.loads(json.dumps(request))))
-        assert len(found) == answers
-        return iter(json.loads(json.dumps(found)))
-
-
-in_process = InProcess()
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Snapshot]:
-    """Hours 0 and 1 are published, 2 and 3 wait; one late row, one dirty; hour 1 has rows of two batches."""
-    folder = tmp_path_factory.mktemp("audit")
-    (folder / "world").mkdir()
-    made = World(folder / "world")
-    made.produce(record("a0", 0.1), record("a1", 0.5, "b"), record("b0", 1.2), b"not json")
-    made.produce(record("c0", 2.0), record("d0", 3.5), partition=1)
-    made.ingest("r1")
-    made.archive(0)
-    made.produce(record("late", 0.7), record("fine", 1.9))
-    made.ingest("r2")
-    made.archive(1)
-    return made.folder, Snapshot.of(made, folder / "snapshot")
-
-
-@pytest.fixture
-def world(built: tuple[Path, Snapshot]) -> Iterator[World]:
-    folder, snapshot = built
-    made = snapshot.restore(folder, Faults())  # locations are absolute: each test has the folder to itself
-    yield made
-    made.close()
-
-
-def look(world: World, footers=in_process, **depth: Any) -> Report:
-    ctx = world.context()
-    try:
-        return audit(ctx, ctx.ledger.reads, footers, Depth(**depth))
-    finally:
-        world.close()
+__all__ = ["built", "world"]  # fixtures
 
 
 def test_a_clean_world_is_balanced(world: World) -> None:
@@ -352,77 +303,6 @@ def test_a_doctored_ledger_is_found(world: World, name: str) -> None:
     report = look(world)
     assert not report.balanced
     assert any(words in p.what for p in report.problems), [p.what for p in report.problems]
-
-
-# ---------------------------------------------------------------- catalogue and broker
-
-
-def test_a_dropped_and_a_moved_partition_are_found(world: World) -> None:
-    first, second, *_ = world.catalogue.partitions("lake.readings")
-    world.catalogue.drop_partitions("lake.readings", [first])
-    world.catalogue.set_location("lake.readings", second, "file:///elsewhere")
-    words = [p.what for p in look(world).problems]
-    assert any("is not in the catalogue" in w for w in words)
-    assert any("is at file:///elsewhere, should be at" in w for w in words)
-    assert look(world, catalogue=False).balanced
-
-
-def test_a_partition_of_nobody_is_found(world: World) -> None:
-    values = (("date", "2013-01-05"), ("hour", "07"), ("site", "a"))
-    world.catalogue.add_partitions("lake.readings", {values: "file:///elsewhere"})
-    assert [p.subject for p in look(world).problems] == ["catalogue"]
-
-
-def test_a_lost_late_partition_is_found(world: World) -> None:
-    (values,) = world.catalogue.partitions("lake.readings__late")
-    world.catalogue.drop_partitions("lake.readings__late", [values])
-    assert any("lake.readings__late partition _batch=2/" in p.what for p in look(world).problems)
-
-
-class Silent:
-    """An endpoint that does not answer."""
-
-    def __getattr__(self, name: str):
-        def refuse(*_: object):
-            raise CatalogueError("Hive at x:1 cannot be reached")
-
-        return refuse
-
-
-class WithoutTable(Silent):
-    def execute(self, statement: str) -> list[tuple]:
-        return []
-
-
-def test_a_silent_catalogue_is_a_note_and_a_missing_table_a_problem(world: World) -> None:
-    world.catalogue = Silent()
-    report = look(world)
-    assert report.balanced
-    assert report.partitions_in_catalogue is None
-    assert report.notes == ("the catalogue was not checked: Hive at x:1 cannot be reached",)
-    world.catalogue = WithoutTable()
-    assert {p.subject for p in look(world).problems} == {"catalogue"}
-
-
-def test_a_silent_broker_is_a_note(world: World) -> None:
-    world.kafka.unavailable = True
-    report = look(world)
-    assert report.balanced
-    assert report.produced is None
-    assert "Connection refused" in report.notes[0]
-
-
-def test_what_is_not_ingested_yet_is_told(world: World) -> None:
-    world.produce(record("new", 3.6), record("newer", 3.7))
-    report = look(world)
-    assert report.balanced
-    assert report.produced is not None
-    assert (report.produced.offsets, report.produced.not_planned) == (10, 2)
-
-
-def test_a_topic_that_lost_its_end_is_found(world: World) -> None:
-    world.kafka._log(TOPIC, 1).end = 1
-    assert any("the topic ends at 1" in p.what for p in look(world).problems)
 
 
 # ---------------------------------------------------------------- at work, and when nothing can be read

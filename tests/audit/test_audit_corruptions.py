@@ -14,7 +14,8 @@ import pytest
 
 from spark_jobs.engine.encodings import choose_encoding
 from spark_jobs.engine.sinks import format_of
-from tests.audit.test_audit import forge, look, overwrite, side, sql
+from tests.audit.audits import look
+from tests.audit.test_audit import forge, overwrite, side, sql
 from tests.crash.faults import Faults
 from tests.crash.scenario import Snapshot
 from tests.world import HOUR, T0, World, make_pipeline, record, window

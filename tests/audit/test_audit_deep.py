@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.audit.test_audit import built, forge, look, published, sql, world
+from tests.audit.audits import built, look, world
+from tests.audit.test_audit import forge, published, sql
 from tests.world import TOPIC, World, record
 from tidegate.core.base.slabs import UNBOUNDED, Slab, slabs
 from tidegate.ledger import reads_audit

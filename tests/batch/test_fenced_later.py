@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.hooks import Died, Hook, Once, catalogue_of, die, use_catalogue
 from tests.ledger_loss import adopt
 from tests.world import World, make_pipeline, record, window

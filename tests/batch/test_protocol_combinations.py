@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.hooks import Died, Hook, die
 from tests.world import TOPIC, World, record, window
 from tidegate.core.base.errors import StorageAhead

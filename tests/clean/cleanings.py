@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.hooks import Died, Hook, die
 from tests.world import HOUR, World, record
 from tidegate.core.spec.pipeline import Cleaning, Column

@@ -2,222 +2,43 @@
 
 from __future__ import annotations
 
-import shutil
-import threading
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
-from sqlalchemy.engine import Engine, make_url
-from sqlalchemy.pool import NullPool
 
-from tests.world import _empty_ledger, make_pipeline
+from tests.contract.ledgers import (
+    DIRTY,
+    HOUR,
+    NAME,
+    WINDOW,
+    bare_url,
+    built,
+    closed,
+    landed,
+    ledger,
+    manifest,
+    now,
+    open_ledger,
+    plan,
+    planned,
+    ready,
+    url,
+)
+from tests.world import make_pipeline
 from tidegate.core.base.errors import CatalogueUnsure, LedgerError, LostComparison, WrongRevision
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.refusal import Refusal, RefusalKind
-from tidegate.core.batch.states import LandedBatch, PartitionPlan, Plan, PlannedBatch, SealedBatch, WritingBatch
-from tidegate.core.files.receipt import FileEntry, PartitionRows, RangeResult, Receipt
-from tidegate.core.window.lateness import Floor
-from tidegate.core.window.readiness import Certificate
-from tidegate.core.window.states import BuiltGeneration, WindowKey
+from tidegate.core.batch.states import SealedBatch, WritingBatch
 from tidegate.core.window.watermark import TopicFacts
 from tidegate.ledger import SqlLedger
 from tidegate.ledger.migrate import migrate
 from tidegate.ledger.schema import metadata
 from tidegate.ledger.store import HEAD
 
-HOUR = 3_600_000
-NAME = "readings"
-WINDOW = WindowKey(0, HOUR)
-DIRTY = Refusal(kind=RefusalKind.DIRTY_LIMIT, said="too dirty", advice="look", partition=1, offset=7)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A ledger that is migrated."""
-    with database(request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database without a schema."""
-    with database(request, tmp_path, migrated=False) as found:
-        yield found
-
-
-@contextmanager
-def database(request: pytest.FixtureRequest, folder: Path, migrated: bool = True) -> Iterator[str]:
-    """Of the kind that the fixture's parameter names: a ledger that an earlier test may have had, without a row, or a
-    new database."""
-    if request.param == "sqlite":
-        if migrated:
-            shutil.copy(_empty_ledger(), folder / "ledger.db")
-        yield f"sqlite:///{folder}/ledger.db"
-        return
-    server = request.getfixturevalue("postgres").ledger_url
-    free = _ready.setdefault(server, [])
-    name = free.pop() if migrated and free else _new(server, migrated)
-    engine = create_engine(make_url(server).set(database=name), isolation_level="AUTOCOMMIT", poolclass=NullPool)
-    yield engine.url.render_as_string(hide_password=False)
-    if migrated:
-        _empty(engine)
-        free.append(name)
-    else:
-        with create_engine(server, isolation_level="AUTOCOMMIT", poolclass=NullPool).connect() as c:
-            c.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-_ready: dict[str, list[str]] = {}
-"""By server: its databases that hold an empty ledger. To make one and to drop it costs more than most tests do."""
-
-
-def _new(server: str, migrated: bool) -> str:
-    name = f"ledger_{uuid.uuid4().hex[:10]}"
-    with create_engine(server, isolation_level="AUTOCOMMIT", poolclass=NullPool).connect() as c:
-        c.exec_driver_sql(f"CREATE DATABASE {name}")
-    if migrated:
-        migrate(create_engine(make_url(server).set(database=name), poolclass=NullPool))
-    return name
-
-
-def _empty(engine: Engine) -> None:
-    """Whoever the test has left connected is sent away."""
-    gone = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
-    with engine.connect() as c:
-        c.exec_driver_sql(f"{gone} AND pid <> pg_backend_pid()")
-        c.exec_driver_sql("; ".join(f"DELETE FROM {table.name}" for table in reversed(metadata.sorted_tables)))
-        c.exec_driver_sql("SELECT setval(pg_get_serial_sequence('events', 'id'), 1, false)")
-
-
-@pytest.fixture
-def now() -> list[int]:
-    """The clock of rows and deadlines; tests move it."""
-    return [1_000_000]
-
-
-@pytest.fixture
-def open_ledger(url: str, now: list[int]) -> Iterator[Callable[[], SqlLedger]]:
-    made: list[SqlLedger] = []
-
-    def make() -> SqlLedger:
-        made.append(SqlLedger(url, "test", lambda: now[0]))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
-@pytest.fixture
-def ledger(open_ledger: Callable[[], SqlLedger]) -> SqlLedger:
-    made = open_ledger()
-    made.pipelines.register(make_pipeline("file:///lake/t"), "fingerprint")
-    return made
-
-
-def plan(batch_id: int = 1, start: int = 0, end: int = 5) -> Plan:
-    parts = (
-        PartitionPlan(partition=0, start=start, end=end, log_start=0, last_stable_offset=end, high_watermark=end),
-        PartitionPlan(partition=1, start=0, end=0, log_start=0, last_stable_offset=0, high_watermark=3),
-    )
-    return Plan(
-        pipeline=NAME,
-        batch_id=batch_id,
-        revision=1,
-        spec_version=1,
-        rules_version=1,
-        topic="t",
-        topic_id="id-1",
-        clock_ms=77,
-        floor=Floor(0, (Interval(5, 9),)),
-        partitions=parts,
-    )
-
-
-def manifest(batch: WritingBatch, rows: int = 4) -> Receipt:
-    result = RangeResult(
-        range=batch.plan.ranges[0],
-        read=rows,
-        data=rows,
-        late=0,
-        dirty=0,
-        filtered=0,
-        dropped=0,
-        gaps=(Interval(4, 5),),
-        min_event_ms=10,
-        max_event_ms=HOUR - 1,
-    )
-    parts = (PartitionRows(0, rows, 0, 3),)
-    file = FileEntry(
-        path="data/x/part-0",
-        kind="data",
-        window_ms=0,
-        values=(("site", None),),
-        rows=rows,
-        bytes=9,
-        min_event_ms=10,
-        max_event_ms=HOUR - 1,
-        checksum=2**64 - 1,
-        partitions=parts,
-    )
-    p = batch.plan
-    return Receipt(
-        attempt="a",
-        batch_id=p.batch_id,
-        epoch=batch.epoch,
-        nonce=batch.nonce,
-        topic="t",
-        topic_id="id-1",
-        spec_version=1,
-        rules_version=1,
-        ranges=(result,),
-        files=(file,),
-    )
-
-
-def planned(ledger: SqlLedger, batch_id: int = 1, start: int = 0, end: int = 5) -> PlannedBatch:
-    view = ledger.batches.planning_view(NAME)
-    ledger.batches.insert_plan(plan(batch_id, start, end), view.version, f"run-{batch_id}")
-    return PlannedBatch(plan(batch_id, start, end))
-
-
-def landed(ledger: SqlLedger, batch_id: int = 1, start: int = 0, end: int = 5) -> LandedBatch:
-    writing = ledger.batches.take(planned(ledger, batch_id, start, end), "n1")
-    return ledger.batches.land(ledger.batches.seal(writing, manifest(writing)))
-
-
-def closed(ledger: SqlLedger) -> None:
-    landed(ledger)
-    ledger.windows.begin_close(NAME, WINDOW, ready)
-    assert ledger.windows.finish_close(NAME, WINDOW) == []
-
-
-def ready(facts: TopicFacts) -> Certificate:
-    return Certificate(
-        pipeline=NAME,
-        window=WINDOW,
-        ready=True,
-        reason="because",
-        decided_ms=5,
-        batch_id=facts.batch_id,
-        watermark_ms=9,
-        partitions=(),
-        blockers=(),
-    )
-
-
-def built(ledger: SqlLedger) -> BuiltGeneration:
-    closed(ledger)
-    taken = ledger.windows.take(NAME, WINDOW, 1, "n")
-    files = ledger.batches.manifest_files(NAME, 1)
-    return ledger.windows.built(taken, "file:///assembled/1", files)
+__all__ = ["bare_url", "ledger", "now", "open_ledger", "url"]  # fixtures
 
 
 # ---------------------------------------------------------------- schema
@@ -509,75 +330,6 @@ def test_r8_an_intent_needs_the_generation_that_it_is_for(ledger: SqlLedger) -> 
     ledger.windows.begin_generation(NAME, WINDOW, 1, "replay")
     with pytest.raises(LostComparison, match="overtaken"):
         ledger.windows.declare_intent(published, "file:///lake/1", ttl_ms=500)
-
-
-# ---------------------------------------------------------------- races
-
-
-@pytest.mark.parametrize("what", ["plan", "take", "seal", "assemble", "swap", "begin"])
-def test_of_two_at_once_exactly_one_wins(open_ledger: Callable[[], SqlLedger], ledger: SqlLedger, what: str) -> None:
-    """Two connections, one barrier: every transition has one winner and one LostComparison."""
-    if what == "plan":
-        view = ledger.batches.planning_view(NAME)
-        race = [lambda me, r=r: me.batches.insert_plan(plan(), view.version, r) for r in ("a", "b")]
-    elif what == "take":
-        batch = planned(ledger)
-        race = [lambda me, n=n: me.batches.take(batch, n) for n in ("a", "b")]
-    elif what == "seal":
-        writing = ledger.batches.take(planned(ledger), "n")
-        race = [lambda me: me.batches.seal(writing, manifest(writing))] * 2
-    elif what == "assemble":
-        closed(ledger)
-        taken = ledger.windows.take(NAME, WINDOW, 1, "n")
-        race = [lambda me: me.windows.built(taken, "file:///x", [])] * 2
-    elif what == "swap":
-        generation = built(ledger)
-        race = [lambda me: me.windows.begin_swap(generation)] * 2
-    else:
-        ledger.windows.publish(ledger.windows.begin_swap(built(ledger)), "file:///1", "c")
-        race = [lambda me: me.windows.begin_generation(NAME, WINDOW, 1, "replay")] * 2
-    barrier, outcomes = threading.Barrier(2), []
-
-    def run(step: Callable[[SqlLedger], object]) -> None:
-        me = open_ledger()
-        me.pipelines.row(NAME)  # connected before the start
-        barrier.wait()
-        try:
-            step(me)
-            outcomes.append("won")
-        except LostComparison:
-            outcomes.append("lost")
-
-    threads = [threading.Thread(target=run, args=(step,)) for step in race]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert sorted(outcomes) == ["lost", "won"]
-
-
-def test_a_client_that_stands_still_in_its_transaction_holds_nobody_up_for_ever(
-    url: str, ledger: SqlLedger, open_ledger: Callable[[], SqlLedger], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A frozen host answers no keepalive: its row locks end with the session, and its commit never comes."""
-    if url.startswith("sqlite"):
-        pytest.skip("SQLite has no sessions: a lock ends with its process")
-    monkeypatch.setattr("tidegate.ledger.store.IDLE_MS", 1000)  # less, and a busy machine is idle as long
-    ledger.batches.insert_plan(plan(), 1, "run-1")
-    frozen = open_ledger()
-    patient = make_url(url).update_query_dict({"options": "-c lock_timeout=120s"})
-    successor = SqlLedger(patient.render_as_string(hide_password=False), "test")
-
-    def stand_still() -> None:
-        with frozen.store.begin() as c:
-            c.exec_driver_sql("UPDATE batches SET nonce = 'late' WHERE pipeline = 'readings'")
-            successor.batches.take(PlannedBatch(plan()), "n1")  # waits for the row
-            c.exec_driver_sql("SELECT 1")
-
-    with pytest.raises(LedgerError):
-        stand_still()
-    successor.close()
-    assert ledger.batches.get(NAME, 1) == WritingBatch(plan(), 1, "n1")
 
 
 # ---------------------------------------------------------------- partition values

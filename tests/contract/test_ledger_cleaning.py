@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.test_ledger import NAME, WINDOW, built, landed, ledger, now, open_ledger, planned, url
+from tests.contract.ledgers import NAME, WINDOW, built, landed, ledger, now, open_ledger, planned, url
 from tidegate.core.clean.rules import BatchFacts, GenerationFacts
 from tidegate.ledger import SqlLedger
 

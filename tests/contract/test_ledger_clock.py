@@ -7,7 +7,7 @@ import time
 import pytest
 from sqlalchemy import select
 
-from tests.contract.test_ledger import NAME, WINDOW, built, url
+from tests.contract.ledgers import NAME, WINDOW, built, url
 from tests.contract.test_ledger_swap import HOUR
 from tests.world import make_pipeline
 from tidegate.core.base.errors import CatalogueUnsure

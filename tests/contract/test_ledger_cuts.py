@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.test_ledger import NAME, landed, ledger, now, open_ledger, plan, url
+from tests.contract.ledgers import NAME, landed, ledger, now, open_ledger, plan, url
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval
 from tidegate.core.source.log_cut import Cut, Resumption, resumption

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import event, insert, update
 
-from tests.contract.test_ledger import HOUR, NAME, ledger, now, open_ledger, url
+from tests.contract.ledgers import HOUR, NAME, ledger, now, open_ledger, url
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval
 from tidegate.core.window.due import ArchiveNote

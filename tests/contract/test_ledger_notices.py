@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
+from tests.contract.ledgers import (  # noqa: F401 (fixtures)
     NAME,
     built,
     ledger,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.test_ledger import NAME, ledger, now, open_ledger, planned, url  # noqa: F401 (fixtures)
+from tests.contract.ledgers import NAME, ledger, now, open_ledger, planned, url  # noqa: F401 (fixtures)
 from tidegate.core.base.errors import LostComparison, StepMissing
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.test_ledger import (
+from tests.contract.ledgers import (
     HOUR,
     NAME,
     WINDOW,

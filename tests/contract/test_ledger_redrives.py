@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
+from tests.contract.ledgers import (  # noqa: F401 (fixtures)
     NAME,
     landed,
     ledger,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.test_ledger import NAME, WINDOW, built, ledger, now, open_ledger, planned, url
+from tests.contract.ledgers import NAME, WINDOW, built, ledger, now, open_ledger, planned, url
 from tests.contract.test_ledger_recovery import record_of
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.offsets import Interval

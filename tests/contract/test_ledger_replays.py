@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.contract.test_ledger import NAME, WINDOW, ledger, now, open_ledger, url
+from tests.contract.ledgers import NAME, WINDOW, ledger, now, open_ledger, url
 from tests.contract.test_ledger_swap import first_published
 from tests.world import make_pipeline
 from tidegate.core.late.reopen import QUIET_MS

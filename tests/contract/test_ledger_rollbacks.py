@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import create_engine, insert, update
 
-from tests.contract.test_ledger import NAME, WINDOW, now, open_ledger, url
+from tests.contract.ledgers import NAME, WINDOW, now, open_ledger, url
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.replay.rollback import ROLLBACK, Known, Origin

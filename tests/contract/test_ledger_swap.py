@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.test_ledger import NAME, WINDOW, built, ledger, now, open_ledger, url
+from tests.contract.ledgers import NAME, WINDOW, built, ledger, now, open_ledger, url
 from tidegate.core.base.errors import CatalogueUnsure, LostComparison
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration
 from tidegate.ledger import SqlLedger

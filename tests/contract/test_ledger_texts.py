@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy import select, update
 
-from tests.contract.test_ledger import NAME, WINDOW, closed, ledger, now, open_ledger, planned, url
+from tests.contract.ledgers import NAME, WINDOW, closed, ledger, now, open_ledger, planned, url
 from tidegate.core.base.errors import LedgerError, LostComparison, UnknownWord
 from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import BatchKind, BatchState

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event, select, update
 
-from tests.contract.test_ledger import (  # noqa: F401 (fixtures)
+from tests.contract.ledgers import (  # noqa: F401 (fixtures)
     NAME,
     ledger,
     manifest,

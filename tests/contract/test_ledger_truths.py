@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.test_ledger import HOUR, NAME, WINDOW, landed, ledger, now, open_ledger, ready, url
+from tests.contract.ledgers import HOUR, NAME, WINDOW, landed, ledger, now, open_ledger, ready, url
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.completeness.rules import LARGEST_COUNT
 from tidegate.core.window.answer import Answer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, event, insert
 
-from tests.contract.test_ledger import url
+from tests.contract.ledgers import url
 from tests.world import make_pipeline
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.window.states import WindowKey

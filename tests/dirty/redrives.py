@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.world import TOPIC, World, record
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.audit.audit import audit

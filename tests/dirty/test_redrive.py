@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.dirty.redrives import NEVER, balanced, dirty_rows, first_batch, mend, odd, once, redriven
 from tests.world import T0, TOPIC, World, make_pipeline, record
 from tidegate.core.spec.pipeline import EventTime

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spark_jobs.handlers.coordinates import Coverage
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.dirty.redrives import first_batch, mend, redriven
 from tests.world import World
 from tidegate.workflow.audit.audit import audit

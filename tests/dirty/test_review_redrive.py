@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.dirty.redrives import mend, odd, redriven
 from tests.hooks import Hook
 from tests.world import TOPIC, World, record

@@ -24,7 +24,7 @@ from dev.wheels import PLATFORMS, Platform
 from tests.avro_recording import recorded_avro
 from tests.debian import unpacked
 from tests.json_differential import CASES
-from tests.worker.test_engine_native import _recorded
+from tests.worker.test_engine_native_library import _recorded
 from tidegate import __version__
 
 CHECKOUT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.look.test_where_chaos import InProcessRows
 from tests.world import HOUR, T0, World, make_pipeline, record
 from tidegate.core.files.balance import Balance

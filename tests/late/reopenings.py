@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.world import World, record, window
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.late import reopen

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.test_audit import look
+from tests.audit.audits import look
 from tests.look.test_where_chaos import InProcessRows
 from tests.world import TOPIC, World, record
 from tidegate.core.base.errors import DataLoss

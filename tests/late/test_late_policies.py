@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.engine.route import Router
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.late.late_rows import balanced, begun, fate, floor, hour_of, policy, sql, totals, with_times
 from tests.world import HOUR, T0, World, make_pipeline, record, window
 from tidegate.core.base.errors import ReplayRefused

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.crash import lakehouse
 from tests.full_sums import full_sums
 from tests.mutants.names import BALANCE, BY_ID, BY_PARTITION, HEALS, IN_FORCE, ONCE, THERE, WHOLE, require

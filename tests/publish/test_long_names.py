@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.engine.places import Places
-from tests.audit.test_audit import look
+from tests.audit.audits import look
 from tests.world import HOUR, T0, World, make_pipeline, window
 from tidegate.core.base.partition_values import PartitionValues, metastore_name_length
 from tidegate.core.files.overflow import OVERFLOW_VALUE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.clean.cleanings import days_later, other_columns
 from tests.hooks import Died, Hook, Once, die
 from tests.ledger_loss import lived

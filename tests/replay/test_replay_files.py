@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.core.base.errors import JobFailed, ReplayRefused
 from tidegate.core.spec.pipeline import Column

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.ledger_loss import Past, adopt, go_on, lived
 from tests.world import TOPIC, World, record
 from tidegate.core.base.errors import StorageAhead, TidegateError

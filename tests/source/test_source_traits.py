@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.audit.test_audit import look
+from tests.audit.audits import look
 from tests.world import TOPIC, World, record, window
 from tidegate.core.base.errors import BatchRefused, LogCut, LostComparison, ReplayRefused, SourceError
 from tidegate.core.source.loss_forecast import NEVER

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 import tests.world
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.upgrade import release
 from tests.upgrade.release import REVISION
 from tests.upgrade.scene import FOLDER, other_sites, produce, renamed

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.audit.test_audit import in_process
+from tests.audit.audits import in_process
 from tests.cli.test_cli_commands import add_yaml, write_env
 from tests.full_sums import full_sums
 from tests.upgrade.release import REVISION, environment

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.test_audit import look
+from tests.audit.audits import look
 from tests.world import HOUR, World, make_pipeline
 from tests.zone_hosts import ZONE, Hosts
 from tidegate.core.base.errors import BatchRefused, OtherZoneData, ReplayRefused

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import re
-import shutil
 import struct
-import subprocess
-from array import array
-from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from engine_fixtures import all_rows, chunk_of, event, job_plan, pipeline, records, serving
+from engine_fixtures import chunk_of, pipeline
 
 from spark_jobs.engine import native
 from spark_jobs.engine.formats import json_decoder, json_program
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
-from spark_jobs.engine.formats.json_program import Program, describe, is_plain, laid_out, unreadable
+from spark_jobs.engine.formats.json_program import Program, is_plain, unreadable
 from spark_jobs.engine.formats.json_rows import MAX_DEPTH, RowRules
-from spark_jobs.engine.job import run_plan
-from tests import wire_differential
-from tests.avro_recording import recorded_avro
-from tests.csv_recording import recorded_csv
 from tests.json_differential import CASES, compare, messages, spec_of
-from tidegate.core.files.receipt import DATA, DIRTY
 from tidegate.core.spec.pipeline import Column, EventTime, Format, Pipeline
-from tidegate.storage.local import LocalStorage
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "spark_jobs/engine/native"
@@ -259,122 +248,6 @@ def test_strings_of_every_length_and_alignment() -> None:
         assert run(of, *nobody_looks)[1] == list(range(40))
 
 
-NON_FINITE = ["NaN", "Infinity", "-Infinity"]
-RARE = ["nan", "-nan", "+NaN", "-NaN", "NAN", "inf", "-inf", "Inf", "+Infinity", "infinity", "INFINITY"]
-NO_NUMBER = [
-    "NaN1",
-    "NaNa",
-    "Na",
-    "N",
-    "I",
-    "Infinit",
-    "Infinityy",
-    "-I",
-    "-",
-    "--Infinity",
-    "-Infinit",
-    "NaN.5",
-    "-NaN5",
-]
-
-
-@pytest.mark.parametrize("unknown", ["ignore", "capture"])
-@pytest.mark.parametrize("version", [1, 2, 3])
-@pytest.mark.parametrize(
-    "place",
-    ['{"z":%s,"c":1}', '{"c":1,"z":%s}', '{"c":1,"z": [1, %s ]}', '{"z":{"c":%s},"c":1}', '{"c":1,"z":%s,"y":nan}'],
-)
-def test_what_is_no_finite_number_is_a_row_where_no_column_looks(place: str, version: int, unknown: str) -> None:
-    of = spec(Column(name="c", type="int", path="$.c"), unknown=unknown)
-    for texts, all_sure in ((NON_FINITE, "nan" not in place), (RARE, False), (NO_NUMBER, False)):
-        values = [(place % text).encode() for text in texts]
-        fast, slow = (JsonDecoder(of, version, vectorised=v).decode(chunk_of(values)) for v in (True, False))
-        assert fast.bad == slow.bad
-        assert set(fast.bad) == (set(range(len(values))) if texts is NO_NUMBER else set())
-        assert (fast.unknown, fast.table.to_pylist()) == (slow.unknown, slow.table.to_pylist())
-        assert run(of, *values)[1] == ([] if all_sure else list(range(len(values))))
-
-
-def test_what_is_no_finite_number_is_dirty_where_a_column_looks() -> None:
-    kinds = ["int", "double", "float", "decimal(5,2)", "string", "boolean", "date", "timestamp", "array<double>"]
-    for convert in (None, "text"):
-        of = spec(
-            *(
-                Column(name=f"c{i}", type=k, path=f"$.c{i}", convert=convert if i < 8 else None)
-                for i, k in enumerate(kinds)
-            )
-        )
-        values = [b'{"c%d":%s}' % (i, text) for i in range(9) for text in (b"NaN", b"-Infinity", b"[NaN]")]
-        fast, slow = (JsonDecoder(of, vectorised=v).decode(chunk_of(values)) for v in (True, False))
-        assert fast.bad == slow.bad
-        assert set(fast.bad) == set(range(len(values)))
-
-
-TEXTS = {
-    "int": ["7", '"7"', '"-0"', "null"],
-    "double": ["1.5", '"1.50"', '"1e-3"', '"7"'],
-    "float": ["0.1", '"0.1"', '"-0.0"'],
-    "decimal(5,2)": ["1.5", '"1.50"', '"150e-2"', '"-0"'],
-    "boolean": ["true", '"true"', '"false"'],
-    "string": ['"x"', "1.50", "-0", "1E+2", "true", "false", '"\\u00e9"', '"7"'],
-    "binary": ['"x"'],
-    "date": ['"2013-01-05"'],
-    "timestamp": ["1357358706123", '"1357358706123"', '"2013-01-05T04:05:06Z"', '"-1"', '"2013-01-05 04:05"'],
-}
-NO_TEXTS = [
-    '"7 "',
-    '" 7"',
-    '"+7"',
-    '"07"',
-    '"0x7"',
-    '""',
-    '"7\\u0030"',
-    '"7',
-    '"1.5.1"',
-    '"tru"',
-    '"TRUE"',
-    "[1]",
-    "{}",
-]
-
-
-def test_texts_of_numbers_and_numbers_as_texts() -> None:
-    """The library is sure of what is plain; of anything else only the row rules know."""
-    for kind, texts in TEXTS.items():
-        of = spec(Column(name="c", type=kind, path="$.c", convert="text"))
-        sure(of, *(b'{"c":%s}' % text.encode() for text in texts))
-        values = [b'{"c":%s}' % text.encode() for text in NO_TEXTS]
-        fast, slow = (JsonDecoder(of, vectorised=v).decode(chunk_of(values)) for v in (True, False))
-        assert fast.bad == slow.bad
-        assert fast.table.equals(slow.table)
-
-
-def test_short_keys_in_any_order(rng: random.Random) -> None:
-    """More of them than are remembered, some with escapes, each with a value of its own."""
-    names = [f"k{i}" for i in range(300)] + ["a" * 14, "a" * 15, "a" * 16, "é", "q", "a b"]
-    of = spec(*(Column(name=f"c{i}", type="int", path=f'$."{n}"') for i, n in enumerate(names)))
-    values = []
-    for _ in range(12):
-        some = rng.sample(range(len(names)), 200)
-        escaped = {i: "".join(f"\\u{ord(x):04x}" if rng.random() < 0.3 else x for x in names[i]) for i in some[:20]}
-        values.append(("{" + ",".join(f'"{escaped.get(i, names[i])}":{i}' for i in some) + "}").encode())
-    rows = sure(of, *values)
-    assert all(v in (None, i) for row in rows for i, v in enumerate(row.values()))
-
-
-HALVES = [r"\ud83d", r"\ude00", r"\ud83dx", r"\ud83d\u0041", r"\ude00\ud83d", r"\ud83d\ud83d\ude00", r"\uDBFF\uE000"]
-
-
-@pytest.mark.parametrize("vectorised", [True, False], ids=["vectorised", "rows"])
-@pytest.mark.parametrize("place", ['{"c":"%s"}', '{"z":["%s"],"c":"x"}', '{"%s":1,"c":"x"}', '{"z":{"%s":1},"c":"x"}'])
-def test_half_of_a_surrogate_pair_is_no_character_anywhere(place: str, vectorised: bool) -> None:
-    whole = [r"\ud83d\ude00", r"\uDBFF\uDFFF\ud7ff\ue000", r"\\ud83d", r"\\\ud83d\ude00"]
-    chunk = chunk_of([(place % text).encode() for text in HALVES + whole])
-    decoded = JsonDecoder(spec(Column(name="c", type="string", path="$.c")), vectorised=vectorised).decode(chunk)
-    assert set(decoded.bad) == set(range(len(HALVES)))
-    assert {why.reason for why in decoded.bad.values()} == {"an escape that is no character (half of a surrogate pair)"}
-
-
 PATTERNS = [
     "%Y-%m-%d %H:%M:%S",
     "%d.%m.%Y %H:%M",
@@ -463,118 +336,3 @@ def test_nothing_of_a_message_that_is_given_up_stays() -> None:
     expected = {"c": value | {"m": list(value["m"].items())}, "s": "text", "_extra": [("u", '[1,"zwei"]')]}
     assert all(row == expected for row in rows[1::2])
     assert all(row == dict.fromkeys(expected) for row in rows[::2])
-
-
-def test_without_the_library_all_is_the_same_and_the_job_says_so_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    def rows(folder: str) -> list[dict]:
-        plan = job_plan(pipeline(tmp_path / folder), [(0, 0, 4), (1, 0, 4)])
-        made = {p: records([event(count=p), event(count="x"), b"no", event(reading={"value": 1e-9})]) for p in (0, 1)}
-        receipt = run_plan(plan, LocalStorage(), open_reader=serving(made), tasks=2)
-        return [all_rows(plan, receipt, kind) for kind in (DATA, DIRTY)]
-
-    monkeypatch.setattr(native, "_asked", False)
-    with_it = rows("with")
-    assert capsys.readouterr().err == f"tidegate: messages were decoded by {native.named()}\n"
-    monkeypatch.setattr(native, "_load", lambda: "it was not built")
-    monkeypatch.setattr(native, "_asked", False)
-    assert rows("without") == with_it
-    assert len(with_it[0]) == len(with_it[1]) == 4
-    said = capsys.readouterr().err
-    assert (
-        said.count("needs, because it was not built; what to do: wherever Spark's workers run, install the wheel") == 1
-    )
-    assert said.count("\n") == 1
-
-
-def test_the_library_is_named_with_its_version_and_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = os.uname().machine
-    monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.36")
-    assert native.named() == f"the C library (version {native.VERSION}, {machine}, glibc 2.36)"
-    for answer in (lambda name: None, lambda name: int("unknown name")):
-        monkeypatch.setattr(os, "confstr", answer)
-        assert native.here() == f"{machine}, musl"
-
-
-def test_why_there_is_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    load = native._load.__wrapped__
-    monkeypatch.setattr(native, "FOLDER", tmp_path)
-    assert load() == f"the C library is missing: there is no _native.so in {tmp_path}"
-    (tmp_path / "_native.so").write_text("not a library")
-    assert "_native.so cannot be loaded on this machine" in load()
-    (tmp_path / "tidegate.whl").touch()
-    monkeypatch.setattr(native, "FOLDER", tmp_path / "tidegate.whl/spark_jobs/engine/native")
-    assert load() == f"the C library cannot be loaded from inside of {tmp_path}/tidegate.whl"
-
-
-def test_a_library_of_other_sources_is_not_used(tmp_path: Path) -> None:
-    assert "cannot be loaded" in str(native.open_library(tmp_path / "nothing.so"))
-    (tmp_path / "odd.c").write_text("int tg_version(void) { return 0; }")
-    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    subprocess.run([compiler, "-shared", "-fPIC", "odd.c", "-o", "odd.so"], cwd=tmp_path, check=True)
-    assert "was built from other sources" in str(native.open_library(tmp_path / "odd.so"))
-
-
-def test_processors_without_sse2_read_the_same(
-    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    # as on arm64: no SSE2, and a plain char has no sign
-    flags = ["-std=gnu11", "-O1", "-DTG_PORTABLE", "-funsigned-char", "-shared", "-fPIC", "-fvisibility=hidden"]
-    built = tmp_path / "portable.so"
-    subprocess.run([compiler, *flags, *map(str, sorted(SOURCES.glob("*.c"))), "-o", str(built)], check=True)
-    library = native.open_library(built)
-    assert not isinstance(library, str), library
-    for name in CASES:
-        assert compare(name, rng.randrange(2**32), 200, library)["sure"] > 10
-    program = Program(library, spec(Column(name="c", type="string", path="$.c")))
-    for n in range(20):
-        for code in range(0x30):
-            body = b"x" * n + bytes([code]) + b"y" * (20 - n)
-            batch, look = program.run([b'{"c":"%s"}' % body, b'{"z":"%s"}' % body])
-            odd = code < 0x20 or code == ord('"')
-            assert look == ([0, 1] if odd else []), body
-            assert odd or batch.column(0)[0].as_py().encode() == body
-    monkeypatch.setattr(native, "_load", lambda: library)
-    found = Counter[str]()
-    for case in rng.sample(wire_differential.cases("csv", rng, 20), 20):
-        found += wire_differential.compare("csv", case, rng, 50)
-    assert found["sure"] > 50, found
-
-
-def _recorded(name: str, rng: random.Random, count: int) -> bytes:
-    """A pipeline and chunks of messages as tests/native/replay.c reads them."""
-    of = spec_of(name)
-    description = describe(of, unreadable(of))
-    parts = [array("i", [description.count, len(description.names), -1]).tobytes()]
-    parts += [description.numbers.tobytes(), bytes(description.names)]
-    for size in (count, 1, 7):
-        data, lengths = laid_out(list(messages(name, rng, size)))
-        parts += [array("i", [size, len(data)]).tobytes(), lengths.tobytes(), data]
-    return b"".join(parts)
-
-
-@pytest.mark.parametrize("flags", [[], ["-DTG_PORTABLE"]], ids=["blocks of 16", "blocks of 8"])
-def test_no_byte_is_read_or_written_that_is_not_its_own(flags: list[str], tmp_path: Path, rng: random.Random) -> None:
-    compiler = shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("no gcc, no clang")
-    checked = [compiler, "-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *flags]
-    sources = [*map(str, sorted(SOURCES.glob("*.c"))), str(ROOT / "tests/native/replay.c")]
-    built = subprocess.run([*checked, *sources, "-o", str(tmp_path / "replay")], capture_output=True, text=True)
-    if built.returncode and "cannot find" in built.stderr:
-        pytest.skip(f"no sanitizers: {built.stderr.strip()[-200:]}")
-    assert built.returncode == 0, built.stderr
-    for name in CASES:
-        (tmp_path / name).write_bytes(_recorded(name, rng, 1_500))
-    (tmp_path / "avro").write_bytes(recorded_avro(rng, 1_500))
-    others = ["avro", *(f"csv {n}" for n in range(8))]
-    for name in others[1:]:
-        (tmp_path / name).write_bytes(recorded_csv(rng, 300))
-    done = subprocess.run([str(tmp_path / "replay"), *CASES, *others], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr[-2000:]) == (0, "")

@@ -15,7 +15,8 @@ import pytest
 from spark_jobs.engine.encodings import choose_encoding
 from spark_jobs.engine.sinks import finished, format_at
 from spark_jobs.handlers.rows import Rows
-from tests.audit.test_audit import in_process, overwrite
+from tests.audit.audits import in_process
+from tests.audit.test_audit import overwrite
 from tests.audit.test_audit_corruptions import OTHER_ROWS
 from tests.clean.cleanings import days_later
 from tests.dirty.redrives import NEVER, mend, odd, redriven

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table.snapshots import Operation, Summary
@@ -24,20 +23,18 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 from pyiceberg.typedef import Record
-from pyiceberg.types import LongType
 
 from tests.target_suite import KEY, ROWS, Lab, again, publish
-from tests.targets.iceberg.lab import Tables, make, reader, sqlite
-from tests.world import World, record, window
+from tests.targets.iceberg.lab import make, sqlite
+from tests.world import record, window
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure, StorageAhead
-from tidegate.core.files.receipt import DATA, LATE
+from tidegate.core.files.receipt import LATE
 from tidegate.core.target.port import Token
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Conflict, Loaded
 from tidegate.targets.iceberg.live import TAG, look, newest_token, summary_of, tag_of, token_in
 from tidegate.targets.iceberg.rules import Do, Held, decide
 from tidegate.workflow.audit.audit import Depth, audit
-from tidegate.workflow.clean.duties import clean
 from tidegate.workflow.publish import archive
 
 
@@ -392,106 +389,3 @@ def first_refused(commit: Callable[..., Loaded]) -> Callable[..., Loaded]:
 def snapshot_of(lab: Lab) -> tuple[Any, Any]:
     now = loaded(lab)
     return now.metadata, now.io
-
-
-# ---------------------------------------------------------------- tables
-
-
-def test_a_table_of_another_pipeline_is_refused(lab: Lab) -> None:
-    lab.until_done(publish)
-    table = lab.world.context().target
-    for owner, words in (("other", "the table of pipeline other"), ("", "the table of pipeline ")):
-        table.catalogue.commit(loaded(lab), (), (SetPropertiesUpdate(updates={"tidegate.pipeline": owner}),))  # type: ignore[attr-defined]
-        with pytest.raises(CatalogueMismatch, match=words):
-            table.prepare()
-
-
-def test_manifests_have_the_bounds_that_jobs_have_written(lab: Lab) -> None:
-    """Of merged and of rebuilt files, too; without them nothing but speed is lost."""
-
-    def bounded() -> list[tuple[int, int, int]]:
-        now = loaded(lab)
-        offset = now.metadata.schema().find_field("_offset").field_id
-        files = look(now.metadata, now.io, {KEY.start_ms * 1000}).files
-        return sorted(
-            (
-                from_bytes(LongType(), f.lower_bounds[offset]),
-                from_bytes(LongType(), f.upper_bounds[offset]),
-                f.null_value_counts[offset],
-            )
-            for f in files
-        )
-
-    lab.until_done(publish)
-    written = bounded()
-    assert [first for first, _, _ in written] == sorted({first for first, _, _ in written})
-    assert (min(written)[0], max(last for _, last, _ in written)) == (0, 3)
-    lab.other_columns()
-    lab.until_done(again)
-    assert (min(bounded())[0], max(last for _, last, _ in bounded())) == (0, 3)
-
-
-# ---------------------------------------------------------------- a whole life
-
-
-def test_a_whole_life(tmp_path: Path) -> None:
-    """Ingest, publish, an empty hour, late rows, a reopening, a replay, cleaning, and the audit of the table."""
-    catalogue = sqlite(tmp_path)
-    world = World(tmp_path)
-    world.change_spec(sink=replace(world.pipeline.sink, kind="iceberg", conn_id="lake", table="lake.readings"))
-    world.tables = lambda w: Tables(catalogue)
-    rows = reader(world, catalogue)
-    lab = Lab(world, ("commit",), read=rows, waits=False)
-    world.produce(record("a", 0.1), record("b", 0.2), record("next", 2.1), record("later", 4.5))
-    world.produce(record("later", 4.5), partition=1)
-    world.ingest("r1")
-    data = Counter({(0, 0): 1, (0, 1): 1, (0, 2): 1})
-    for hour in (0, 1, 2):
-        world.archive(hour)
-    assert rows(DATA) == data
-    assert {t.unit for s in loaded(lab).metadata.snapshots if (t := token_in(s))} == {
-        window(h).start_ms for h in (0, 1, 2)
-    }
-    world.produce(record("late", 0.7), b"not json")
-    world.produce(record("later", 6.5), partition=1)
-    world.ingest("r2")
-    assert rows(LATE) == Counter({(0, 4): 1})
-    assert problems(lab) == []
-    id_, site, value = world.pipeline.columns
-    world.change_spec(columns=(id_, site, replace(value, path="$.other")))
-    assert world.replay(0).generation == 2
-    assert rows(DATA) == data
-    assert problems(lab) == []
-    world.close()
-
-
-# ---------------------------------------------------------------- what is let go
-
-
-def test_the_cleaner_lets_go_of_answered_tags_and_old_snapshots(lab: Lab) -> None:
-    """C5: a tag stays while its generation is on its way to CURRENT."""
-    lab.until_done(publish)
-    table = lab.world.context().target
-    keep = SetPropertiesUpdate(updates={"history.expire.min-snapshots-to-keep": "2"})
-    table.catalogue.commit(loaded(lab), (), (keep,))  # type: ignore[attr-defined]
-    for _ in range(3):
-        lab.other_columns()
-        lab.until_done(again)
-    before = loaded(lab).metadata
-    newest = newest_token(before, KEY.start_ms)
-    assert newest is not None
-    assert len([name for name in before.refs if name.startswith(TAG)]) == 4
-    assert table.sweep(lambda all_: all_ - {(newest.unit, newest.generation)}) != []
-    after = loaded(lab).metadata
-    assert [name for name in after.refs if name.startswith(TAG)] == [tag_of(newest)]
-    assert len(after.snapshots) == 2
-    ctx = lab.world.context()
-    clean(ctx)
-    assert [name for name in loaded(lab).metadata.refs if name.startswith(TAG)] == []
-    assert (lab.rows(), problems(lab)) == (ROWS, [])
-    compact(lab)
-    compact(lab)
-    compact(lab)
-    clean(lab.world.context())
-    assert newest_token(loaded(lab).metadata, KEY.start_ms) is None, "its snapshot is beyond the newest"
-    assert problems(lab) == [], "welcome, though nothing says any more of whose rows they are"
