@@ -8,7 +8,7 @@ import pytest
 
 from tests.batch.test_protocol_spec_changes import balanced, rows, two_hours, values, world
 from tests.hooks import Died, Hook, die, use_catalogue
-from tests.look.test_where_chaos import InProcessRows
+from tests.look.row_readers import InProcessRows
 from tests.world import HOUR, T0, TOPIC, World, record, window
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.dirty import redrive

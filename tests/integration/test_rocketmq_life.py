@@ -12,7 +12,7 @@ import pytest
 from dev.stack.info import StackInfo
 from spark_jobs.engine.job import open_source
 from tests.audit.audits import look
-from tests.look.test_where_chaos import InProcessRows
+from tests.look.row_readers import InProcessRows
 from tests.real_rocketmq import PATIENCE_S, Place, rows
 from tests.world import World, record, window
 from tidegate.core.base.errors import DataLoss, LogCut, ReplayRefused, SpecError

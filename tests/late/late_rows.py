@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.audit.audits import in_process
-from tests.look.test_where_chaos import InProcessRows
+from tests.look.row_readers import InProcessRows
 from tests.world import HOUR, T0, World, make_pipeline, record
 from tidegate.core.files.balance import Balance
 from tidegate.core.look.fate import Fate

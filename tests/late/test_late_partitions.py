@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.audit.audits import look
-from tests.look.test_where_chaos import InProcessRows
+from tests.look.row_readers import InProcessRows
 from tests.world import TOPIC, World, record
 from tidegate.core.base.errors import DataLoss
 from tidegate.core.batch.states import Loss

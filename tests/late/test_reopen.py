@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.late.reopenings import BOTH, WORK, balanced, begun, once, reopened
-from tests.look.test_where_chaos import InProcessRows
+from tests.look.row_readers import InProcessRows
 from tests.world import World, record
 from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.spec.pipeline import Column

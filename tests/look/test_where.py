@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.look.test_where_chaos import InProcessRows
+from tests.look.row_readers import InProcessRows
 from tests.world import TOPIC, World, record, window
 from tidegate.adapters.rows import RowProcess
 from tidegate.core.base.errors import LedgerError, SpecError, StorageError

@@ -17,11 +17,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.handlers.rows import Rows
 from tests.fakes.kafka import FakeKafka, FakeReader
 from tests.hooks import Died
+from tests.look.row_readers import InProcessRows
 from tests.world import HOUR, T0, TOPIC, World, make_pipeline, window
-from tidegate.adapters.rows import LineRows
 from tidegate.core.base.errors import NotReady, TidegateError
 from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.look.fate import Fate
@@ -41,16 +40,6 @@ CHANGES = frozenset(
     | {"begin_close", "finish_close", "built", "begin_swap", "publish", "declare_intent", "answer_intent", "run"}
     | {"add_partitions", "set_location", "drop_partitions", "begin_generation", "announced", "remember"}
 )
-
-
-class InProcessRows(LineRows):
-    """What the child process does, without the child."""
-
-    def __init__(self) -> None:
-        self._rows = Rows()
-
-    def _ask(self, request: Any) -> dict[str, Any]:
-        return json.loads(json.dumps(self._rows.answer(json.loads(json.dumps(request)))))
 
 
 class Deaths:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from tests.simulation import worker
-from tests.simulation.calendar import Calendar
 from tests.simulation.generator import World
 from tests.simulation.oracle import Oracle
+from tests.simulation.pipelines import TOPIC, TOPIC_ID, pipeline_of
 from tests.simulation.settings import Setting
 from tests.simulation.verdicts import ONE_PLACE, SAME, Fate, require
 from tidegate.core.base.errors import DataLoss
@@ -24,24 +24,11 @@ from tidegate.core.batch.states import Plan
 from tidegate.core.files.balance import Balance, window_difference
 from tidegate.core.files.receipt import DATA, Receipt, arithmetic_errors
 from tidegate.core.source.port import Lane, LogState
-from tidegate.core.spec.pipeline import (
-    ArchiveRun,
-    Column,
-    EventTime,
-    Format,
-    IngestRun,
-    Pipeline,
-    Sink,
-    Source,
-    Windows,
-)
 from tidegate.core.window import lateness
 from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.readiness import certify
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.watermark import TopicFacts, global_watermark, watermarks
-
-TOPIC, TOPIC_ID = "readings", "id-1"
 
 
 @dataclass
@@ -356,48 +343,3 @@ class Course:
 
 def _digest(fates: list[Fate]) -> str:
     return sha256(repr(fates).encode()).hexdigest()
-
-
-def pipeline_of(s: Setting) -> Pipeline:
-    windows = Windows(
-        size_ms=s.size,
-        timezone=s.zone,
-        start_ms=s.start,
-        watermark_delay_ms=s.delay,
-        max_age_ms=s.max_age,
-        idle=s.idle,
-        topic_silence_ms=s.silence,
-        on_silence=s.on_silence,
-        idle_max_lag_ms=s.max_lag,
-    )
-    gaps = "allow" if s.gaps or s.transactions else "forbid"
-    return Pipeline(
-        name="readings",
-        owner="tests",
-        tags=(),
-        source=Source(conn_id="kafka", topic=TOPIC, start=s.source_start, gaps=gaps, on_data_loss=s.on_data_loss),
-        format=Format(),
-        columns=(Column(name="id", type="string", path="$.id"),),
-        event_time=EventTime("$.at", future_skew_ms=s.skew, future=s.future),
-        windows=windows,
-        partition_by=("date", "hour", "minute"),
-        sink=Sink(conn_id="hive", table="lake.readings", location="file:///lake", workdir="file:///lake/_tidegate"),
-        ingest=IngestRun(schedule=None, max_records=s.max_records, spark_conn_id="spark", spark_conf={}),
-        archive=ArchiveRun(sla_ms=0),
-        late_policy=s.late,
-    )
-
-
-def calendar_of(s: Setting) -> Calendar:
-    """For events up to a year from either end of a life."""
-    return _calendar(s.size, s.zone, s.start)
-
-
-_CALENDARS: dict[tuple[int, str, int], Calendar] = {}
-
-
-def _calendar(size: int, zone: str, start: int) -> Calendar:
-    key = (size, zone, start)
-    if key not in _CALENDARS:
-        _CALENDARS[key] = Calendar(size, zone, start, start - 420 * 86_400_000, start + 520 * 86_400_000)
-    return _CALENDARS[key]

@@ -6,9 +6,10 @@ import random
 from collections import Counter
 from dataclasses import dataclass
 
-from tests.simulation.course import Course, calendar_of
+from tests.simulation.course import Course
 from tests.simulation.generator import World
 from tests.simulation.oracle import Oracle
+from tests.simulation.pipelines import calendar_of
 from tests.simulation.settings import Setting, draw
 from tests.simulation.verdicts import Tally, Violated
 

@@ -16,8 +16,9 @@ from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.route import Router
 from tests.mutants.planting import ROOT, Planted
 from tests.simulation import planted, report, worker
-from tests.simulation.course import Course, calendar_of
+from tests.simulation.course import Course
 from tests.simulation.life import begin, live
+from tests.simulation.pipelines import calendar_of
 from tests.simulation.settings import SIZES, draw
 from tests.simulation.topic import BAD, FILTERED
 from tests.simulation.verdicts import DATA, DIRTY, DROPPED, LATE, NAMES, REROUTED, TURNED_AWAY, Fate

@@ -21,9 +21,10 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import Record as KafkaRecord
 from tests.mutants.quick import quick
 from tests.simulation.calendar import HOUR
-from tests.simulation.course import TOPIC, Course, calendar_of
+from tests.simulation.course import Course
 from tests.simulation.generator import World
 from tests.simulation.oracle import Oracle
+from tests.simulation.pipelines import TOPIC, calendar_of
 from tests.simulation.settings import Setting, draw
 from tests.simulation.topic import BAD
 from tests.simulation.verdicts import DATA, DIRTY, LATE, REROUTED

@@ -20,7 +20,7 @@ from spark_jobs.engine.sinks import Encoding, finished
 from spark_jobs.engine.write import Files, Place, Run
 from spark_jobs.handlers import footers
 from tests.engine_fixtures import DAY_ONE, FakeReader, attempt_path, event, job_plan, pipeline, records
-from tests.look.test_where_chaos import InProcessRows
+from tests.look.row_readers import InProcessRows
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.footers import FooterProcess, LineReader
 from tidegate.adapters.rows import RowProcess
