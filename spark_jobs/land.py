@@ -38,15 +38,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _land(plan_uri: str, user: str | None = None) -> int:
+    from spark_jobs.storage import open_storage
     from tidegate.core.batch.jobs import loads_plan
-    from tidegate.storage import for_uri
 
-    open_storage = functools.partial(for_uri, user=user)
-    storage = open_storage(plan_uri)
-    plan = loads_plan(storage.read(plan_uri))
-    context = new_context(plan.attempt)
+    # before the plan is read: the file of secrets that Spark has carried along may be needed for it
+    context = new_context(plan_uri.rpartition("/")[2].removesuffix(".json"))
     try:
-        print(carry_out(plan, storage, context, open_storage))
+        opened = functools.partial(open_storage, user=user)
+        storage = opened(plan_uri)
+        plan = loads_plan(storage.read(plan_uri))
+        print(carry_out(plan, storage, context, opened))
     finally:
         context.stop()
     return 0

@@ -63,10 +63,10 @@ def main(arguments: Sequence[str]) -> int:
         print("usage: rewrite.py <URI of the plan> [user of HDFS]", file=sys.stderr)
         return 2
     lean.without_pandas()
-    from tidegate.storage import for_uri
+    from spark_jobs.storage import open_storage
 
     try:
-        storage = for_uri(*arguments)
+        storage = open_storage(*arguments)
         plan = loads_plan(storage.read(arguments[0]))
         if not isinstance(plan, RewritePlan):
             raise refuse(f"{arguments[0]} is a plan of mode {plan.mode}: land.py carries it out, under Spark")

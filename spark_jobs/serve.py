@@ -21,19 +21,22 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     lean.without_pandas()
     lean.pyspark_from_its_folder()
+    from spark_jobs.engine.secrets import read, use
     from spark_jobs.land import carry_out, new_context
     from spark_jobs.session import Message, Session, Terms
+    from spark_jobs.storage import open_storage
     from tidegate.core.batch.jobs import loads_plan
-    from tidegate.storage import for_uri
 
     folder, identity, idle_s, batches, log = arguments
     context, jvm = new_context("tidegate session"), os.getppid()
 
     def run(request: Message) -> str:
-        open_storage = functools.partial(for_uri, user=request.get("user"))
-        storage = open_storage(request["plan"])
+        secrets = request.get("secrets") or ""
+        use(read(secrets) if secrets else {})
+        opened = functools.partial(open_storage, user=request.get("user"))
+        storage = opened(request["plan"])
         plan = loads_plan(storage.read(request["plan"]))
-        return carry_out(plan, storage, context, open_storage, request.get("secrets") or "")
+        return carry_out(plan, storage, context, opened, secrets)
 
     def well() -> bool:
         if os.getppid() != jvm:

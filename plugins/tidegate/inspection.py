@@ -28,7 +28,6 @@ def context(
     from tidegate.adapters.clock import SystemClock
     from tidegate.adapters.later import Later
     from tidegate.spec.compiled import fingerprint
-    from tidegate.storage import for_uri
     from tidegate.workflow.base.context import Context
 
     return Context(
@@ -36,7 +35,7 @@ def context(
         spec_version=ledger.reads.spec_version(pipeline.name, fingerprint(pipeline)) or 0,
         ledger=ledger,
         source=Later(source),  # type: ignore[arg-type]
-        storage=Later(lambda: for_uri(pipeline.sink.location, pipeline.sink.user)),  # type: ignore[arg-type]
+        storage=Later(lambda: _storage(pipeline, lookup)),  # type: ignore[arg-type]
         tables=tables(pipeline, lookup),
         launcher=Later(_no_job),  # type: ignore[arg-type]
         clock=SystemClock(),
@@ -57,6 +56,20 @@ def tables(pipeline: Pipeline, lookup: Lookup) -> Targets:
     from tidegate.kinds import target_kind
 
     return target_kind(pipeline.sink.kind).opened(pipeline, lookup, True)
+
+
+def storage_secrets(pipeline: Pipeline, lookup: Lookup) -> dict[str, str]:
+    """What child processes need to reach the pipeline's files in an object store. Raises TidegateError."""
+    from tidegate.storage.access import access_for, as_secrets
+
+    return as_secrets(access_for(pipeline.sink, lookup))
+
+
+def _storage(pipeline: Pipeline, lookup: Lookup) -> Any:
+    from tidegate.storage import for_uri
+    from tidegate.storage.access import access_for
+
+    return for_uri(pipeline.sink.location, pipeline.sink.user, access_for(pipeline.sink, lookup))
 
 
 def _no_job() -> Any:

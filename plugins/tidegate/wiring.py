@@ -57,7 +57,9 @@ def context_for(
     from tidegate.spark.local_job import LocalLauncher
     from tidegate.spec.compiled import fingerprint
     from tidegate.storage import for_uri
+    from tidegate.storage.access import access_for, as_secrets
 
+    access = access_for(pipeline.sink, partial(resolve, lookup=lookup))
     ledger = open_ledger(actor, lookup)
     try:
         return Context(
@@ -65,12 +67,12 @@ def context_for(
             spec_version=ledger.pipelines.register(pipeline, fingerprint(pipeline)),
             ledger=ledger,
             source=Watched(_source(pipeline, lookup), HANGS_S, SourceUnavailable),  # type: ignore[arg-type]
-            storage=for_uri(pipeline.sink.location, pipeline.sink.user),
+            storage=for_uri(pipeline.sink.location, pipeline.sink.user, access),
             tables=target_kind(pipeline.sink.kind).opened(pipeline, partial(resolve, lookup=lookup), False),
             launcher=launcher or SparkByConnection(pipeline, say, lookup),
             clock=SystemClock(),
             say=say,
-            local_launcher=LocalLauncher(say, user=pipeline.sink.user),
+            local_launcher=LocalLauncher(say, user=pipeline.sink.user, secrets=as_secrets(access)),
             truth=truth_of(pipeline, lookup),
         )
     except BaseException:
@@ -135,13 +137,15 @@ def ledger_url(connection: Connection) -> str:
 
 
 def job_secrets(pipeline: Pipeline, lookup: Lookup | None = None) -> Mapping[str, str]:
-    """What must reach a job in a private file: secrets of the source's connection, and the schema registry's address
-    and login. Raises TidegateError."""
+    """What must reach a job in a private file: secrets of the source's connection, the schema registry's address and
+    login, and the access to an object store. Raises TidegateError."""
+    from tidegate.storage.access import access_for, as_secrets
+
     secrets = dict(_source(pipeline, lookup).for_workers().secrets)
     settings = pipeline.format.avro
     if settings is not None and settings.registry_conn_id is not None:
         secrets |= registry_secrets(resolve(settings.registry_conn_id, lookup))
-    return secrets
+    return secrets | as_secrets(access_for(pipeline.sink, partial(resolve, lookup=lookup)))
 
 
 def registry_secrets(connection: Connection) -> dict[str, str]:

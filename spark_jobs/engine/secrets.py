@@ -14,14 +14,27 @@ REGISTRY = "tidegate.registry."
 """Begins the keys of the same file that are about the schema registry, and none of librdkafka's."""
 
 
+STORAGE = "tidegate.storage."
+"""The same, of an object store: keys of `tidegate.storage.access`."""
+
+
 def client_secrets() -> dict[str, str]:
     """Settings for Kafka's client."""
-    return {key: value for key, value in _secrets().items() if not key.startswith(REGISTRY)}
+    return {key: value for key, value in _secrets().items() if not key.startswith((REGISTRY, STORAGE))}
 
 
 def registry_settings() -> dict[str, str]:
     """`url`, and `user` and `password` if there are any; empty if the pipeline has no registry."""
-    return {key.removeprefix(REGISTRY): value for key, value in _secrets().items() if key.startswith(REGISTRY)}
+    return _below(REGISTRY)
+
+
+def storage_access() -> dict[str, str]:
+    """How an object store is reached; empty where the environment or a role of the host says it."""
+    return _below(STORAGE)
+
+
+def _below(prefix: str) -> dict[str, str]:
+    return {key.removeprefix(prefix): value for key, value in _secrets().items() if key.startswith(prefix)}
 
 
 def read(path: str) -> dict[str, str]:

@@ -64,7 +64,7 @@ class Stream(KeptOpen):
         """Let go of the file, whatever it holds."""
         self._parts, self.waiting = [], 0
         if self._file is not None:
-            self._file.close()
+            getattr(self._file, "abandon", self._file.close)()  # where closing would publish it
 
     def tell(self) -> int:
         return self._position

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import BinaryIO
 
+from spark_jobs.storage import open_storage
 from tidegate.core.base.errors import PathMissing
-from tidegate.storage import for_uri
 
 RAW_BYTES = 300
 
 
 def open_file(uri: str) -> BinaryIO:
     """Raises PathMissing where there is none."""
-    return for_uri(uri).open_existing(uri)
+    return open_storage(uri).open_existing(uri)
 
 
 def open_first(uris: Sequence[str]) -> tuple[str, BinaryIO]:

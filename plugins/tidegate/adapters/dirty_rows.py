@@ -48,7 +48,10 @@ class LineDirty(ABC):
 class DirtyProcess(LineDirty):
     """Its answers come from `spark_jobs/handlers/dirty.py`; `with` starts it at once. Raises StorageError."""
 
-    def __init__(self, python: str = sys.executable, user: str | None = None) -> None:
+    def __init__(
+        self, python: str = sys.executable, user: str | None = None, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        self._secrets = secrets or None
         self._child = Child("dirty", "install tidegate[worker] (pyarrow) beside this command", python, user=user)
 
     def __enter__(self) -> DirtyProcess:
@@ -59,4 +62,4 @@ class DirtyProcess(LineDirty):
         self._child.close()
 
     def _ask(self, request: Any) -> Any:
-        return self._child.one(request)
+        return self._child.one(request, self._secrets)

@@ -48,12 +48,15 @@ class LineReader(ABC):
 class FooterProcess(LineReader):
     """File reader by `spark_jobs/handlers/footers.py`. Raises StorageError when that cannot start, or dies."""
 
-    def __init__(self, python: str = sys.executable, user: str | None = None) -> None:
+    def __init__(
+        self, python: str = sys.executable, user: str | None = None, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        self._secrets = secrets or None
         advice = "install tidegate[worker] (pyarrow, numpy) beside this command, or leave the files out: --no-files"
         self._child = Child("footers", advice, python, user=user)
 
     def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
-        return self._child.ask(request, answers)
+        return self._child.ask(request, answers, self._secrets)
 
     def close(self) -> None:
         self._child.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from tidegate.adapters.child import Child
@@ -33,7 +34,14 @@ class RowProcess(LineRows):
     """Row reader by `spark_jobs/handlers/rows.py`; `with` starts it at once. Raises StorageError, also after `limit_s`
     if that is given."""
 
-    def __init__(self, python: str = sys.executable, user: str | None = None, limit_s: float | None = None) -> None:
+    def __init__(
+        self,
+        python: str = sys.executable,
+        user: str | None = None,
+        limit_s: float | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
+        self._secrets = secrets or None
         advice = "install tidegate[worker] (pyarrow) beside this command: without it only the ledger is asked"
         self._child = Child("rows", advice, python, user=user, limit_s=limit_s)
 
@@ -45,4 +53,4 @@ class RowProcess(LineRows):
         self._child.close()
 
     def _ask(self, request: Any) -> Any:
-        return self._child.one(request)
+        return self._child.one(request, self._secrets)

@@ -112,6 +112,13 @@ class Reach:
         ledger = self.ledger() if actor is None else self.acting(actor)
         return inspection.context(pipeline, ledger, airflow_connection, lambda: _kafka(pipeline))
 
+    def storage_secrets(self, pipeline: Pipeline) -> dict[str, str]:
+        """What a child process needs to reach the pipeline's files in an object store. Raises TidegateError."""
+        from tidegate import inspection
+        from tidegate.adapters.airflow_connections import airflow_connection
+
+        return inspection.storage_secrets(pipeline, airflow_connection)
+
 
 def _engine(address: str) -> Any:
     from sqlalchemy import event

@@ -113,7 +113,7 @@ def _carry_out(spec: Pipeline, depth: Depth, quiet: bool) -> Report:
 
     with surroundings.ledger() as ledger:
         ctx = surroundings.context(spec, ledger)
-        reader = FooterProcess(user=spec.sink.user)
+        reader = FooterProcess(user=spec.sink.user, secrets=surroundings.storage_secrets(spec))
         if quiet:
             return workflow.audit(ctx, ledger.reads, reader, depth)
         due, seconds = workflow.ahead(ctx, ledger.reads, depth) if depth.footers else (None, 0.0)

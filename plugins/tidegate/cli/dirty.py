@@ -46,7 +46,7 @@ def dirty(pipeline: str, batches: tuple[int, ...], last: int, as_json: bool) -> 
         causes: list[Cause] = []
         notes: list[str] = []
         if looked:
-            with DirtyProcess(user=spec.sink.user) as reader:
+            with DirtyProcess(user=spec.sink.user, secrets=surroundings.storage_secrets(spec)) as reader:
                 causes, notes = redrive.causes(ctx, reader, [b.batch_id for b in looked])
     if as_json:
         told = [{"batch_id": b.batch_id, "rows": b.count, "topic_id": b.topic_id} for b in found]

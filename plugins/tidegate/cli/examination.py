@@ -315,9 +315,16 @@ class Examination:
 
     def _storage(self, pipeline: Pipeline) -> list[Finding]:
         from tidegate.storage import probing
+        from tidegate.storage.access import access_for
 
         sink, name = pipeline.sink, pipeline.name
-        probe = probing.probe_storage(sink.workdir, sink.user)
+        try:
+            access = access_for(sink, self._connections.__getitem__)
+        except KeyError:  # the connection is missing, as told elsewhere
+            return []
+        except TidegateError as e:
+            return [rules.storage(name, sink.workdir, [], "be reached", str(e.args[0]))]
+        probe = probing.probe_storage(sink.workdir, sink.user, access)
         found = [rules.storage(name, sink.workdir, probe.done, probe.failed, probe.said)]
         if probe.failed:
             return found

@@ -80,7 +80,8 @@ def _rehearse(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
     from tidegate.adapters.dirty_rows import DirtyProcess
     from tidegate.workflow.dirty import rehearsal
 
-    with surroundings.working(spec, progress) as ctx, DirtyProcess(user=spec.sink.user) as reader:
+    rows = DirtyProcess(user=spec.sink.user, secrets=surroundings.storage_secrets(spec))
+    with surroundings.working(spec, progress) as ctx, rows as reader:
         found = rehearsal.rehearse(ctx, reader, wanted)
     if as_json:
         told = {"rows": found.rows, "changes": found.changes, "refused": found.refused, "note": found.note}

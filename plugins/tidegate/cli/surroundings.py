@@ -182,6 +182,14 @@ def registry(pipeline: Pipeline) -> dict[str, str]:
     return registry_secrets(command_lookup(pipeline.format.avro.registry_conn_id))
 
 
+def storage_secrets(pipeline: Pipeline) -> dict[str, str]:
+    """What child processes need to reach the pipeline's files in an object store. Raises TidegateError."""
+    from tidegate import inspection
+    from tidegate.wiring import command_lookup
+
+    return inspection.storage_secrets(pipeline, command_lookup)
+
+
 def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = lambda line: None) -> Context:
     """A workflow context that registers nothing and connects on first use."""
     from tidegate import inspection

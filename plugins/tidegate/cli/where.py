@@ -41,10 +41,10 @@ def where(pipeline: str, partition: int, offset: int, as_json: bool) -> None:
     from tidegate.adapters.rows import RowProcess
     from tidegate.workflow.look.where import where as where_is
 
-    with RowProcess() as rows:  # it imports its libraries while we ask the ledger
-        spec = surroundings.pipeline_named(pipeline)
-        with surroundings.ledger() as ledger:
-            found = where_is(surroundings.context(spec, ledger), ledger.reads, rows, partition, offset)
+    spec = surroundings.pipeline_named(pipeline)
+    reader = RowProcess(secrets=surroundings.storage_secrets(spec))
+    with reader as rows, surroundings.ledger() as ledger:
+        found = where_is(surroundings.context(spec, ledger), ledger.reads, rows, partition, offset)
     if as_json:
         print_json(found)
     else:

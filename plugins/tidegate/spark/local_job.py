@@ -6,10 +6,17 @@ import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tidegate.adapters.worker_code import land_application
-from tidegate.spark.launcher import LAST_WORDS, application_arguments, job_ended, job_failed, local_environment
+from tidegate.spark.launcher import (
+    LAST_WORDS,
+    application_arguments,
+    job_ended,
+    job_failed,
+    local_environment,
+    secrets_file,
+)
 
 _END_S = 5.0
 
@@ -18,18 +25,30 @@ class LocalLauncher:
     """Launcher of plans that rewrite files, by `spark_jobs/rewrite.py` without Spark
     (`core.batch.launcher.Launcher`)."""
 
-    def __init__(self, say: Callable[[str], None], python: str = sys.executable, user: str | None = None) -> None:
-        """`say` gets the job's output, line by line; `user` is who asks HDFS."""
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        python: str = sys.executable,
+        user: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
+        """`say` gets the job's output, line by line; `user` is who asks HDFS; `secrets` as a job of Spark's
+        has them."""
         self._say, self._python, self._user = say, python, user
+        self._secrets = dict(secrets or {})
 
     def run(self, plan_path: str) -> None:
         """Raises JobFailed."""
+        with secrets_file(self._secrets) as path:
+            self._run(plan_path, {} if path is None else {"TIDEGATE_SECRETS_FILE": path})
+
+    def _run(self, plan_path: str, env: Mapping[str, str]) -> None:
         command = [self._python, str(land_application().with_name("rewrite.py"))]
         command += application_arguments(plan_path, self._user)
         try:
             child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                errors="replace", env=os.environ | local_environment(),
+                errors="replace", env=os.environ | local_environment() | dict(env),
             )  # fmt: skip
         except OSError as e:
             raise job_failed("the merge could not be started", [str(e)]) from e

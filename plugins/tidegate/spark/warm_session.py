@@ -39,7 +39,7 @@ _LAST_LINES_S = 5.0
 _LONGEST_PATH = 100  # of a UNIX socket, about
 _ENVIRONMENT = ("HADOOP_CONF_DIR", "JAVA_HOME", "KRB5CCNAME", "PYSPARK_PYTHON", "PYTHONPATH", "SPARK_CONF_DIR",
                 "SPARK_HOME", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP")  # fmt: skip
-_LIBRARIES = ("pyspark", "pyarrow", "duckdb", "confluent-kafka", "hdfs-native")
+_LIBRARIES = ("pyspark", "pyarrow", "duckdb", "confluent-kafka", "hdfs-native", "obstore")
 _DETACHED = 'log=$1; shift; "$@" >"$log" 2>&1 </dev/null & echo $!'
 
 

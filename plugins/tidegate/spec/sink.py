@@ -28,7 +28,10 @@ class SinkSection(Section):
     )
     conn_id: ConnectionId = key("Airflow connection that the table is reached by.")
     table: Table = key("The table; Tidegate creates it if it is missing.")
-    location: Location = key("Directory of the table, `file:///...` or `hdfs://...`. No two pipelines may share one.")
+    location: Location = key(
+        "Directory of the table, `file:///...`, `hdfs://...` or, for Iceberg tables, `s3://...`. No two pipelines may "
+        "share one."
+    )
     user: HdfsUser | None = key(
         "User that reads and writes files on HDFS, where permissions are by name; null: the user of Airflow's "
         "workers. The user of the table's catalogue and of the Spark job itself is that of their connections.",

@@ -26,7 +26,6 @@ DURATION_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 SIZE_UNITS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
 EPOCHS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns", "iso8601")
 KAFKA_TIMESTAMP = "kafka_timestamp"
-SCHEMES = ("file", "hdfs")
 LONGEST, LARGEST, MOST = 100 * 365 * 86_400_000, 1024**4, 10**12
 """Bounds of durations (ms), sizes (bytes) and counts: whatever is beyond them is a slip, and fits no column."""
 YEARS = (1971, 2200)
@@ -329,14 +328,16 @@ HiveType = Annotated[str, _kind(_hive_type, "Hive type")]
 
 def _location(value: object) -> str:
     text = _text(value)
-    rule = "must be a URI such as file:///data/lake/flights or hdfs://nameservice/lake/flights"
+    rule = "must be a URI such as file:///data/lake/flights, hdfs://nameservice/lake/flights or s3://bucket/flights"
     scheme, authority, path, query, fragment = urlsplit(text)
-    if scheme not in SCHEMES or not text.startswith(f"{scheme}://"):
+    if scheme not in ("file", "hdfs", "s3") or not text.startswith(f"{scheme}://"):
         raise ValueError(f"{rule}, not {show(text)}")
     if scheme == "file" and authority:
         raise ValueError(f"{rule}; file:// needs three slashes: {show(text)} names the host {authority!r}")
     if scheme == "hdfs" and not authority:
         raise ValueError(f"{rule}; hdfs:// needs a nameservice, or a NameNode's host and port: {show(text)}")
+    if scheme == "s3" and not re.fullmatch("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", authority):
+        raise ValueError(f"{rule}; s3:// needs a bucket's name: {show(text)}")
     parts = path.strip("/").split("/")
     if not path.startswith("/") or parts == [""] or {"", ".", ".."} & set(parts):
         raise ValueError(f"{rule}, a normal path below the root: {show(text)}")
@@ -346,8 +347,7 @@ def _location(value: object) -> str:
     return text.rstrip("/")
 
 
-Location = Annotated[str, _kind(_location, "URI", pattern="^(file|hdfs)://")]
-"""URI without a trailing slash."""
+Location = Annotated[str, _kind(_location, "URI", pattern="^(file|hdfs|s3)://")]
 
 
 def _version(value: object) -> int:

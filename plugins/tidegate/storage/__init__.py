@@ -21,8 +21,8 @@ def for_uri(
     """The adapter for `uri`'s scheme: `hdfs://...`, `s3://...`, `file:///...` or a plain absolute path; none connects
     before it is used.
 
-    `user` is who asks HDFS, where that is not the process's own; `access` (`storage.access`) reaches object stores.
-    Raises StorageError for another scheme."""
+    `user` is who asks HDFS, where that is not the process's own. `access` (`storage.access`) reaches object stores;
+    without it the environment's credentials do, or the host's role. Raises StorageError for another scheme."""
     scheme, colon, _ = uri.partition(":")
     if uri.startswith("/") or (colon and scheme == "file"):
         return LocalStorage()

@@ -2,24 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tidegate.core.base.errors import TidegateError
+from tidegate.core.spec.pipeline import Sink
 
 KEYS = ("access_key_id", "secret_access_key", "session_token", "endpoint_url", "region")
 TYPES = ("aws",)
+PREFIX = "tidegate.storage."
+"""Begins the keys as `spark_jobs.engine.secrets` reads them."""
+OPTION = "storage_conn_id"
+"""Key of the section `sink`."""
 _NOT_TAKEN = ("role_arn", "profile_name", "assume_role_method", "external_id", "config_kwargs")
 
 
 class Fields(Protocol):
     """What is read of a connection."""
 
-    conn_id: str
-    conn_type: str | None
-    login: str | None
-    password: str | None
-    extra: Mapping[str, Any]
+    @property
+    def conn_id(self) -> str: ...
+    @property
+    def conn_type(self) -> str | None: ...
+    @property
+    def login(self) -> str | None: ...
+    @property
+    def password(self) -> str | None: ...
+    @property
+    def extra(self) -> Mapping[str, Any]: ...
+
+
+def access_for(sink: Sink, connect: Callable[[str], Fields]) -> dict[str, str]:
+    """How the store of a table's files is reached; empty for other storage, and where hosts have a role.
+
+    Raises TidegateError: the connection is missing, or does not fit."""
+    conn_id = dict(sink.options).get(OPTION)
+    return access_of(connect(conn_id)) if conn_id and is_object(sink.location) else {}
+
+
+def is_object(uri: str) -> bool:
+    """Whether a URI is of an object store."""
+    return uri.startswith("s3://")
+
+
+def as_secrets(access: Mapping[str, str]) -> dict[str, str]:
+    """As jobs and child processes get it, among their other secrets."""
+    return {f"{PREFIX}{key}": value for key, value in access.items()}
 
 
 def access_of(connection: Fields) -> dict[str, str]:

@@ -6,10 +6,11 @@ import os
 import secrets
 import shutil
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tidegate.core.base.errors import StorageError, TidegateError
+from tidegate.core.base.errors import PathExists, StorageError, TidegateError
 from tidegate.core.base.storage import Storage
 from tidegate.core.target.paths import join
 from tidegate.storage import for_uri
@@ -27,19 +28,21 @@ class Probe:
     said: str = ""
 
 
-def probe_storage(workdir: str, user: str | None) -> Probe:
+def probe_storage(workdir: str, user: str | None, access: Mapping[str, str] | None = None) -> Probe:
     """Try what the protocol needs; where `workdir` is not there yet, in the nearest parent that is: what was not there
-    before is not there after.
+    before is not there after. `user` is who asks HDFS, `access` reaches an object store.
 
     Raises nothing of the filesystem's."""
     found, step, place = Probe(), "reach it", ""
     try:
-        storage = for_uri(workdir, user)
-        place = join(_existing_parent(storage, workdir), f"_tidegate-doctor-{secrets.token_hex(6)}")
+        storage = for_uri(workdir, user, access)
+        parent = _existing_parent(storage, workdir) if storage.renames else workdir
+        place = join(parent, f"_tidegate-doctor-{secrets.token_hex(6)}")
         try:
-            step = "create directories"
-            storage.make_dirs(place)
-            found.done.append("create")
+            if storage.renames:
+                step = "create directories"
+                storage.make_dirs(place)
+                found.done.append("create")
             step = "write files"
             storage.write_new(join(place, "a"), CONTENT)
             found.done.append("write")
@@ -47,9 +50,14 @@ def probe_storage(workdir: str, user: str | None) -> Probe:
             if storage.read(join(place, "a")) != CONTENT:
                 raise StorageError("what was read is not what was written")
             found.done.append("read")
-            step = "rename"
-            storage.rename_no_replace(join(place, "a"), join(place, "b"))
-            found.done.append("rename")
+            if storage.renames:
+                step = "rename"
+                storage.rename_no_replace(join(place, "a"), join(place, "b"))
+                found.done.append("rename")
+            else:
+                step = "keep the first of two writes"
+                _write_again(storage, join(place, "a"))
+                found.done.append("write if absent")
         except BaseException:
             with suppress(TidegateError):
                 storage.delete(place)
@@ -62,6 +70,14 @@ def probe_storage(workdir: str, user: str | None) -> Probe:
     return found
 
 
+def _write_again(storage: Storage, path: str) -> None:
+    with suppress(PathExists):
+        storage.write_new(path, CONTENT + CONTENT)
+        raise StorageError("it takes a write on condition that nothing is there (If-None-Match) over what is there")
+    if storage.read(path) != CONTENT:
+        raise StorageError("a write that it refused has changed the file")
+
+
 def _existing_parent(storage: Storage, directory: str) -> str:
     top = 1 if directory.startswith("/") else 4  # slashes of file:///x, hdfs://nameservice/x
     while not storage.exists(directory) and directory.count("/") >= top:
@@ -70,8 +86,9 @@ def _existing_parent(storage: Storage, directory: str) -> str:
 
 
 def same_filesystem(location: str, workdir: str) -> bool | None:
-    """Whether two places are in one; None where that cannot be told yet. HDFS is one filesystem for each authority."""
-    if location.startswith("hdfs:") or workdir.startswith("hdfs:"):
+    """Whether two places are in one; None where that cannot be told yet. HDFS is one filesystem for each authority, an
+    object store for each bucket."""
+    if not (_is_local(location) and _is_local(workdir)):
         return location.split("/")[:3] == workdir.split("/")[:3]
     a, b = _device(location), _device(workdir)
     return None if a is None or b is None else a == b
@@ -79,11 +96,15 @@ def same_filesystem(location: str, workdir: str) -> bool | None:
 
 def free_space(location: str) -> tuple[int, int] | None:
     """Free and all bytes of a local disk; None elsewhere."""
-    if location.startswith("hdfs:"):
+    if not _is_local(location):
         return None
     existing = _existing(location)
     usage = shutil.disk_usage(existing)
     return usage.free, usage.total
+
+
+def _is_local(location: str) -> bool:
+    return location.startswith(("/", "file:"))
 
 
 def _device(location: str) -> int | None:

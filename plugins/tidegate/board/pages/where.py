@@ -61,7 +61,8 @@ def _answer(reach: Reach, pipeline: Pipeline, partition: int, offset: int, look:
         return where(ctx, reads, _Later(), partition, offset)
     from tidegate.adapters.rows import RowProcess
 
-    with RowProcess(user=pipeline.sink.user, limit_s=FILE_S) as rows:
+    secrets = reach.storage_secrets(pipeline)
+    with RowProcess(user=pipeline.sink.user, limit_s=FILE_S, secrets=secrets) as rows:
         return where(ctx, reads, rows, partition, offset)
 
 

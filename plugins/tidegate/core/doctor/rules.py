@@ -347,9 +347,10 @@ def storage(pipeline: str, location: str, done: Sequence[str], failed: str, said
         return ok("storage", f"{location}: {', '.join(done)}", pipeline)
     what = f"{location}: cannot {failed}: {said}"
     means = "batches cannot land, or windows cannot be published"
-    return Finding(
-        "storage", WRONG, what, means, f"give Airflow's user (or sink.user) the right to {failed} there", pipeline
-    )
+    mend = f"give Airflow's user (or sink.user) the right to {failed} there"
+    if location.startswith("s3:"):
+        mend = "check sink.storage_conn_id, and give its login the rights that docs/object-stores.md lists"
+    return Finding("storage", WRONG, what, means, mend, pipeline)
 
 
 def connection(conn_id: str, types: Collection[str], found: str | None, users: Collection[str]) -> Finding:

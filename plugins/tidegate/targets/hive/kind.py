@@ -84,6 +84,13 @@ def _examined(pipeline: Pipeline, connection: Fields, seconds: float) -> list[Fi
     return examined(pipeline, connection, seconds)
 
 
+def _problems(pipeline: Pipeline) -> list[tuple[tuple[str | int, ...], str]]:
+    if not pipeline.sink.location.startswith("s3://"):
+        return []
+    what = "a Hive table's windows are renamed into place, which an object store cannot do: set sink.kind: iceberg, or "
+    return [(("sink", "location"), f"{what}a location on HDFS or a local disk")]
+
+
 KIND = TargetKind(
     name=HIVE,
     title="Hive",
@@ -91,4 +98,5 @@ KIND = TargetKind(
     section=_section,
     opened=_opened,
     examined=_examined,
+    problems=_problems,
 )

@@ -75,7 +75,9 @@ def _problems(pipeline: Pipeline) -> list[tuple[tuple[str | int, ...], str]]:
 def _needs(pipeline: Pipeline) -> list[Need]:
     from tidegate.targets.iceberg.opening import TYPES
 
-    return [Need(pipeline.sink.conn_id, TYPES)]
+    found = [Need(pipeline.sink.conn_id, TYPES)]
+    store = dict(pipeline.sink.options).get("storage_conn_id")
+    return found if store is None else [*found, Need(store, ("aws",))]
 
 
 def _opened(pipeline: Pipeline, connect: Connect, looking: bool) -> Targets:
