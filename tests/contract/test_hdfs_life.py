@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dev.stack.info import StackInfo
-from tests.targets.iceberg.thrift import Reader, reading
+from tests.targets.iceberg.by_pyhive import Reader, reading
 from tests.world import World, make_pipeline, record
 from tidegate.adapters.footers import FooterProcess
 from tidegate.storage import HdfsStorage

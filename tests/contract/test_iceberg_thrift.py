@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dev.stack.info import StackInfo
-from tests.targets.iceberg.thrift import Reader, reading
+from tests.targets.iceberg.by_pyhive import Reader, reading
 from tests.world import World, record
 from tidegate.core.spec.pipeline import Column
 

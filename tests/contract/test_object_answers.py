@@ -233,7 +233,7 @@ def _answer(status: int, code: str) -> Exception:
         (Exception("error sending request\n\nDebug source:\nGeneric { kind: Connect }"), False, True, "endpoint"),
         (
             Exception("Error performing PUT http://169.254.169.254/latest/api/token in 1ms - HTTP error"),
-            False, False, "storage_conn_id",
+            False, False, "object_store_conn_id",
         ),
     ],
 )  # fmt: skip

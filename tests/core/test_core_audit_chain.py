@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from test_core_audit import SPINE, batch, span
 
-from tests.core.test_core_audit import SPINE, batch, span
 from tidegate.core.audit.problems import RESTORE, Books
 from tidegate.core.look.views import (
     BatchRow,

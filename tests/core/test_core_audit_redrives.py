@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from test_core_audit import ONE, SPINE, TWO, batch, look, span, words
 
-from tests.core.test_core_audit import ONE, SPINE, TWO, batch, look, span, words
 from tidegate.core.files.balance import Balance
 from tidegate.core.look.views import (
     BatchRow,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from core_values import PIPELINE, T0
+from test_core_fate import AROUND, BATCH, LIFE, TOPIC, P, decide
 
-from tests.core.test_core_fate import AROUND, BATCH, LIFE, TOPIC, P, decide
 from tidegate.core.look import fate
 from tidegate.core.look.fate import fate_of
 from tidegate.core.look.sighting import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from test_core_health import KINDS, told
 
-from tests.core.test_core_health import KINDS, told
 from tidegate.core.doctor import rules as rules
 from tidegate.core.doctor.findings import (
     OK,

@@ -12,7 +12,7 @@ KEYS = ("access_key_id", "secret_access_key", "session_token", "endpoint_url", "
 TYPES = ("aws",)
 PREFIX = "tidegate.storage."
 """Begins the keys as `spark_jobs.engine.secrets` reads them."""
-OPTION = "storage_conn_id"
+OPTION = "object_store_conn_id"
 """Key of the section `sink`."""
 _NOT_TAKEN = ("role_arn", "profile_name", "assume_role_method", "external_id", "config_kwargs")
 
@@ -58,7 +58,7 @@ def access_of(connection: Fields) -> dict[str, str]:
     if connection.conn_type not in TYPES:
         raise TidegateError(
             f"{name} is of type {connection.conn_type}: an object store needs aws",
-            advice="give sink.storage_conn_id a connection of type aws",
+            advice="give sink.object_store_conn_id a connection of type aws",
         )
     extra = connection.extra
     unknown = [key for key in _NOT_TAKEN if extra.get(key)]

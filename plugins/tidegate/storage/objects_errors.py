@@ -14,7 +14,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE, _WORDS = re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>")
 _NOT_SENT = "kind: Connect"
 _CREDENTIAL_HOSTS = ("http://169.254.169.254/", "http://169.254.170.2/", "http://169.254.170.23/", "sts.")
-_CREDENTIALS = "check the login and password of the connection that sink.storage_conn_id names"
+_CREDENTIALS = "check the login and password of the connection that sink.object_store_conn_id names"
 _AGAIN = "the next try goes on by itself"
 _SLOWER = f"{_AGAIN}; where it stays so, let fewer pipelines run at once, or ask the store's owner for a higher rate"
 _REGION = "name the bucket's own region: region_name in the extra of the storage connection, or AWS_REGION"
@@ -40,7 +40,7 @@ _ADVICE = {
 _MAY_PASS = ("SlowDown", "TooManyRequests", "RequestLimitExceeded", "Throttling", "RequestTimeout", "OperationAborted")
 _DOES_NOT_ANSWER = f"check the endpoint and region of the storage connection, and the network; {_AGAIN}"
 _NO_CREDENTIALS = (
-    "name a connection of type aws in sink.storage_conn_id, or give this host an instance's or a service account's role"
+    "name a connection of type aws in sink.object_store_conn_id, or give this host the role of an instance or a service"
 )
 
 

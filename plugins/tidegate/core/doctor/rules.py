@@ -349,7 +349,7 @@ def storage(pipeline: str, location: str, done: Sequence[str], failed: str, said
     means = "batches cannot land, or windows cannot be published"
     mend = f"give Airflow's user (or sink.user) the right to {failed} there"
     if location.startswith("s3:"):
-        mend = "check sink.storage_conn_id, and give its login the rights that docs/object-stores.md lists"
+        mend = "check sink.object_store_conn_id, and give its login the rights that docs/object-stores.md lists"
     return Finding("storage", WRONG, what, means, mend, pipeline)
 
 

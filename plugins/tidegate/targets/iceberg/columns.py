@@ -39,8 +39,10 @@ def problems(pipeline: Pipeline) -> list[tuple[tuple[str | int, ...], str]]:
     if pipeline.archive.swap == "directory":
         what = "files of an Iceberg table stay where they landed, and a window turns at once; leave it out"
         found.append((("archive", "swap"), what))
-    if dict(pipeline.sink.options).get("storage_conn_id") and not pipeline.sink.location.startswith("s3://"):
-        found.append((("sink", "storage_conn_id"), "is for a location in an object store (s3://...); leave it out"))
+    if dict(pipeline.sink.options).get("object_store_conn_id") and not pipeline.sink.location.startswith("s3://"):
+        found.append(
+            (("sink", "object_store_conn_id"), "is for a location in an object store (s3://...); leave it out")
+        )
     return found
 
 

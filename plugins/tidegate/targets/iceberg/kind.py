@@ -76,7 +76,7 @@ def _needs(pipeline: Pipeline) -> list[Need]:
     from tidegate.targets.iceberg.opening import TYPES
 
     found = [Need(pipeline.sink.conn_id, TYPES)]
-    store = dict(pipeline.sink.options).get("storage_conn_id")
+    store = dict(pipeline.sink.options).get("object_store_conn_id")
     return found if store is None else [*found, Need(store, ("aws",))]
 
 

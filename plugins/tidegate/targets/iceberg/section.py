@@ -21,7 +21,7 @@ class IcebergSection(SinkSection):
         alias="catalog_conn_id",
     )
     table: Table = key("The table, `namespace.table`; Tidegate creates it if it is missing.")
-    storage_conn_id: ConnectionId | None = key(
+    object_store_conn_id: ConnectionId | None = key(
         "Airflow connection of type `aws` by which an `s3://` location is reached; null: the environment's "
         "credentials, or the role of the hosts that run tasks and executors "
         "([object stores](object-stores.md)).",
