@@ -30,10 +30,13 @@ from tidegate.spec.loader import load_file
 
 _MARK = "made-by-demo"
 _PIPELINE = "flights.yaml"
-_STORAGE: dict[str, tuple[str, ...]] = {"local": (), "hdfs": ("hdfs",)}
+_STORAGE: dict[str, tuple[str, ...]] = {"local": (), "hdfs": ("hdfs",), "s3": ("objects",)}
+_STARTED = {"hdfs": "HDFS", "s3": "an object store (S3)"}
 _TABLE = {"hive": "spark", "iceberg": "spark-iceberg"}
 """Kinds of tables, and the Hive endpoint by which they are read."""
 _SINKS = {"hive": "  conn_id: hiveserver2_default\n", "iceberg": "  kind: iceberg\n  catalog_conn_id: iceberg_sql\n"}
+_LOCATION = "location: ${TIDEGATE_LAKE_FS:-file://}${TIDEGATE_LAKE}/flights "
+_IN_S3 = "object_store_conn_id: aws_default\n  location: ${TIDEGATE_LAKE_S3}/flights "
 _EXPECTED = (StackError, TidegateError, DemoFailed, DemoInputError, KillMissed, AirflowRefused)
 
 
@@ -57,10 +60,12 @@ def _run(out: Output) -> int:
     storage, kind = _wanted("STORAGE", _STORAGE), _wanted("TABLE", _TABLE)
     own = places.dags / "pipelines"
     pipelines = own if kind == "hive" else places.stack / "pipelines"
+    if storage == "s3" and kind == "hive":
+        raise DemoFailed("STORAGE=s3 needs TABLE=iceberg: Hive's tables need renames, which object stores do not have")
     parts = (*USUAL_PARTS, *_STORAGE[storage])
     stack = Stack(places.stack, parts, _TABLE[kind], env=pipelines_in(pipelines), progress=out.line)
     _refuse_to_destroy(stack, places.stack / _MARK)
-    further = ["HDFS"] * (storage == "hdfs")
+    further = [_STARTED[storage]] if storage in _STARTED else []
     names = ", ".join(["Kafka", "PostgreSQL", *further, "Hive (Spark's Thrift server)"])
     out.heading(f"Start {names} and Airflow, without earlier data")
     try:
@@ -70,8 +75,9 @@ def _run(out: Output) -> int:
         (places.stack / _MARK).write_text("The data here is of `make demo`, which starts by removing it.\n")
     if kind != "hive":
         pipelines.mkdir()
-        (pipelines / _PIPELINE).write_text(_of_kind(kind, (own / _PIPELINE).read_text()))
+        (pipelines / _PIPELINE).write_text(_of_kind(kind, storage, (own / _PIPELINE).read_text()))
     with stack as info:
+        os.environ.update(_as_aws(info))
         world = _world(info, pipelines, kind, out)
         try:
             table = _table(world, _play(world))
@@ -79,6 +85,18 @@ def _run(out: Output) -> int:
             world.ledger.close()
         out.heading("Stop the stack; its data stays in .tidegate")
     return _end(out, table, stack, pipelines)
+
+
+def _as_aws(info: StackInfo) -> dict[str, str]:
+    """What S3's usual clients read: the demo's own look at files, and the checker's; nothing for other storage."""
+    if not info.objects_uri:
+        return {}
+    return {
+        "AWS_ACCESS_KEY_ID": info.objects_key,
+        "AWS_SECRET_ACCESS_KEY": info.objects_secret,
+        "AWS_ENDPOINT_URL": info.objects_endpoint,
+        "AWS_REGION": "us-east-1",
+    }
 
 
 def _wanted(name: str, choices: Collection[str]) -> str:
@@ -89,11 +107,14 @@ def _wanted(name: str, choices: Collection[str]) -> str:
     return found
 
 
-def _of_kind(kind: str, text: str) -> str:
-    """The demo's pipeline into a table of another kind: all but the sink's first lines stays."""
-    if text.count(_SINKS["hive"]) != 1:
-        raise DemoFailed(f"dags/pipelines/{_PIPELINE} must have the line {_SINKS['hive'].strip()!r} in its sink once")
-    return text.replace(_SINKS["hive"], _SINKS[kind])
+def _of_kind(kind: str, storage: str, text: str) -> str:
+    """The demo's pipeline into a table of another kind: all but the sink's first lines, and its place, stays."""
+    changed = {_SINKS["hive"]: _SINKS[kind]} | ({_LOCATION: _IN_S3} if storage == "s3" else {})
+    for old, new in changed.items():
+        if text.count(old) != 1:
+            raise DemoFailed(f"dags/pipelines/{_PIPELINE} must have {old.strip()!r} in its sink once")
+        text = text.replace(old, new)
+    return text
 
 
 def _refuse_to_destroy(stack: Stack, mark: Path) -> None:
@@ -130,7 +151,7 @@ def _world(info: StackInfo, pipelines: Path, kind: str, out: Output) -> World:
         tables=tables,
         asked=asked,
         airflow=Airflow(info.airflow_url, info.airflow_user, info.airflow_password),
-        commands=Commands(launcher, info.env | {"PGPASSWORD": info.postgres_password}, root),
+        commands=Commands(launcher, info.env | {"PGPASSWORD": info.postgres_password} | _as_aws(info), root),
         out=out,
     )
 

@@ -11,13 +11,15 @@ content for each (date, hour, carrier); and each Kafka coordinate exactly once. 
 
 An Iceberg table is found by `--iceberg postgresql://...`, a catalogue in SQL; `--hive` then only counts its rows too.
 
-A table on HDFS is copied first, by hdfs-native: `--copy hdfs://... --into DIR`, and then read there.
+A table on HDFS is copied first, by hdfs-native: `--copy hdfs://... --into DIR`, and then read there; one in an object
+store by PyArrow, `--copy s3://...`. Nothing moves there: `--recorded` names the directory with the batches' records.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import hashlib
 import io
 import json
@@ -189,6 +191,22 @@ def landed_files(landing_zone: Path) -> dict[Path, Group]:
     return found
 
 
+def recorded_files(workdir: Path, published: Iterable[tuple[str, str]]) -> dict[Path, Group]:
+    """The same where nothing moves: the data files of the attempts that batches' records name, but for those of
+    published hours (date, hour)."""
+    found: dict[Path, Group] = {}
+    hours = set(published)
+    for record in sorted(p for p in (workdir / "hwm").iterdir() if p.name.isdigit()):
+        manifest = json.loads(gzip.decompress(record.read_bytes()))["manifest"]
+        for entry in manifest["files"] if manifest else ():
+            if entry["kind"] == "data":
+                start = _date_hour(datetime.fromtimestamp(entry["window_ms"] / 1000, UTC))
+                if start not in hours:
+                    file = workdir / "tmp" / manifest["attempt"] / entry["path"]
+                    found[file] = (*start, dict(entry["values"])["carrier"])
+    return found
+
+
 def read(files: Mapping[Path, Group], lane: str) -> Content:
     """Every row of parquet files that lie in partition directories: the carrier is the directory's."""
     content = Content(files=Counter(files.values()))
@@ -293,11 +311,15 @@ def run(arguments: argparse.Namespace, catalogue: Catalogue) -> tuple[list[Check
     source = read_csv(arguments.csv)
     should = expected(source, span)
     partitions, lane = catalogue.partitions(arguments.table), catalogue.lane
+    if arguments.recorded:
+        waiting = recorded_files(arguments.recorded, span.hours())
+    else:
+        waiting = landed_files(arguments.landed)
     found = {
         DATA: read(table_files(partitions), lane),
         LATE: read_late(table_files(catalogue.partitions(f"{arguments.table}__late")), lane),
         DIRTY: read_dirty(table_files(catalogue.partitions(f"{arguments.table}__dirty")), lane),
-        WAITING: read(landed_files(arguments.landed), lane),
+        WAITING: read(waiting, lane),
     }
     checks = [check_groups(f"content of {kind}", should[kind], found[kind]) for kind in (DATA, LATE, WAITING)]
     checks += check_catalogue(found[DATA], partitions, catalogue.counts(arguments.table), span, catalogue.listing)
@@ -331,22 +353,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--hive", metavar="HOST:PORT", required=True, help="HiveServer2, or Spark's Thrift server")
     parser.add_argument("--iceberg", metavar="URL", help="database with iceberg_tables; PGPASSWORD has its password")
     parser.add_argument("--table", default="lake.flights")
-    parser.add_argument("--landed", required=True, help="the landing zone, <location>/_tidegate/landed")
+    waiting = parser.add_mutually_exclusive_group(required=True)
+    waiting.add_argument("--landed", help="the landing zone, <location>/_tidegate/landed")
+    waiting.add_argument("--recorded", help="<location>/_tidegate, where nothing moves")
     parser.add_argument("--from", dest="first", type=_moment, required=True, help="first published hour, UTC")
     parser.add_argument("--to", dest="last", type=_moment, required=True, help="last published hour, UTC")
     parser.add_argument("--closed-at", type=_moment, required=True, help="what was reported after it is late, UTC")
     offsets = {"type": lambda text: [int(n) for n in text.split(",")], "required": True}
     parser.add_argument("--end-offsets", help="by partition", **offsets)
-    parser.add_argument("--copy", metavar="URI", help="a table on HDFS, copied before it is read")
+    parser.add_argument("--copy", metavar="URI", help="a table on HDFS or in S3, copied before it is read")
     parser.add_argument("--into", type=Path, help="where to copy it to")
     parser.add_argument("--json", type=Path, help="write the numbers of each hour here")
     arguments = parser.parse_args(argv)
     sys.path.append(str(Path(__file__).parent))  # python -I leaves it out
-    from check_catalogues import Hive, Iceberg, copy_from_hdfs, local_path
+    from check_catalogues import Hive, Iceberg, copy_table, local_path
 
     if arguments.copy:
-        copy_from_hdfs(arguments.copy, arguments.into)
-    arguments.landed = local_path(arguments.landed, arguments.into)
+        copy_table(arguments.copy, arguments.into)
+    for name in ("landed", "recorded"):
+        if uri := getattr(arguments, name):
+            setattr(arguments, name, local_path(uri, arguments.into))
     server, copy = arguments.hive, arguments.into
     catalogue = Iceberg(arguments.iceberg, server, copy) if arguments.iceberg else Hive(server, copy)
     checks, found = run(arguments, catalogue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -44,7 +45,8 @@ class Hive:
 
 class Iceberg:
     """The catalogue's tables in SQL, asked by psycopg2; the table's metadata through pyiceberg. Rows are counted by its
-    own scan (PyArrow, columns by their ids), and by Spark, which finds the table and reads it in its own way."""
+    own scan (PyArrow, columns by their ids), and by Spark, which finds the table and reads it in its own way; but not
+    in S3, for which the stack's Spark has no client."""
 
     lane, listing = "_kafka_partition", "partitions of the snapshot"
 
@@ -71,12 +73,13 @@ class Iceberg:
         if opened is None:
             return {}
         rows = opened.scan(selected_fields=("_window", "carrier")).to_arrow().to_pylist()
-        asked = f"""SELECT date_format(_window, 'yyyy-MM-dd'), date_format(_window, 'HH'), carrier, count(*)
-            FROM iceberg.{table} GROUP BY 1, 2, 3"""
-        return {
-            "count by pyiceberg": dict(Counter((*_date_hour(row["_window"]), row["carrier"]) for row in rows)),
-            "count by PyHive": {(d, h, c): n for d, h, c, n in self._ask(asked)},
-        }
+        counted = Counter((*_date_hour(row["_window"]), row["carrier"]) for row in rows)
+        found = {"count by pyiceberg": dict(counted)}
+        if not opened.location().startswith("s3:"):
+            asked = f"""SELECT date_format(_window, 'yyyy-MM-dd'), date_format(_window, 'HH'), carrier, count(*)
+                FROM iceberg.{table} GROUP BY 1, 2, 3"""
+            found["count by PyHive"] = {(d, h, c): n for d, h, c, n in self._ask(asked)}
+        return found
 
     def _table(self, name: str) -> Any:
         import psycopg2
@@ -142,16 +145,36 @@ def visible_files(folder: Path) -> list[Path]:
 
 
 def local_path(uri: str, copy: Path | None = None) -> Path:
-    """Path at which the file or directory can be read: on this disk, or, for one on HDFS, in the copy."""
+    """Path at which the file or directory can be read: on this disk, or, for one on HDFS or in S3, in the copy."""
+    if copy is not None and uri.startswith("s3://"):
+        return copy / uri.removeprefix("s3://")  # nothing in it is an escape
     path = unquote(urlsplit(uri).path)
     return Path(path) if copy is None else copy / path.lstrip("/")
 
 
-def copy_from_hdfs(uri: str, into: Path) -> None:
-    """Every file below `uri`, at its full path below `into`, which is emptied first."""
+def copy_table(uri: str, into: Path) -> None:
+    """Every file below `uri`, at its full path (in S3 with its bucket) below `into`, which is emptied first."""
+    shutil.rmtree(into, ignore_errors=True)
+    (_copy_from_s3 if uri.startswith("s3://") else _copy_from_hdfs)(uri, into)
+
+
+def _copy_from_s3(uri: str, into: Path) -> None:
+    """By PyArrow; who asks, and where, is in the environment."""
+    from pyarrow import fs
+
+    endpoint = urlsplit(os.environ["AWS_ENDPOINT_URL"])
+    store = fs.S3FileSystem(endpoint_override=endpoint.netloc, scheme=endpoint.scheme, region="us-east-1")
+    for found in store.get_file_info(fs.FileSelector(uri.removeprefix("s3://"), recursive=True)):
+        if found.is_file:
+            target = into / found.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with store.open_input_stream(found.path) as content:
+                target.write_bytes(content.read())
+
+
+def _copy_from_hdfs(uri: str, into: Path) -> None:
     from hdfs_native import Client
 
-    shutil.rmtree(into, ignore_errors=True)
     parts = urlsplit(uri)
     client = Client(f"{parts.scheme}://{parts.netloc}")
     for found in client.list_status(parts.path, recursive=True):

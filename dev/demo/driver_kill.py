@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dev.demo.hdfs_path import HdfsPath
+from dev.demo.tables import Place as Folder
 from dev.stack.processes import Identity
 from tidegate.core.target.paths import RECEIPT
 
@@ -26,7 +26,6 @@ _LEAST_FILE = 12
 _LOOK_S = 0.002
 _PATIENCE_S, _STEP_S = 2.0, 0.05
 T = TypeVar("T")
-Folder = Path | HdfsPath
 
 
 class KillMissed(Exception):

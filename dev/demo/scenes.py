@@ -237,9 +237,16 @@ def audit(world: World) -> None:
 
 def _copied(world: World) -> list[str]:
     location = world.pipeline.sink.location
-    if not location.startswith("hdfs:"):
+    if location.startswith("file:"):
         return []
     return ["--copy", location, "--into", str(Path(world.info.root) / "check-copy")]
+
+
+def _waiting(world: World) -> list[str]:
+    """Where the files lie that wait for their hours."""
+    if world.pipeline.sink.location.startswith("s3:"):
+        return ["--recorded", str(world.workdir)]  # nothing moves there
+    return ["--landed", str(world.workdir / "landed")]
 
 
 def count(world: World) -> dict:
@@ -249,7 +256,7 @@ def count(world: World) -> dict:
     argv = [
         sys.executable, "-I", os.path.abspath(check.__file__), "--csv", str(flights.csv_archive()),
         *world.asked, "--table", world.pipeline.sink.table,
-        "--landed", str(world.workdir / "landed"), "--from", hour_name(FIRST_HOUR), "--to", hour_name(LAST_HOUR),
+        *_waiting(world), "--from", hour_name(FIRST_HOUR), "--to", hour_name(LAST_HOUR),
         "--closed-at", hour_name(CLOSED_AT), "--end-offsets", ",".join(str(ends[p]) for p in sorted(ends)),
         "--json", str(numbers), *_copied(world),
     ]  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from dev.demo.hdfs_path import HdfsPath
+from dev.demo.s3_path import S3Path
 from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.base.partition_values import parse_partition_path, partition_path
 from tidegate.core.spec.pipeline import Pipeline
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tidegate.targets.iceberg.catalogue import Loaded
     from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
 
-Place = Path | HdfsPath
+Place = Path | HdfsPath | S3Path
 _ANSWERS_S = 60.0
 
 
@@ -124,5 +125,7 @@ def window_of(hour: datetime) -> WindowKey:
 
 
 def place(uri: str) -> Place:
-    """What a `file:` or `hdfs:` URI names."""
+    """What a `file:`, `hdfs:` or `s3:` URI names."""
+    if uri.startswith("s3:"):
+        return S3Path.of(uri)
     return HdfsPath.of(uri) if uri.startswith("hdfs:") else Path(unquote(urlsplit(uri).path))
