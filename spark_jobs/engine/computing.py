@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
+
 from spark_jobs.engine.expressions import WHERE, Expressions, Refused
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.formats import Bad, Decoded, Decoder
@@ -24,7 +26,10 @@ class ComputingDecoder:
     def decode(self, chunk: Chunk) -> Decoded:
         decoded = self._decoder.decode(chunk)
         computed = self._expressions.compute(decoded.table)
-        decoded.table, decoded.kept = computed.table, computed.kept
+        already, decoded.table, decoded.kept = decoded.kept, computed.table, computed.kept
         for row, (name, reason) in computed.failed.items():
-            decoded.bad.setdefault(row, Bad(reason, name))
+            if already is None or already[row].as_py():
+                decoded.bad.setdefault(row, Bad(reason, name))
+        if already is not None:  # what the format filters has no values to be computed from
+            decoded.kept = already if decoded.kept is None else pc.and_(already, decoded.kept)
         return decoded

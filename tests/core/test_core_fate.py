@@ -25,7 +25,7 @@ from tidegate.core.look.sighting import (
 )
 from tidegate.core.look.views import BatchRow, GenerationRow, RangeRow, WindowRow
 from tidegate.core.source.port import Lane, LogState
-from tidegate.core.spec.pipeline import Windows
+from tidegate.core.spec.pipeline import DebeziumFormat, Format, Windows
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
@@ -135,6 +135,16 @@ def test_rows_in_no_file(counts: dict[str, int], kind: str, says: str) -> None:
     assert ("--deep" in answer.next_step) == (kind == fate.MISSING)
     uncounted = replace(LIFE, batch=replace(BATCH, ranges=(replace(COUNTED, balance=None),)))
     assert decide(uncounted).kind == fate.MISSING
+
+
+def test_tombstones_of_change_events_are_filtered() -> None:
+    events = replace(PIPELINE, format=Format("debezium", debezium=DebeziumFormat()))
+    for where, says in (
+        (None, "filtered: it is a tombstone ("),
+        ("a > 1", "a tombstone, or does not meet the pipeline's"),
+    ):
+        around = replace(AROUND, now=replace(events, where=where))
+        assert says in decide(balanced(filtered=1), around=around).words
 
 
 @pytest.mark.parametrize(("offset", "gap"), [(20, False), (21, True), (22, True), (23, False)])

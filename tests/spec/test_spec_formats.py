@@ -11,7 +11,16 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.plain import dumps, loads
-from tidegate.core.spec.pipeline import RAW_HEADERS, AvroFormat, Column, CsvFormat, EventTime, Format, Pipeline
+from tidegate.core.spec.pipeline import (
+    RAW_HEADERS,
+    AvroFormat,
+    Column,
+    CsvFormat,
+    DebeziumFormat,
+    EventTime,
+    Format,
+    Pipeline,
+)
 from tidegate.spec import fingerprint, load_file
 
 HEAD = """\
@@ -246,3 +255,36 @@ def test_wrong_raw(tmp_path, field, says, message_format, columns, time):
 def test_what_an_earlier_release_fingerprinted_stays_the_same_version(tmp_path):
     pipeline = load(tmp_path, "type: json")
     assert fingerprint(pipeline) == "028d3f19f8fe94685450d78ac1fea98e8d4d868b5408c44e32930b33a1dac75f"
+
+
+def test_change_events_bring_columns_along(tmp_path):
+    pipeline = load(tmp_path, "type: debezium", time="event_time: {from: $._source.ts_ms}\n")
+    assert pipeline.format == Format("debezium", debezium=DebeziumFormat("full"))
+    added = [("_op", "string"), ("_position_commit", "bigint"), ("_position_row", "bigint")]
+    assert [(c.name, c.type) for c in pipeline.columns[2:]] == added
+    assert not any(c.nullable for c in pipeline.columns[2:])
+    assert load(tmp_path, "type: debezium\n  envelope: flat").format.debezium == DebeziumFormat("flat")
+    assert loads(Pipeline, dumps(pipeline)) == pipeline
+    assert "debezium" not in dumps(load(tmp_path, CSV)), "a release before this one reads the plans of all others"
+
+
+@pytest.mark.parametrize(
+    ("field", "says", "message_format", "columns"),
+    [
+        ("format.envelope", "must be full or flat", "type: debezium\n  envelope: flattened", COLUMNS),
+        (
+            "columns[0].from",
+            "a position has",
+            "type: debezium",
+            "columns:\n- {name: p, type: bigint, from: $._position}\n",
+        ),
+        (
+            "columns[0].from",
+            "$._op is no object",
+            "type: debezium",
+            "columns:\n- {name: p, type: int, from: $._op.x}\n",
+        ),
+    ],
+)
+def test_wrong_change_events(tmp_path, field, says, message_format, columns):
+    refused(tmp_path, field, says, message_format, columns)

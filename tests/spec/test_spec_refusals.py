@@ -54,7 +54,7 @@ ONE_VALUE = [
     ),
     ("  topic: orders", "  topic: orders\n  gaps: maybe #!", "source.gaps", 'must be forbid or allow, not "maybe"'),
     ("  topic: orders", "  topic: orders\n  on_data_loss: null #!", "source.on_data_loss", "fail or record, not null"),
-    ("  type: json", "  type: xml #!", "format.type", "must be json or csv or avro or protobuf or raw, not"),
+    ("  type: json", "  type: xml #!", "format.type", "must be json or csv or avro or protobuf or raw or debezium"),
     ("  type: json", "  type: json\n  fields: [a] #!", "format.fields", "has no meaning with format.type json"),
     ("  type: json", "  type: json\n  delimiter: ';' #!", "format.delimiter", "has no meaning with format.type json"),
     ("  type: json", "  type: json\n  quote: null #!", "format.quote", "has no meaning with format.type json"),
@@ -86,6 +86,7 @@ ONE_VALUE = [
         "format.descriptor_set",
         "has no meaning with format.type json",
     ),
+    ("  type: json", "  type: json\n  envelope: flat #!", "format.envelope", "has no meaning with format.type json"),
     ("  type: json", "  type: json\n  message: a.B #!", "format.message", "has no meaning with format.type json"),
     (
         "  type: json",

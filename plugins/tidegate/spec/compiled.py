@@ -6,6 +6,7 @@ import hashlib
 from datetime import datetime
 
 from tidegate.core.base.plain import dumps, to_plain
+from tidegate.core.spec.change_events import EVENT_COLUMNS
 from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Cleaning,
@@ -52,7 +53,7 @@ def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
         description=spec.description,
         source=_source(spec.source, spec.windows.timezone),
         format=message_format,
-        columns=tuple(map(_column, spec.columns)),
+        columns=(*map(_column, spec.columns), *_added(message_format)),
         event_time=_event_time(spec),
         windows=_windows(spec),
         partition_by=tuple(p.lower() for p in spec.partition_by),
@@ -88,6 +89,13 @@ def fingerprint(pipeline: Pipeline) -> str:
         for column in content["columns"]
     ]
     return hashlib.sha256(dumps(content).encode()).hexdigest()
+
+
+def _added(message_format: Format) -> tuple[Column, ...]:
+    """Columns that a format brings along."""
+    if message_format.debezium is None:
+        return ()
+    return tuple(Column(name=name, type=kind, path=path, nullable=False) for name, kind, path in EVENT_COLUMNS)
 
 
 def _column(spec: ColumnSpec) -> Column:

@@ -14,13 +14,14 @@ from pydantic import ValidationError
 
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.hivetypes import HiveType, is_primitive, parse
-from tidegate.core.spec import avro
+from tidegate.core.spec import avro, change_events
 from tidegate.core.spec.pipeline import (
     RAW_HEADERS,
     RAW_PARTS,
     SKIPPED_FIELD,
     AvroFormat,
     CsvFormat,
+    DebeziumFormat,
     Format,
     ProtobufFormat,
 )
@@ -35,6 +36,7 @@ KEYS: dict[str, frozenset[str]] = {
     "avro": frozenset({"wire", "schema", "schemas", "registry_conn_id", "unknown_schema"}),
     "protobuf": frozenset({"wire", "descriptor_set", "message"}),
     "raw": frozenset(),
+    "debezium": frozenset({"envelope"}),
 }
 """Keys of `format` for each type, beside `type` and `unknown_fields`."""
 LARGEST = 4 * 1024 * 1024
@@ -50,7 +52,7 @@ def compile_format(spec: PipelineSpec, folder: Path) -> tuple[Format, list[Probl
     found = list(_keys(given))
     result = Format(given.type, given.unknown_fields)
     if not found:
-        build = {"csv": _csv, "avro": _avro, "protobuf": _protobuf, "raw": _raw}.get(given.type)
+        build = _BUILDERS.get(given.type)
         if build is not None:
             result, wanted = build(spec, files, found)
             found += files.problems
@@ -264,3 +266,26 @@ def _raw(spec: PipelineSpec, files: _Files, found: list[Problem]) -> tuple[Forma
         return f"a raw record has $.key and $.value (binary or string) and $.headers ({RAW_HEADERS})"
 
     return Format("raw"), wanted
+
+
+def _debezium(spec: PipelineSpec, files: _Files, found: list[Problem]) -> tuple[Format, Wanted]:
+    given = spec.format
+
+    def wanted(path: Steps, kind: HiveType | None) -> str | None:
+        top, below = path[0], path[1:]
+        if top == change_events.POSITION and below not in (("commit",), ("row",)):
+            return "a position has $._position.commit and $._position.row"
+        if top in (change_events.OPERATION, change_events.TS_MS) and below:
+            return f"$.{top} is no object"
+        return None
+
+    return Format("debezium", given.unknown_fields, debezium=DebeziumFormat(given.envelope)), wanted
+
+
+_BUILDERS: dict[str, Callable[[PipelineSpec, _Files, list[Problem]], tuple[Format, Wanted | None]]] = {
+    "csv": _csv,
+    "avro": _avro,
+    "protobuf": _protobuf,
+    "raw": _raw,
+    "debezium": _debezium,
+}

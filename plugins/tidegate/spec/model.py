@@ -41,7 +41,8 @@ from tidegate.spec.values import (
     Version,
 )
 
-MessageFormat = Annotated[Literal["json", "csv", "avro", "protobuf", "raw"], OneOf()]
+MessageFormat = Annotated[Literal["json", "csv", "avro", "protobuf", "raw", "debezium"], OneOf()]
+Envelope = Annotated[Literal["full", "flat"], OneOf()]
 Wire = Annotated[Literal["plain", "confluent"], OneOf()]
 UnknownSchema = Annotated[Literal["fail", "dirty"], OneOf()]
 UnknownFields = Annotated[Literal["ignore", "capture", "fail"], OneOf()]
@@ -107,6 +108,11 @@ class FormatSpec(Section):
     )
     message: Text | None = key(
         "`protobuf`: full name of the message, such as `shop.v1.Order`.", None, shown="required for `protobuf`"
+    )
+    envelope: Envelope = key(
+        "`debezium`: `full` change events are as connectors make them, `flat` ones as `ExtractNewRecordState` leaves "
+        "them.",
+        "full",
     )
 
 

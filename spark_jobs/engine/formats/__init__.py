@@ -29,7 +29,8 @@ class Decoded:
     `table` has the pipeline's columns (and `_extra`); the cells of a bad row mean nothing.
     `event_ms` is int64 epoch ms, null for bad rows; None as a whole when the pipeline goes by Kafka's timestamp.
     `bad`: row -> why. `unknown`: name of an unknown field -> (row, example) of the first message that had it.
-    `kept`: a boolean for each row, false where `where` does not hold; None where nothing is filtered.
+    `kept`: a boolean for each row, false where `where` does not hold or the message says nothing new; None
+    where nothing is filtered.
     `slow`: messages that were decoded one by one, and why.
     """
 
@@ -89,10 +90,17 @@ def _raw(pipeline: Pipeline, rules_version: int, also_known: Paths) -> Decoder:
     return RawDecoder(pipeline)
 
 
+def _debezium(pipeline: Pipeline, rules_version: int, also_known: Paths) -> Decoder:
+    from spark_jobs.engine.formats.debezium_decoder import DebeziumDecoder
+
+    return DebeziumDecoder(pipeline, rules_version, also_known)
+
+
 _BUILDERS: dict[str, Callable[[Pipeline, int, Paths], Decoder]] = {
     "json": _json,
     "csv": _csv,
     "avro": _avro,
     "protobuf": _protobuf,
     "raw": _raw,
+    "debezium": _debezium,
 }

@@ -186,11 +186,15 @@ class RowRules:
 
     def read(self, value: bytes | None) -> Row | Bad:
         try:
-            message = parse_message(value)
-            refuse_duplicates(message)
-            return self._row(message)
+            return self.row(parse_message(value))
         except NotJson as e:
             return Bad(str(e))
+
+    def row(self, message: dict[str, Any]) -> Row | Bad:
+        """The row of a message's object, as `parse_message` gives it."""
+        try:
+            refuse_duplicates(message)
+            return self._row(message)
         except Unfit as e:
             return Bad(e.reason, e.field)
 

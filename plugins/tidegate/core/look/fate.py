@@ -15,7 +15,7 @@ from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.look.concerns import unblocking
 from tidegate.core.look.sighting import Candidate, Life, OffsetFacts, Search, Sighting, Surroundings, WindowFacts
 from tidegate.core.look.views import BatchRow, LossRow, RangeRow
-from tidegate.core.spec.pipeline import Windows
+from tidegate.core.spec.pipeline import Pipeline, Windows
 from tidegate.core.window.cut import window_end, window_id, window_start
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.lateness import REROUTE, Floor
@@ -216,7 +216,7 @@ def _landed(facts: OffsetFacts, life: Life, batch: BatchRow, search: Search, aro
         return _unseen(life, batch, search, unwritten, around)
     if unwritten:
         reasons = {
-            FILTERED: "filtered: it does not meet the pipeline's `where`",
+            FILTERED: f"filtered: it {_filter(around.now)}",
             DROPPED: f"dropped: its window was not open when batch {batch.batch_id} was planned "
             f"({_at(batch.planned_ms)}), and late.policy was drop",
         }
@@ -225,6 +225,13 @@ def _landed(facts: OffsetFacts, life: Life, batch: BatchRow, search: Search, aro
         return Fate(kind=kind, words=f"{reasons[kind] if len(unwritten) == 1 else both} ({_batch(batch)})")
     words = f"{_batch(batch)} read it, but no file has it"
     return Fate(kind=MISSING, words=words, next_step=f"tidegate audit {around.now.name} --deep")
+
+
+def _filter(pipeline: Pipeline) -> str:
+    where = "does not meet the pipeline's `where`"
+    if pipeline.format.debezium is None:
+        return where
+    return "is a tombstone" if pipeline.where is None else f"is a tombstone, or {where}"
 
 
 def _unwritten(row: RangeRow) -> tuple[str, ...]:

@@ -75,6 +75,13 @@ class ProtobufFormat:
 
 
 @dataclass(frozen=True)
+class DebeziumFormat:
+    """`envelope` full: as connectors make it. flat: as Debezium's ExtractNewRecordState leaves it."""
+
+    envelope: str = "full"  # full | flat
+
+
+@dataclass(frozen=True)
 class Format:
     """The settings of `type`, where it has any, are in the field of that name."""
 
@@ -83,6 +90,7 @@ class Format:
     csv: CsvFormat | None = None
     avro: AvroFormat | None = None
     protobuf: ProtobufFormat | None = None
+    debezium: DebeziumFormat | None = field(default=None, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True, kw_only=True)
