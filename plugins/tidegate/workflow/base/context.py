@@ -92,9 +92,12 @@ class Context:
         if not self.layout.in_place:
             return self.layout.landed(batch_id)
         if batch_id not in self._landed:
-            found = landed_in_place(self.layout, self.ledger.batches.get(self.name, batch_id))
+            batch = self.ledger.batches.get(self.name, batch_id)
+            found = landed_in_place(self.layout, batch)
             if found is None:
                 return self.layout.landed(batch_id)  # nothing is there: the ledger knows of no attempt that has landed
+            if not isinstance(batch, LandedBatch):
+                return found  # a ledger that fails over may forget it
             self._landed[batch_id] = found
         return self._landed[batch_id]
 

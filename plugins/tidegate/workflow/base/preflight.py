@@ -92,7 +92,11 @@ def landed(ctx: Context, batch: SealedBatch) -> bool:
     batch_id = batch.plan.batch_id
     record = records.batch_record(ctx, batch_id)
     if record is None:
-        return ctx.storage.exists(ctx.layout.high_water_mark(batch_id))
+        if not ctx.storage.exists(ctx.layout.high_water_mark(batch_id)):
+            return False
+        record = records.batch_record(ctx, batch_id)  # another task may have written it between the two looks
+    if record is None:
+        return True
     if ahead.other_attempt(record, batch.nonce):
         if ctx.ledger.batches.get(ctx.name, batch_id) != batch:  # R10: before any alarm
             raise MovedOn

@@ -81,6 +81,11 @@ def mark_left(ctx: Context, path: str, files: Iterable[FileEntry]) -> None:
     _write_once(ctx, path, dumps(sorted(f.path for f in files)).encode())
 
 
+def is_copy(ctx: Context, path: str, target: str) -> bool:
+    """Whether an earlier try has copied the record already, and died before it deleted it, where nothing moves."""
+    return ctx.layout.in_place and ctx.storage.read(target) == ctx.storage.read(path)
+
+
 def set_aside(ctx: Context, path: str, target: str) -> None:
     """Bring a record to where no look at records meets it. Done in part, it is done by the next call."""
     if not ctx.layout.in_place:

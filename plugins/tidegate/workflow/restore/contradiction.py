@@ -77,7 +77,7 @@ def set_aside(ctx: Context, record: GenerationRecord, wrong: Contradiction, why:
     ctx.ledger.recovery.set_aside(record, f"{wrong.why}; {why}")
     path = ctx.layout.publication_mark(record.recorded_ms, record.window.start_ms, record.number, record.epoch)
     target = ctx.layout.quarantine(f"record-{path.rsplit('/', 1)[1]}")
-    if ctx.storage.exists(target):
+    if ctx.storage.exists(target) and not records.is_copy(ctx, path, target):
         target = f"{target}-{ctx.nonce()}"
     records.set_aside(ctx, path, target)
     files = f"its {many(len(record.files), 'file')} went to {moved}; " if moved else ""
