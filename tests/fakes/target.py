@@ -76,6 +76,9 @@ class FakeTarget:
     def sweep(self, settled: Settled) -> list[str]:
         return []
 
+    def leftovers(self, now_ms: int) -> list[str]:
+        return []
+
     def answers(self) -> bool:
         return True
 
@@ -167,6 +170,9 @@ class FakeSide:
         return expected == shown
 
     def sweep(self, settled: Settled) -> list[str]:
+        return []
+
+    def leftovers(self, now_ms: int) -> list[str]:
         return []
 
     def expected(self, batches: Batches) -> Shown:

@@ -21,7 +21,7 @@ from tests.mutants.planting import ROOT, Planted
 from tests.mutants.quick import quick
 from tests.mutants.stage import Stage
 
-RULES = [*(f"R{i}" for i in range(1, 16)), *(f"C{i}" for i in range(1, 10))]
+RULES = [*(f"R{i}" for i in range(1, 16)), *(f"C{i}" for i in range(1, 11))]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -22,6 +22,7 @@ _WORDS = {
     "publish": "directories that windows were assembled in",
     "generations": "files and folders of generations that are no longer in force",
     "quarantine": "quarantined directories",
+    "metadata": "metadata files and manifests that an Iceberg table needs no more",
 }
 
 

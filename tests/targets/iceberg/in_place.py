@@ -55,8 +55,7 @@ class Lake:
 def make(folder: Path, monkeypatch: pytest.MonkeyPatch, wrap: Wrap = lambda name, port: port) -> Lake:
     """Small files are merged; the children that read files by themselves read this store."""
     objects = MemoryObjects()
-    for module in ("footers", "rows", "dirty"):
-        monkeypatch.setattr(f"spark_jobs.{module}.for_uri", lambda uri, user=None: objects)
+    monkeypatch.setattr("spark_jobs.handlers.places.open_storage", lambda uri: objects)
     made = make_pipeline("s3://lake/readings")
     sink = replace(made.sink, kind="iceberg", conn_id="lake")
     made = replace(made, sink=sink, archive=replace(made.archive, merge=Merge(min_files=2), on_publish=()))

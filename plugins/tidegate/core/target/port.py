@@ -210,6 +210,11 @@ class Target(Protocol):
         """Let go of what the table keeps for tasks that are done; what was done, in words. Deletes no file."""
         ...
 
+    def leftovers(self, now_ms: int) -> list[str]:
+        """Paths of files beside its data that nobody can need any more, now or later. Deletes none. Raises
+        CatalogueError, StorageError."""
+        ...
+
     def answers(self) -> bool:
         """Whether the table's system answers at all."""
         ...
@@ -247,6 +252,8 @@ class SideTarget(Protocol):
     def agrees(self, expected: str, shown: str) -> bool: ...
 
     def sweep(self, settled: Settled) -> list[str]: ...
+
+    def leftovers(self, now_ms: int) -> list[str]: ...
 
     def expected(self, batches: Batches) -> Shown:
         """What readers are shown of these files."""

@@ -55,6 +55,10 @@ class HiveSide:
         """The table keeps nothing for tasks."""
         return []
 
+    def leftovers(self, now_ms: int) -> list[str]:
+        """The table has no files beside its data."""
+        return []
+
     def expected(self, batches: Batches) -> Shown:
         """Where the files lie below their batch's directory: as the manifest says, never spelled again."""
         found: Shown = {}

@@ -74,6 +74,10 @@ class HiveTable(Places):
         """The table keeps nothing for tasks."""
         return []
 
+    def leftovers(self, now_ms: int) -> list[str]:
+        """The table has no files beside its data."""
+        return []
+
     def answers(self) -> bool:
         """Whether the endpoint answers at all."""
         try:

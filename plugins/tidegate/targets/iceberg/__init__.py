@@ -1,1 +1,1 @@
-"""Iceberg: its tables behind the target port (C1 to C9), catalogues, files by the storage port."""
+"""Iceberg: its tables behind the target port (C1 to C10), catalogues, files by the storage port."""

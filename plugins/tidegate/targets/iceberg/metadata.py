@@ -5,8 +5,6 @@ A catalogue server does this by itself.
 
 from __future__ import annotations
 
-import re
-import uuid
 from collections.abc import Iterable
 
 from pyiceberg.exceptions import CommitFailedException
@@ -20,12 +18,12 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from pyiceberg.typedef import Properties
 
 from tidegate.core.base.errors import CatalogueMismatch, PathMissing, StorageError
+from tidegate.targets.iceberg import names
 from tidegate.targets.iceberg.catalogue import Conflict, Loaded
 
 FORMAT_VERSION = "format-version"
 METADATA_PATH = "write.metadata.path"
 COMPRESSION = "write.metadata.compression-codec"
-_VERSION = re.compile(r"(\d+)-")
 
 
 def new(schema: Schema, spec: PartitionSpec, location: str, properties: Properties) -> TableMetadata:
@@ -64,11 +62,11 @@ def changed(loaded: Loaded, requirements: Iterable[TableRequirement], updates: I
 
 def place(metadata: TableMetadata, before: str | None = None) -> str:
     """Return a new name for a metadata file; its version is one above the file before."""
-    found = None if before is None else _VERSION.match(before.rpartition("/")[2])
-    version = 0 if before is None else int(found[1]) + 1 if found else 0
+    found = None if before is None else names.version_of(before)
+    version = 0 if found is None else found + 1
     folder = (metadata.properties.get(METADATA_PATH) or f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
     gzip = ".gz" if metadata.properties.get(COMPRESSION, "").lower() == "gzip" else ""
-    return f"{folder}/{version:05d}-{uuid.uuid4()}{gzip}.metadata.json"
+    return f"{folder}/{names.metadata(metadata.table_uuid, version, gzip)}"
 
 
 def write(metadata: TableMetadata, io: FileIO, location: str) -> None:

@@ -1,10 +1,14 @@
-"""What a publication does about what it finds in the table (C4), decided from gathered facts."""
+"""What a publication does about what it finds in the table (C4), and which of the table's own files may go (C10),
+decided from gathered facts."""
 
 from __future__ import annotations
 
+from collections.abc import Set
+from dataclasses import dataclass
 from enum import Enum
 
 from tidegate.core.target.port import Token
+from tidegate.targets.iceberg.names import Kind, Made
 
 
 class Held(Enum):
@@ -37,3 +41,39 @@ def decide(mine: Token, newest: Token | None, held: Held, foreign: bool) -> Do:
     if newest is None and foreign:
         return Do.REFUSE
     return Do.COMMIT
+
+
+READERS_MS = 3_600_000
+"""How long a reader may take from its look at the catalogue to the last of the table's own files that it opens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """One look at a table. `named`: names of the files that its metadata, the log of that and all its snapshots name.
+
+    `version`: of its metadata file, None if its name says none. `logged_ms`: since when the oldest metadata file of
+    the log was the table; None for an empty log. `sequence`, `since_ms`: of the oldest snapshot from which the current
+    one descends, and that the table still has; None for a table without any."""
+
+    named: Set[str]
+    version: int | None
+    logged_ms: int | None
+    sequence: int | None
+    since_ms: int | None
+
+
+def may_go(name: str, made: Made | None, needed: Needed, now_ms: int) -> bool:
+    """C10: whether nobody can need the file any more, now or ever: what may go once may always go.
+
+    A commit that has not been answered can be executed only while its number is not taken (C6), so older files are
+    named or never will be; and nobody reads by what the table was before the oldest thing that it keeps, once that has
+    been there for a while."""
+    if made is None or name in needed.named:
+        return False
+    is_metadata = made.kind is Kind.METADATA
+    since_ms = needed.logged_ms if is_metadata else needed.since_ms
+    if since_ms is None or since_ms > now_ms - READERS_MS:
+        return False
+    if is_metadata:
+        return needed.version is not None and made.number <= needed.version
+    return needed.sequence is not None and made.number < needed.sequence

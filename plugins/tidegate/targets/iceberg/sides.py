@@ -17,6 +17,7 @@ from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import Placed, data_files, part_of, shown
+from tidegate.targets.iceberg.leftovers import leftovers
 from tidegate.targets.iceberg.live import PREFIX, Look, Part, look, part_in
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
@@ -125,6 +126,10 @@ class IcebergSide:
     def sweep(self, settled: Settled) -> list[str]:
         """Let go of answered tags (C5), and of snapshots beyond the newest. Raises CatalogueError."""
         return sweep(self.catalogue, self.name, settled)
+
+    def leftovers(self, now_ms: int) -> list[str]:
+        """Metadata, lists and manifests that nothing needs any more (C10). Raises CatalogueError, StorageError."""
+        return leftovers(self.catalogue, self.name, self.definition.location, self.site.storage, now_ms)
 
     def expected(self, batches: Batches) -> Shown:
         """Rows of each batch."""

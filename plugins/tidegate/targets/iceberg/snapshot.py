@@ -6,7 +6,6 @@ Low-level on purpose: the library's own overwrite reads every manifest of the ta
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -37,7 +36,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from tidegate.targets.iceberg import merging
+from tidegate.targets.iceberg import merging, names
 from tidegate.targets.iceberg.live import Found, Look, first_unit, unit_of
 
 CODEC: Literal["deflate"] = "deflate"
@@ -85,12 +84,15 @@ class _Maker:
     io: FileIO
     id: int = field(init=False)
     spec_id: int = field(init=False)
-    name: str = field(default_factory=lambda: str(uuid.uuid4()))
+    sequence: int = field(init=False)
+    name: str = field(init=False)
     written: int = 0
 
     def __post_init__(self) -> None:
         self.id = self.metadata.new_snapshot_id()
         self.spec_id = self.metadata.default_spec_id
+        self.sequence = self.metadata.next_sequence_number()
+        self.name = names.stamp(self.metadata.table_uuid)
 
     def added(self, files: list[DataFile]) -> list[ManifestFile]:
         """A manifest of these files; none for an empty unit."""
@@ -142,14 +144,13 @@ class _Maker:
         )
 
     def snapshot(self, manifests: list[ManifestFile], summary: Summary) -> Snapshot:
-        sequence = self.metadata.next_sequence_number()
-        output = self._output(f"snap-{self.id}-0-{self.name}.avro")
+        output = self._output(f"snap-{self.id}-{self.sequence}-{self.name}.avro")
         with write_manifest_list(
             format_version=self.metadata.format_version,
             output_file=output,
             snapshot_id=self.id,
             parent_snapshot_id=self.metadata.current_snapshot_id,
-            sequence_number=sequence,
+            sequence_number=self.sequence,
             avro_compression=CODEC,
         ) as writer:
             writer.add_manifests(manifests)
@@ -158,7 +159,7 @@ class _Maker:
                 "snapshot-id": self.id,
                 "parent-snapshot-id": self.metadata.current_snapshot_id,
                 "manifest-list": output.location,
-                "sequence-number": sequence,
+                "sequence-number": self.sequence,
                 "timestamp-ms": max(int(time.time() * 1000), self.metadata.last_updated_ms),  # hosts' clocks differ
                 "summary": summary,
                 "schema-id": self.metadata.current_schema_id,
@@ -171,7 +172,7 @@ class _Maker:
         return make(
             self.metadata.specs()[spec_id],
             self.metadata.schema(),
-            self._output(f"{self.name}-m{self.written}.avro"),
+            self._output(f"{self.name}-{self.sequence}-m{self.written}.avro"),
             self.id,
             CODEC,
         )

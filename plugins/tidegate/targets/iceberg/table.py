@@ -25,6 +25,7 @@ from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import below, data_files, held, part_of, shown
+from tidegate.targets.iceberg.leftovers import leftovers
 from tidegate.targets.iceberg.live import Look, newest_token, part_in, places_of, summary_of, tag_of, unit_of
 from tidegate.targets.iceberg.rules import Do, decide
 from tidegate.workflow.base import bounds
@@ -239,6 +240,10 @@ class IcebergTable:
     def sweep(self, settled: Settled) -> list[str]:
         """Let go of answered tags (C5), and of snapshots beyond the newest. Raises CatalogueError."""
         return sweep(self.catalogue, self.name, settled)
+
+    def leftovers(self, now_ms: int) -> list[str]:
+        """Metadata, lists and manifests that nothing needs any more (C10). Raises CatalogueError, StorageError."""
+        return leftovers(self.catalogue, self.name, self.definition.location, self.site.storage, now_ms)
 
     def agrees(self, expected: str, shown: str) -> bool:
         """C9: of files that others have made from ours, only the number of rows is known."""

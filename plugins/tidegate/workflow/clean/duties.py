@@ -6,7 +6,8 @@ done, and done again if it was not noted. Two cleaners do the same things at wor
 
 from __future__ import annotations
 
-from tidegate.core.base.errors import CatalogueError
+from tidegate.core.base.errors import CatalogueError, StorageError
+from tidegate.core.clean.rules import Verdict
 from tidegate.core.target.port import SideTarget, Target
 from tidegate.core.window.states import BUILDING, BUILT, SWAPPING
 from tidegate.workflow.base import preflight
@@ -30,6 +31,7 @@ def clean(ctx: Context, limit: int = LIMIT, dry_run: bool = False) -> Cleaned:
     try:
         clean_generations(run)
         clean_batches(run)
+        _leftovers(run)
     except Enough:
         pass
     if not dry_run:
@@ -45,12 +47,28 @@ def _sweep(run: Run) -> None:
         return {key for key, facts in run.generations(publications).items() if facts.state not in UNFINISHED}
 
     try:
-        tables: list[Target | SideTarget] = [run.ctx.target, *run.ctx.sides.values()]
-        for table in tables:
+        for table in _tables(run):
             for line in table.sweep(settled):
                 run.ctx.say(line)
     except CatalogueError as e:
         run.ctx.say(f"tables are swept by the next run: {str(e).splitlines()[0]}")
+
+
+def _leftovers(run: Run) -> None:
+    """What tables have written for themselves: it may go for ever, or is not named here."""
+    useless = Verdict(True, "neither a snapshot that the table keeps nor the log of its metadata names it (C10)")
+    for table in _tables(run):
+        try:
+            found = table.leftovers(run.now_ms)
+        except (CatalogueError, StorageError) as e:
+            run.ctx.say(f"{table.name} is cleaned by the next run: {str(e).splitlines()[0]}")
+            continue
+        for path in found:
+            run.delete("metadata", path, lambda: useless)
+
+
+def _tables(run: Run) -> list[Target | SideTarget]:
+    return [run.ctx.target, *run.ctx.sides.values()]
 
 
 __all__ = ["LIMIT", "Cleaned", "Item", "clean"]

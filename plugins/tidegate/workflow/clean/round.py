@@ -22,7 +22,7 @@ _FAILURES = 3
 
 @dataclass(frozen=True)
 class Item:
-    """`kind`: attempts | plans | landed | side | publish | generations | quarantine."""
+    """`kind`: attempts | plans | landed | side | publish | generations | quarantine | metadata."""
 
     kind: str
     path: str
