@@ -13,13 +13,15 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import LongType
 
+from tests.late.reopenings import balanced
 from tests.target_suite import KEY, ROWS, Lab, again, publish
 from tests.targets.iceberg.lab import Tables, reader, sqlite
 from tests.targets.iceberg.test_rules import compact, lab, loaded, problems
 from tests.world import World, record, window
-from tidegate.core.base.errors import CatalogueMismatch
+from tidegate.core.base.errors import CatalogueError, CatalogueMismatch
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.targets.iceberg.live import TAG, look, newest_token, tag_of, token_in
+from tidegate.targets.iceberg.table import IcebergTable
 from tidegate.workflow.clean.duties import clean
 
 __all__ = ["lab"]  # fixtures
@@ -126,3 +128,27 @@ def test_the_cleaner_lets_go_of_answered_tags_and_old_snapshots(lab: Lab) -> Non
     clean(lab.world.context())
     assert newest_token(loaded(lab).metadata, KEY.start_ms) is None, "its snapshot is beyond the newest"
     assert problems(lab) == [], "welcome, though nothing says any more of whose rows they are"
+
+
+def test_an_audit_finds_a_first_generation_that_waits_for_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are where they will stay, and it is not in force."""
+    catalogue = sqlite(tmp_path)
+    world = World(tmp_path)
+    world.change_spec(sink=replace(world.pipeline.sink, kind="iceberg", conn_id="lake", table="lake.readings"))
+    world.tables = lambda w: Tables(catalogue)
+    world.produce(record("a0", 0.1), record("c0", 2.5))
+    world.produce(record("d0", 2.5), partition=1)
+    world.ingest("r1")
+
+    def gone(*_: object) -> list[str]:
+        raise CatalogueError("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(IcebergTable, "_commit", gone)
+        with pytest.raises(CatalogueError):
+            world.archive(0)
+    balanced(world)
+    world.archive(0)
+    balanced(world)

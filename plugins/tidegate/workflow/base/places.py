@@ -74,7 +74,8 @@ def generation(spec: Pipeline, g: GenerationRow, published: bool, makes_way: boo
     layout = Layout.of(spec)
     if not published:
         window = time_values(g.window_ms, spec.time_partitions, spec.windows.timezone)
-        return (g.directory or "", layout.window(window))
+        beside = layout.generation(g.window_ms, g.number, g.epoch)  # of tables without a place of the hour's own
+        return (g.directory or "", layout.window(window), beside)
     if makes_way:
         return (g.location or "", layout.generation(g.window_ms, g.number, g.epoch))
     return (g.location or "",)
