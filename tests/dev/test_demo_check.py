@@ -94,7 +94,8 @@ def lake(right: Path, tmp_path: Path) -> Lake:
         for v, folder in ((check.partition_values(name), folder) for name, folder in data.items())
     }
     arguments = argparse.Namespace(
-        csv=root / "flights.csv.zip", table="lake.flights", landed=root / "landed", first=SPAN.first, last=SPAN.last,
+        csv=root / "flights.csv.zip", table="lake.flights", landed=root / "landed", recorded=None,
+        first=SPAN.first, last=SPAN.last,
         closed_at=SPAN.closed_at, end_offsets=json.loads((root / "ends.json").read_text()),
     )  # fmt: skip
     return Lake(root, FakeCatalogue({"lake.flights": data, "lake.flights__late": late}, counted), arguments)

@@ -89,7 +89,8 @@ def lake(right: Path, tmp_path: Path) -> Lake:  # noqa: F811
         rows = pq.read_table(file, partitioning=None)
         pq.write_table(rows.rename_columns({"_partition": "_kafka_partition"}), file)
     arguments = argparse.Namespace(
-        csv=right / "flights.csv.zip", table="lake.flights", landed=root / "landed", first=SPAN.first, last=SPAN.last,
+        csv=right / "flights.csv.zip", table="lake.flights", landed=root / "landed", recorded=None,
+        first=SPAN.first, last=SPAN.last,
         closed_at=SPAN.closed_at, end_offsets=json.loads((right / "ends.json").read_text()),
     )  # fmt: skip
     return Lake(root, tables, arguments)
@@ -154,7 +155,7 @@ def test_a_file_in_the_wrong_part_and_one_that_stands_twice_are_found(lake: Lake
 
 
 def test_a_copy_is_read_in_place_of_what_was_copied(lake: Lake, tmp_path: Path) -> None:
-    """As `copy_from_hdfs` makes it: each file at its full path."""
+    """As `copy_table` makes it of HDFS's: each file at its full path."""
     lake.copy = tmp_path / "copy"
     copied = lake.copy / str(lake.root).lstrip("/")
     shutil.copytree(lake.root, copied)

@@ -151,7 +151,7 @@ def test_without_a_field_the_kafka_timestamp_is_the_event_time(tmp_path):
 
 def test_a_format_that_does_not_exist_names_those_that_do(tmp_path):
     plan = job_plan(pipeline(tmp_path, format=Format("xml")), [(0, 0, 1)])
-    with pytest.raises(JobError, match=r"'xml' does not exist; there is avro, csv, json, protobuf, raw"):
+    with pytest.raises(JobError, match=r"'xml' does not exist; there is avro, csv, debezium, json, protobuf, raw"):
         run(plan, {0: records([event()])})
 
 

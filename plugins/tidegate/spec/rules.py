@@ -83,8 +83,9 @@ def _columns(spec: PipelineSpec) -> Iterator[Problem]:
 
 
 def _convert(message_format: str, column: ColumnSpec, path: tuple[str | int, ...]) -> Iterator[Problem]:
-    if message_format != "json":
-        yield Problem(path, f"has a meaning with format.type json only, not with {message_format}; leave it out")
+    if message_format not in ("json", "debezium"):
+        only = "has a meaning with format.type json and debezium only"
+        yield Problem(path, f"{only}, not with {message_format}; leave it out")
     elif column.expr is not None:
         yield Problem(path, "has no meaning for a computed column (expr); leave it out, and cast in the expression")
     elif not is_primitive(parse(column.type)):
