@@ -75,7 +75,7 @@ def lake(right: Path, tmp_path: Path) -> Lake:  # noqa: F811
     """The right table of the checker's tests, as Iceberg has it."""
     root = tmp_path / "lake"
     shutil.copytree(right / "landed", root / "landed")
-    (tmp_path / "flights.yaml").write_text(_of_kind("iceberg", YAML.read_text()))
+    (tmp_path / "flights.yaml").write_text(_of_kind("iceberg", "local", YAML.read_text()))
     pipeline = load_file(tmp_path / "flights.yaml", {"TIDEGATE_LAKE": str(root)})
     tables = IcebergTables(pipeline, f"sqlite:///{tmp_path}/catalogue.db")
     for kind, folder in (("data", "table"), ("late", "late")):
