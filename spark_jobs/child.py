@@ -6,7 +6,7 @@ A JSON line in, JSON lines out, until the input ends:
     {"answer": ...}                       as many as the handler gives to the request
     {"error": "..."}                      instead, and the process ends
 
-`handlers` says what is asked and answered. It changes nothing, so whoever asks may end it at any time.
+`handlers` says what is asked and answered. It changes nothing, so the caller may end it at any time.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ JANUARY_FLIGHTS = 27_004
 NEW_YORK = ZoneInfo("America/New_York")
 MINUTE_MS = 60_000
 _SEND_TIMEOUT_S = 60.0
-_ERRORS_ONLY = 3  # syslog's level: that a fresh broker is still loading its coordinator is none
+_ERRORS_ONLY = 3  # syslog's level: a fresh broker that is still loading its coordinator is no error
 
 
 class DemoInputError(Exception):

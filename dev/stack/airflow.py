@@ -60,7 +60,7 @@ class Airflow(Part):
     def _prepare_home(self) -> None:
         for name in _STALE_PIDS:
             (self._home / name).unlink(missing_ok=True)
-        # Else Airflow writes a 2,000-line airflow.cfg, whose values would outlive a changed default of ours.
+        # Else Airflow writes a 2,000-line airflow.cfg, whose values would outlive a changed default here.
         (self._home / "airflow.cfg").write_text("# Settings come from the environment: see `env` beside this folder.\n")
 
     def _program(self, *words: str) -> Program:

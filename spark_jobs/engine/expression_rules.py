@@ -234,7 +234,7 @@ def _aggregate_by_name(name: str, arguments: list[dict[str, Any]]) -> None:
 
 
 class _Everything(set):
-    """A macro's own parameters are whatever it calls them; words that are calls in disguise are none."""
+    """A macro's own parameters are whatever it calls them; words that are calls in disguise are not."""
 
     def __contains__(self, name: object) -> bool:
         return name not in _WORDS_THAT_ARE_CALLS

@@ -1,4 +1,4 @@
-"""Fields that no column takes: what an operator is told of one that stops the batch, and which are none."""
+"""Fields that no column takes: what an operator is told of one that stops the batch, and which fields are known."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def test_a_damaged_file_before_the_seal_is_written_again(world: World, spoil: Ca
 
 
 def test_files_beside_the_manifest_are_not_data(world: World) -> None:
-    """In the attempt, in the landing zone, and with names of Spark's, of ours and of nobody's."""
+    """In the attempt, in the landing zone, and with names like Spark's, like Tidegate's and like nobody's."""
     spoiling_job(
         world, lambda attempt: shutil.copy(min(attempt.rglob("data/**/*.parquet")), attempt / "data/x.parquet")
     )

@@ -1,4 +1,4 @@
-"""What is done on the board is done once, by whoever is logged in, with a reason, and leaves an entry behind."""
+"""What is done on the board is done once, by the person who is logged in, with a reason, and leaves an entry behind."""
 
 from __future__ import annotations
 

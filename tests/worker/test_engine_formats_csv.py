@@ -145,7 +145,7 @@ def test_types(row, kind, text, expected):
 def test_there_is_no_text_of_nested_types(row):
     with pytest.raises(Unfit, match="a text cannot be array<int>"):
         convert_text("[1]", parse("array<int>"))
-    with pytest.raises(JobError, match=r"\$\.c\.d is none of format.fields"):
+    with pytest.raises(JobError, match=r"\$\.c\.d is not among format.fields"):
         decoder_for(csv({"a": "string", "c": "string from $.c.d"}, ("a", "c")))
 
 

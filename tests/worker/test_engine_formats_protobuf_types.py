@@ -48,7 +48,7 @@ TYPES = [
     ("P-bytes", "bytes", b"\xff\x00", "binary", b"\xff\x00"),
     ("P-enum", "e", 1, "string", "ONE"),
     ("P-enum", "e", -1, "string", "MINUS"),
-    ("P-enum", "e", 7, "string", Dirty("7 is none of the numbers of t.Kind")),
+    ("P-enum", "e", 7, "string", Dirty("7 is not a number of t.Kind")),
     ("P-enum-number", "e", 7, "int", 7),
     ("P-enum-number", "e", 1000, "tinyint", Dirty("does not fit in 8 bits")),
     (

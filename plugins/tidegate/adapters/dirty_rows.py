@@ -14,7 +14,7 @@ EXAMPLES = 3
 
 
 class LineDirty(ABC):
-    """core.redriving.DirtyReader, by whoever answers the requests."""
+    """core.redriving.DirtyReader, by the child process that answers the requests."""
 
     @abstractmethod
     def _ask(self, request: Any) -> dict[str, Any]: ...

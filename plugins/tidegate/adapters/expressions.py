@@ -95,7 +95,7 @@ def _read(path: Path) -> list[tuple[str, str]] | None:
 
 
 def _keep(path: Path, found: Any) -> None:
-    """A cache that cannot be written is none: the next one asks again."""
+    """A cache that cannot be written is left out: the next process asks again."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as draft:

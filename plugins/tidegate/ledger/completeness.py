@@ -24,7 +24,7 @@ class SqlTruths(Part):
         totals = schema.batch_window_totals
         mine = and_(totals.c.pipeline == name, totals.c.window_ms == key.start_ms, totals.c.kind.in_(list(kinds)))
         with self._store.begin() as c:
-            # another system counts by event time: rows that were rerouted here are none of the window's
+            # another system counts by event time: rows that were rerouted here do not belong to the window
             rows = c.scalar(select(func.sum(totals.c.rows - totals.c.rerouted)).where(mine))
             return int(rows or 0), stored_answer(c, name, key)
 

@@ -107,7 +107,7 @@ class SqlPipelines(Part):
         with self._store.begin() as c:
             if c.execute(update(t).where(same).values(compiled=dumps(after))).rowcount:
                 self._store.note(c, name, "fields pinned", f"spec {version}", {"fields": len(fields)})
-        return self.spec(name, version)  # of whoever was first
+        return self.spec(name, version)  # of the task that was first
 
     def specs(self, name: str) -> list[Pipeline]:
         t = schema.spec_versions

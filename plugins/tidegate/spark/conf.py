@@ -77,7 +77,7 @@ def driver_conf(
     archive: Path | None = None,
     driver_here: bool = True,
 ) -> dict[str, str]:
-    """A pipeline's own Spark settings on top of ours. `driver_here`: the driver runs on this machine.
+    """A pipeline's own Spark settings on top of Tidegate's. `driver_here`: the driver runs on this machine.
 
     `java_options` for the driver's JVM come before the pipeline's own. None: ours, if `master` is local, with the
     class archive if there is one. As a setting: `--driver-java-options` keeps Java from dumping such an archive.

@@ -106,7 +106,7 @@ class AvroDecoder:
             ) from None
 
     def _reader(self, number: int, text: str, references: tuple[str, ...]) -> Read:
-        """Raises JobError: whoever wrote this schema down has to look at it."""
+        """Raises JobError: the person who wrote this schema down has to look at it."""
         try:
             schema: Schema = parse(text, references)
             known = None

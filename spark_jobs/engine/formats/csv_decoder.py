@@ -136,7 +136,7 @@ class CsvDecoder:
     def _position(self, path: tuple[str, ...]) -> int:
         if len(path) != 1 or path[0] not in self._names or path[0] == SKIPPED_FIELD:
             raise refuse(
-                f"$.{'.'.join(path)} is none of format.fields: {', '.join(self._names)}",
+                f"$.{'.'.join(path)} is not among format.fields: {', '.join(self._names)}",
                 advice="name the field in format.fields, at its position",
                 field="format.fields",
             )

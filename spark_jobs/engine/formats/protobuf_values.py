@@ -51,7 +51,7 @@ class Get:
 
 
 def _plain_name(name: str) -> bool:
-    """Whether the name can stand in source, and is none of the message's own methods."""
+    """Whether the name can stand in source, and is not one of the message's own methods."""
     return name.isidentifier() and name.islower() and not iskeyword(name)
 
 
@@ -176,7 +176,7 @@ def _enum_name(field: FieldDescriptor) -> Convert:
     def convert(number: int) -> str:
         name = names.get(number)
         if name is None:
-            raise Unfit(f"{number} is none of the numbers of {field.enum_type.full_name}")
+            raise Unfit(f"{number} is not a number of {field.enum_type.full_name}")
         return name
 
     return convert

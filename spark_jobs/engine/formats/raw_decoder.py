@@ -1,4 +1,4 @@
-"""Raw records: key, value and headers as Kafka has them; what they mean is decided by whoever reads the table."""
+"""Raw records: key, value and headers as Kafka has them; the table's readers decide what they mean."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class UnknownSchema(Exception):
 
 
 class WrongSchema(Exception):
-    """The schema is one of another format: the message is none of ours."""
+    """The schema is one of another format: the message does not belong to this pipeline."""
 
 
 class SchemaRegistry:

@@ -178,7 +178,7 @@ class Redrives:
             self._taken[batch.redriven_by, p.partition] += p.rows
 
     def own(self, batch: BatchRow, row: RangeRow) -> Balance:
-        """What of the range counts as this batch's. The gaps of a redrive are none of Kafka's."""
+        """What of the range counts as this batch's. A redrive's gaps are not Kafka's."""
         found = row.balance or Balance(offsets=row.range.count)
         if batch.is_redrive:
             found = replace(found, offsets=found.read, gaps=0)

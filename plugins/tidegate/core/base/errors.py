@@ -25,7 +25,7 @@ TidegateError
 |  |- AttemptSpoilt      what it left is not what it reported, or cannot be read (retry: the next attempt writes again)
 |- BatchRefused          the content is not acceptable: too dirty, unknown field, gaps
 |- OtherZoneData         windows were cut or spelled by other zone data than this host's
-|- AskedWrong            a run's conf asks for what there is not
+|- AskedWrong            a run's conf asks for something that is missing
 |- ReplayRefused         a rebuild would change membership, or its source is gone
 |- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
 |  |- FilesLost          files that a manifest names are missing, or not as it says
@@ -218,7 +218,7 @@ class OverBudget(TidegateError):
 
 
 class AskedWrong(TidegateError):
-    """A run's conf asks for what there is not."""
+    """A run's conf asks for something that is missing."""
 
     advice = (
         'the conf is {"do": "replay" | "reopen" | "rollback", "window": "2013-01-05T04:00Z", "why": "..."}, with '

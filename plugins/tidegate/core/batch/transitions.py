@@ -175,7 +175,7 @@ def plan(new: Plan, run: str | None) -> Step[PlannedBatch]:
 
 
 def take(batch: OpenBatch, nonce: str) -> Step[WritingBatch]:
-    """The next epoch, under its own nonce: whoever held the batch can change nothing of it any more (R9)."""
+    """The next epoch, under its own nonce: who held the batch before can no longer change it (R9)."""
     epoch = (batch.epoch if isinstance(batch, WritingBatch) else 0) + 1
     attempt = {"epoch": epoch, "nonce": nonce}
     return _step(TAKE, batch, WritingBatch(batch.plan, epoch, nonce), attempt, attempt)

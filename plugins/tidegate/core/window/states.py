@@ -64,7 +64,7 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildingGeneration:
-    """Being assembled by whoever holds `epoch`.
+    """Being assembled by the task that holds `epoch`.
 
     `batches` are all whose rows it holds; those of `late` among them came late for the window and were taken up."""
 

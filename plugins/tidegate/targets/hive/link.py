@@ -78,7 +78,7 @@ class Endpoint:
 
     @contextlib.contextmanager
     def link(self, database: str = "default", settings: Mapping[str, str] | None = None) -> Iterator[Link]:
-        """A session, closed at the end. Raises CatalogueError, definite: nothing of ours has been sent yet."""
+        """A session, closed at the end. Raises CatalogueError, definite: nothing has been sent yet."""
         socket = _Socket(self)
         connection = self._open(socket, database, dict(settings or {}))
         link = Link(self, connection)

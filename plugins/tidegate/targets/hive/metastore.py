@@ -113,7 +113,7 @@ class HiveMetastore:
         )
 
     def ping(self) -> str:
-        """The service's version or name, for whoever checks the set-up. Raises CatalogueError."""
+        """The service's version or name, for a check of the set-up. Raises CatalogueError."""
         with self._client("ping") as client, self._looking("ping"):
             return str(client.getVersion())
 

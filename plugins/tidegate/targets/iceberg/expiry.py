@@ -48,7 +48,7 @@ def let_go(metadata: TableMetadata, settled: Settled) -> tuple[TableUpdate, ...]
 
 
 def _publication(tag: str) -> tuple[int, int] | None:
-    """Of a tag of ours; None for somebody else's."""
+    """Of a tag that Tidegate set; None for somebody else's."""
     parts = tag.removeprefix(TAG).split(".") if tag.startswith(TAG) else []
     if len(parts) != 3 or not all(part.lstrip("-").isdigit() for part in parts):
         return None

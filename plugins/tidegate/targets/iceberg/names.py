@@ -26,8 +26,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Made:
-    """A file of ours. `number`: of the commit for which it was written: the version of its metadata file, or, of lists
-    and manifests, its sequence number. Of all commits that have one number the table takes one."""
+    """A file that Tidegate wrote. `number`: of the commit for which it was written: the version of its metadata file,
+    or, of lists and manifests, its sequence number. Of all commits that have one number the table takes one."""
 
     kind: Kind
     number: int
@@ -58,6 +58,6 @@ def metadata(table: uuid.UUID, version: int, ending: str = "") -> str:
 
 
 def version_of(location: str) -> int | None:
-    """The version that a metadata file's name says, whoever has made it."""
+    """The version that a metadata file's name says, whichever writer made it."""
     found = _VERSION.match(location.rpartition("/")[2])
     return int(found[1]) if found else None
