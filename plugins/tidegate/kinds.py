@@ -115,6 +115,7 @@ class TargetKind:
     nothing. `examined(pipeline, connection, seconds)`: what `tidegate doctor` finds, by the connection that
     `sink.conn_id` names; it is asked once for all tables of a database, or, with `each_table`, for each.
     `dags`: those that its pipelines have.
+    `names_files`: its readers are told of each file, wherever it lies: two generations can have the same files.
     `stored`: what its files hold, if that is more than the logical columns, or other; workers ask for it too.
     `problems`: (path in the YAML, what is wrong) of a pipeline that such a table cannot take."""
 
@@ -126,6 +127,7 @@ class TargetKind:
     examined: Callable[[pipeline.Pipeline, Fields, float], list[Finding]]
     each_table: bool = False
     dags: tuple[str, ...] = DAGS
+    names_files: bool = False
     stored: Callable[[], StoredForm] | None = None
     problems: Callable[[pipeline.Pipeline], list[tuple[tuple[str | int, ...], str]]] = lambda pipeline: []
 

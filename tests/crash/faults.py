@@ -57,7 +57,7 @@ CHANGING: dict[str, frozenset[str]] = {
         }
     ),
     "recovery": frozenset({"withdraw", "restore", "set_aside"}),
-    "cleaning": frozenset({"batch_cleaned", "generation_cleaned", "cleaned"}),
+    "cleaning": frozenset({"batch_cleaned", "generation_goes", "generation_cleaned", "cleaned"}),
     "redrives": frozenset({"cleared"}),
     "truths": frozenset({"save", "accept"}),
     "reopenings": frozenset({"cleared"}),

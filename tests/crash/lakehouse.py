@@ -101,20 +101,27 @@ def _of(found: Loaded, snapshot: Snapshot) -> Iterator[DataFile]:
 
 
 def each_snapshot_shows_one_generation(world: World) -> dict[int, str]:
-    """Of each window, never an older one after a newer; none vanishes. Start -> directory that the last one shows."""
+    """Of each window, never an older one after a newer; none vanishes. Start -> directory of the one that the last
+    snapshot shows. Its files lie there, or, if it is a rollback, in an earlier one's."""
     found = loaded(world)
     assert found is not None
     shown: dict[int, str] = {}
+    lies: dict[int, str] = {}
     for snapshot in found.metadata.snapshots:
         now: dict[int, set[str]] = {}
         for file in _of(found, snapshot):
             now.setdefault(file.partition[0] // 1000, set()).add(file.file_path.rsplit("/", 2)[0])
+        said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        unit, mine = int(said["tidegate.unit"]), said["tidegate.location"]
+        before = shown.get(unit)
+        assert before is None or before == mine or _number(mine) > _number(before), f"{mine} after {before}"
+        shown[unit] = mine
         for start_ms, places in now.items():
             assert len(places) == 1, f"snapshot {snapshot.sequence_number} shows {places}"
             (place,) = places
-            before = shown.get(start_ms)
-            assert before is None or before == place or _number(place) > _number(before), f"{place} after {before}"
-            shown[start_ms] = place
+            meant = _number(place) <= _number(mine) if start_ms == unit else place == lies.get(start_ms)
+            assert meant, f"snapshot {snapshot.sequence_number}, of {mine}, shows files at {place}"
+            lies[start_ms] = place
         assert shown.keys() == now.keys(), f"snapshot {snapshot.sequence_number}: {shown.keys() - now.keys()} vanished"
     return shown
 

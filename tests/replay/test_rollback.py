@@ -262,7 +262,7 @@ def test_files_of_a_cleaned_generation_that_reappear_are_not_copied(world: World
     min(Path(published.location.removeprefix("file://")).rglob("*.parquet")).unlink()
     assert world.archive(0).generation == 4
     assert values(world) == NEW
-    assert "rows of generation 1 cannot be copied again (the files of generation 1 were cleaned at" in " ".join(
+    assert "rows of generation 1 cannot be brought back (the files of generation 1 were cleaned at" in " ".join(
         world.said
     )
 

@@ -299,6 +299,13 @@ class CleaningLedger(Protocol):
         """The remains of a LANDED batch are gone; done if it is marked."""
         ...
 
+    def generation_goes(self, name: str, window_ms: int, number: int) -> bool:
+        """Mark that files of a RETIRED generation are about to be deleted: no rollback begins with them any more.
+
+        Whether it is marked: False while a generation of the window is at work, which may have begun with them, and
+        while one that was given up keeps something: its last request may still be executed."""
+        ...
+
     def generation_cleaned(self, name: str, window_ms: int, number: int) -> None:
         """The files of a RETIRED or DISCARDED generation are gone; done if it is marked."""
         ...

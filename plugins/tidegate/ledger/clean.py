@@ -14,9 +14,10 @@ from tidegate.core.batch.states import LANDED
 from tidegate.core.clean.rules import BatchFacts, GenerationFacts, Moment
 from tidegate.core.files.receipt import DATA
 from tidegate.core.window import transitions as window
-from tidegate.core.window.states import CURRENT, RETIRED
+from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, ROLLBACK, WindowKey
 from tidegate.core.window.transitions import SET_ASIDE, UNFINISHED
 from tidegate.ledger import moves, schema
+from tidegate.ledger.comparison import lock
 from tidegate.ledger.reads_rows import grouped
 from tidegate.ledger.store import Part, read_as
 
@@ -128,6 +129,17 @@ class SqlCleaning(Part):
     def batch_cleaned(self, name: str, batch_id: int) -> None:
         with self._store.begin() as c:
             moves.moved(self._store, c, b, batch.clean(name, batch_id))
+
+    def generation_goes(self, name: str, window_ms: int, number: int) -> bool:
+        mine = and_(g.c.pipeline == name, g.c.window_ms == window_ms)
+        with self._store.begin() as c:
+            lock(c, name, WindowKey(window_ms, window_ms))
+            given_up = and_(g.c.state == DISCARDED, g.c.kind == ROLLBACK, g.c.cleaned_ms.is_(None))
+            if c.scalar(select(func.count()).where(mine, or_(g.c.state.in_(UNFINISHED), given_up))):
+                return False  # a rollback may have begun with its files, or have a request on its way
+            moves.moved(self._store, c, g, window.begin_cleaning(name, window_ms, number))
+            marked = select(g.c.cleaning_ms).where(mine, g.c.number == number, g.c.state == RETIRED)
+            return c.scalar(marked) is not None
 
     def generation_cleaned(self, name: str, window_ms: int, number: int) -> None:
         with self._store.begin() as c:

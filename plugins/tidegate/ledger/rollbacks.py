@@ -30,7 +30,7 @@ class SqlRollbacks(Part):
             if not newest == in_force == current:
                 raise LostComparison(f"generation {current} of {iso(key.start_ms)} is not the newest any more")
             old = row_of(c, g, pipeline=name, window_ms=key.start_ms, number=origin)
-            if old is None or old.state != RETIRED or old.cleaned_ms is not None:
+            if old is None or old.state != RETIRED or (old.cleaned_ms or old.cleaning_ms) is not None:
                 raise LostComparison(f"generation {origin} of {iso(key.start_ms)} cannot be brought back any more")
             held = _batches(c, name, key, current)
             if _batches(c, name, key, origin).keys() != held.keys():
@@ -58,6 +58,7 @@ class SqlRollbacks(Part):
                 row.cleaned_ms,
                 tuple(sorted(i for i, _ in held[row.number])),
                 tuple(sorted(i for i, kind in held[row.number] if kind == LATE)),
+                row.cleaning_ms,
             )
             for row in sorted(found, key=lambda row: row.number)
         ]

@@ -216,6 +216,7 @@ generations = _table(
     Column("announced_ms", BigInteger),
     Column("retired_ms", BigInteger),
     Column("cleaned_ms", BigInteger),  # when its files were deleted; only RETIRED and DISCARDED ones
+    Column("cleaning_ms", BigInteger),  # since when they may be deleted: no rollback begins with them any more
     Column("began_ms", BigInteger),  # when it was begun
     Column("origin", Integer),  # of a rollback: the generation whose rows these are
     Column("why", Text),  # of a rollback

@@ -56,6 +56,28 @@ REBUILDS = {
             "a cleaner's answer is older than the ledger": {"old_deletions": False},
         },
     ),
+    "rebuild-shared": (
+        {
+            "procs": (("B", ("back",), 0), REBUILDERS[0], CLEANER, ("D", ("cleaner",), 0)),
+            **{"replaced": True, "most": 4, "env": (), "budget": (0, 0, 0, 0)},
+        },
+        {
+            "the cleaner asks the generation alone that wrote the files": {"ask_sharers": False},
+            "a rollback begins with files that are being deleted": {"mark": False},
+        },
+    ),
+    "rebuild-shared-given-up": (
+        {
+            "procs": (("B", ("back",), 0), GIVER_UP, CLEANER),
+            **{"replaced": True, "most": 3, "budget": (0, 1, 1, 2)},
+        },
+        {
+            "the cleaner asks neither the table nor who shares": {"ask_table": False, "ask_sharers": False},
+            "files go while a commit of a rollback that was given up lives": {"old_requests": False},
+            "records are not looked at after the mark": {"look_at_records": False},
+            "a commit without a look at its files": {"look_at_files": False},
+        },
+    ),
 }
 
 

@@ -58,7 +58,8 @@ class BatchFacts:
 class GenerationFacts:
     """`current`: number of the window's generation in force. `newer_retired`: how many retired ones came after it.
     `doubts`: locations of catalogue changes of the window that may still be executed. `blocked`: by an alarm.
-    `working`: another generation of the window is being built or swapped in."""
+    `working`: another generation of the window is being built or swapped in. `cleaning_ms`: since when its files may be
+    deleted, where generations share files."""
 
     window_ms: int
     number: int
@@ -74,6 +75,7 @@ class GenerationFacts:
     doubts: tuple[str, ...] = ()
     blocked: bool = False
     working: bool = False
+    cleaning_ms: int | None = None
 
 
 @dataclass(frozen=True)

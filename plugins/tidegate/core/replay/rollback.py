@@ -1,7 +1,8 @@
 """Bring back the rows of an earlier generation of a window: which may be, and what the new one must show.
 
-A rollback makes the next generation of copies of the earlier one's files. Neither Kafka nor a decoder is asked, so that
-neither retention nor today's columns matter; the earlier generation stays what it was (R4).
+A rollback makes the next generation of copies of the earlier one's files; where tables name each file, of these files
+themselves. Neither Kafka nor a decoder is asked, so that neither retention nor today's columns matter; the earlier
+generation stays what it was (R4).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.base.instants import iso
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.window.states import CURRENT, RETIRED, GenerationState, WindowKey, rows_by_values
+from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, GenerationState, WindowKey, rows_by_values
 from tidegate.core.window.states import ROLLBACK as ROLLBACK
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ class Origin:
 
 @dataclass(frozen=True)
 class Known:
-    """A generation of a window as the ledger has it; `late` of `batches` came late and were taken up. UTC ms."""
+    """A generation of a window as the ledger has it; `late` of `batches` came late and were taken up. UTC ms.
+
+    `cleaning_ms`: since when its files may be deleted, where generations share files."""
 
     number: int
     state: GenerationState
@@ -41,6 +44,7 @@ class Known:
     cleaned_ms: int | None
     batches: tuple[int, ...]
     late: tuple[int, ...] = ()
+    cleaning_ms: int | None = None
 
 
 class RollbackLedger(Protocol):
@@ -50,7 +54,7 @@ class RollbackLedger(Protocol):
         """The next generation beside `current`, BUILDING(0), of the batches of `origin`; its number.
 
         Raises LostComparison if `current` is not the newest and in force, or if `origin` is not RETIRED, was cleaned,
-        or holds the rows of other batches than `current`."""
+        is about to be, or holds the rows of other batches than `current`."""
         ...
 
     def generations(self, name: str, key: WindowKey) -> list[Known]:
@@ -96,12 +100,13 @@ def choose(generations: Sequence[Known], to: int | None, pipeline: Pipeline) -> 
 
 
 def _refuse_cleaned(found: Known, pipeline: Pipeline) -> None:
-    if found.cleaned_ms is None:
+    cleaned_ms = found.cleaning_ms if found.cleaned_ms is None else found.cleaned_ms
+    if cleaned_ms is None:
         return
     kept_ms = pipeline.clean.generations_ms
     kept = "null" if kept_ms is None else f"{kept_ms / 86_400_000:g} days"
     raise ReplayRefused(
-        f"the files of generation {found.number} were cleaned at {iso(found.cleaned_ms)}: archive.keep_generations "
+        f"the files of generation {found.number} were cleaned at {iso(cleaned_ms)}: archive.keep_generations "
         f"is {pipeline.archive.keep_generations}, clean.generations {kept}",
         advice="replay the window from Kafka while it has the records, with the columns as they were; raise the two "
         "keys so that generations are kept for longer from now on",
@@ -122,6 +127,11 @@ def _refuse_other_rows(found: Known, current: Known) -> None:
         advice="replay the window: a replay keeps the late rows that were taken up; or go back to a generation that "
         "holds the rows of the same batches (tidegate explain lists them)",
     )
+
+
+def holders(generations: Iterable[Known], number: int) -> list[int]:
+    """Numbers of the window's other generations that may need files which generation `number` names too."""
+    return [g.number for g in generations if g.number != number and g.state != DISCARDED and g.cleaned_ms is None]
 
 
 def lost(files: Iterable[FileEntry], there: dict[str, int]) -> list[str]:

@@ -120,6 +120,12 @@ class Layout:
         name, _, below = uri.removeprefix(prefix).partition("/")
         return (f"{prefix}{name}", below) if uri.startswith(prefix) and below else None
 
+    def holder_of(self, uri: str) -> tuple[str, str] | None:
+        """The same, also of a file in a generation's own directory, which a later generation may have too."""
+        prefix = f"{self.generations()}/"
+        name, _, below = uri.removeprefix(prefix).partition("/")
+        return (f"{prefix}{name}", below) if uri.startswith(prefix) and below else self.attempt_of(uri)
+
     def replay_name(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
         return f"{window_id(start_ms)}.{generation}.{epoch}-{nonce}"
 

@@ -166,13 +166,16 @@ ANNOUNCE = Transition(
     stamps=("announced_ms",),
     event="announced",
 )
+BEGIN_CLEANING = Transition(
+    name="begin to clean", start=(RETIRED,), end=None, guards=("cleaning_ms",), stamps=("cleaning_ms",)
+)
 CLEAN = Transition(
     name="clean", start=SET_ASIDE, end=None, guards=("cleaned_ms",), stamps=("cleaned_ms",), event="cleaned"
 )
 
 GENERATIONS = (
     FIRST, BEGIN, TAKE, BUILD, TAKE_BACK, GIVE_UP, DISCARD, BEGIN_SWAP, PUBLISH, RETIRE, RETIRE_FORGOTTEN, OVERTAKE,
-    *RESTORE.values(), CLEAR_AWAY, MOVE, ANNOUNCE, CLEAN,
+    *RESTORE.values(), CLEAR_AWAY, MOVE, ANNOUNCE, BEGIN_CLEANING, CLEAN,
 )  # fmt: skip
 
 
@@ -346,6 +349,11 @@ def move(pipeline: str, key: WindowKey, number: int, location: str, place: str) 
 def announce(pipeline: str, key: WindowKey, number: int) -> Step[None]:
     row, detail = of_generation(pipeline, key.start_ms, number), {"generation": number}
     return step(ANNOUNCE, row, None, as_read={"announced_ms": None}, detail=detail)
+
+
+def begin_cleaning(pipeline: str, window_ms: int, number: int) -> Step[None]:
+    """From now on no rollback begins with its files."""
+    return step(BEGIN_CLEANING, of_generation(pipeline, window_ms, number), None, as_read={"cleaning_ms": None})
 
 
 def clean(pipeline: str, window_ms: int, number: int) -> Step[None]:

@@ -98,6 +98,7 @@ KIND = TargetKind(
     opened=_opened,
     examined=_examined,
     each_table=True,
+    names_files=True,
     stored=_stored,
     problems=_problems,
 )

@@ -16,7 +16,7 @@ from tidegate.core.base.renames import Seen
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DATA, FileEntry
 from tidegate.core.spec.pipeline import Fields
-from tidegate.core.target.paths import CERTIFICATE, Layout, join
+from tidegate.core.target.paths import CERTIFICATE, Layout, is_uri, join
 from tidegate.core.target.port import Fence, Settled, Shown, Site, Token, Unit, Verified
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
@@ -34,6 +34,7 @@ from tidegate.workflow.base.listing import sizes
 from tidegate.workflow.base.renames import MovedOn, incomplete, look, manifest_of, move_directory
 
 OTHERS = "files that Tidegate has not written"
+_LYING_IN = ", whose files are those of "
 Generation = BuiltGeneration | PublishedGeneration
 
 
@@ -163,12 +164,12 @@ class IcebergTable:
         raise trouble
 
     def _refuse_if_gone(self, fence: Fence, location: str) -> None:
-        """Where nothing moves, no rename notices that a file is gone: a ledger that lost commits may have taken the
-        generation back, had its files cleaned, and forgotten it. Asked after the load and before the ledger.
+        """Where files are named where they lie, no rename notices that one is gone: a ledger that lost commits may have
+        taken the generation back, had its files cleaned, and forgotten it. Asked after the load and before the ledger.
 
         Raises MovedOn, Alarm."""
         generation, storage = fence.generation, self.site.storage
-        if not self.layout.in_place:
+        if not self.layout.in_place and not any(is_uri(f.path) for f in generation.files):
             return
         manifest = manifest_of(generation.files)
         if isinstance(generation, BuiltGeneration):
@@ -246,13 +247,20 @@ class IcebergTable:
         return leftovers(self.catalogue, self.name, self.definition.location, self.site.storage, now_ms)
 
     def agrees(self, expected: str, shown: str) -> bool:
-        """C9: of files that others have made from ours, only the number of rows is known."""
-        return shown in (expected, f"{OTHERS} ({expected.partition(' (')[2]}")
+        """C9: of files that others have made from ours, only the number of rows is known; and once its token has
+        expired, of a generation that has an earlier one's files, only where these lie."""
+        what, _, rows = expected.partition(" (")
+        return shown in {f"{one} ({rows}" for one in (*what.split(_LYING_IN), OTHERS)}
 
     def expected(self, key: WindowKey, files: tuple[FileEntry, ...], location: str) -> Shown:
         """Return the rows of each part of the window, and their generation."""
-        what = location.rsplit("/", 1)[-1]
-        return shown(self.definition, ((part_of(self.definition, f), what, f.rows) for f in files))
+        name = location.rsplit("/", 1)[-1]
+
+        def what(file: FileEntry) -> str:
+            lies_in = self._lies_in(join(location, file.path)) or name
+            return name if lies_in == name else f"{name}{_LYING_IN}{lies_in}"
+
+        return shown(self.definition, ((part_of(self.definition, f), what(f), f.rows) for f in files))
 
     def shown(self) -> Shown:
         """Return the rows of each part of the table, and their generation; rows in files that others wrote, as a
@@ -260,14 +268,16 @@ class IcebergTable:
         loaded = self._load()
         seen = live.look(loaded.metadata, loaded.io, None)
         newest = places_of(loaded.metadata)
-        ours = f"{self.layout.generations()}/"
 
         def what(file: DataFile) -> str:
-            if file.file_path.startswith(ours):
-                return file.file_path.removeprefix(ours).partition("/")[0]
-            return newest.get(unit_of(loaded.metadata, file) // 1000, OTHERS)
+            return newest.get(unit_of(loaded.metadata, file) // 1000) or self._lies_in(file.file_path) or OTHERS
 
         return shown(self.definition, ((part_in(f), what(f) + seen.note(f), f.record_count) for f in seen.files))
+
+    def _lies_in(self, uri: str) -> str | None:
+        """The name of the generation whose own directory the file is in, if it is in one."""
+        ours = f"{self.layout.generations()}/"
+        return uri.removeprefix(ours).partition("/")[0] if uri.startswith(ours) else None
 
     def _load(self) -> Loaded:
         loaded = self.catalogue.load(self.name)

@@ -44,8 +44,19 @@ def gather(storage: Storage, workdir: str, directory: str, sources: Mapping[str,
             if bounds is not None:
                 gathered[path] = bounds
                 break
+    _gathered(storage, directory, gathered)
+
+
+def hand_down(storage: Storage, earlier: str, directory: str, paths: Mapping[str, str]) -> None:
+    """Write those of a generation that has the files of an `earlier` one (a directory). `paths`: of each file, what the
+    new manifest calls it -> what the earlier one does."""
+    known = read(storage, earlier)
+    _gathered(storage, directory, {path: known[old] for path, old in paths.items() if old in known})
+
+
+def _gathered(storage: Storage, directory: str, found: Found) -> None:
     try:
-        storage.write_new(join(directory, GATHERED), dumps(gathered).encode())
+        storage.write_new(join(directory, GATHERED), dumps(found).encode())
     except PathExists:
         pass  # of the same files, by an epoch that came twice
 

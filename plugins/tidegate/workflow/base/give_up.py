@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tidegate.core.clean.rules import within
 from tidegate.core.restore.record import GenerationRecord
+from tidegate.core.target.paths import is_uri
 from tidegate.core.window.states import BUILT, BuildingGeneration, BuiltGeneration
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context
@@ -43,7 +44,7 @@ def _met(ctx: Context, generation: BuildingGeneration) -> GenerationRecord | Non
     late = set(record.late) - set(preflight.held_late(ctx, record.window))
     if late or record.location != beside:
         return record
-    mine = {f.path.rsplit("/", 1)[0] for f in record.files} if ctx.layout.in_place else set()
+    mine = {f.path.rsplit("/", 1)[0] for f in record.files if is_uri(f.path)}
     return record if any(within(p, beside) or p in mine for p in ctx.target.standing(record.window)) else None
 
 

@@ -9,7 +9,7 @@ from tidegate.core.files.landed import LandedFile
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.look.views import BatchRow, GenerationRow
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.paths import Layout, join
+from tidegate.core.target.paths import Layout, is_uri, join
 from tidegate.core.window.cut import time_values
 from tidegate.core.window.states import BUILDING
 from tidegate.workflow.base.context import Context
@@ -83,7 +83,7 @@ def generation(spec: Pipeline, g: GenerationRow, published: bool, makes_way: boo
 
 def below(layout: Layout, directories: Iterable[str], path: str) -> tuple[Place, ...]:
     """Places of a generation's file that its manifest has as `path`; one that is named by its URI is in one alone."""
-    named = layout.attempt_of(path)
+    named = layout.holder_of(path) if is_uri(path) else None
     return (named,) if named is not None else tuple((d, path) for d in directories)
 
 

@@ -12,8 +12,11 @@ from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import CERTIFICATE, GATHERED, SUCCESS, Assembly, is_uri, join, parse_assembly
 from tidegate.core.window.cut import window_end
 from tidegate.core.window.states import BUILDING, DISCARDED, BuildingGeneration, Generation, WindowKey
+from tidegate.kinds import target_kind
+from tidegate.workflow.base import preflight
 from tidegate.workflow.base.listing import sizes
 from tidegate.workflow.base.renames import manifest_of
+from tidegate.workflow.clean import in_place
 from tidegate.workflow.clean.round import Run
 from tidegate.workflow.generation import merge
 
@@ -31,6 +34,7 @@ class _Generations:
         self._run, self._ctx = run, run.ctx
         self._pointing: dict[int, list[str] | None] = {}
         self._catalogue_away = False
+        self._names_files = target_kind(self._ctx.pipeline.sink.kind).names_files
 
     def clean(self) -> None:
         discarded: list[GenerationFacts] = []
@@ -64,39 +68,59 @@ class _Generations:
                 return Verdict(False, "it has moved on")
             return rules.retired(now, self._ctx.pipeline.archive.keep_generations, run.ttl, run.now_ms)
 
+        def decide_last() -> Verdict:
+            now = run.generation(key)
+            if self._names_files and not run.dry_run and (now is None or now.cleaning_ms is None):
+                return Verdict(False, "the ledger has forgotten that its files go")
+            return decide()
+
         verdict = decide()
-        verdict = self._place(facts) if verdict.go else verdict
+        verdict = self._place(facts, self._shared(key, facts.location)) if verdict.go else verdict
+        verdict = self._mark(key) if verdict.go and not run.dry_run else verdict
         if not verdict.go or facts.location is None:
             run.tell("generations", path, verdict)
             return
-        manifest = {f.path for f in self._files(key)} - self._files_of_others(key)
-        listing = set(sizes(self._ctx.storage, facts.location, manifest) or {})
+        shared = self._shared(key, facts.location)  # after the mark: from now on no rollback takes them up
+        manifest = {f.path for f in self._files(key)}
+        going = {p for p in manifest if join(facts.location, p) not in shared}
+        listing = set(sizes(self._ctx.storage, facts.location, going) or {})
         # without _SUCCESS first: who looks while it goes must not take a part for the whole
-        ours = [SUCCESS, *sorted(manifest), GATHERED, CERTIFICATE]
-        gone = self._delete_files(facts.location, [p for p in ours if p in listing], decide)
-        foreign = sorted(listing - set(ours))
+        ours = [SUCCESS, *sorted(going), GATHERED, CERTIFICATE]
+        gone = self._delete_files(facts.location, [p for p in ours if p in listing], decide_last)
+        foreign = sorted(listing - set(ours) - manifest)
         if foreign:
             run.tell("generations", join(facts.location, foreign[0]), Verdict(False, _foreign(foreign), odd=True))
         if run.dry_run or not all(gone):
             return
         if not foreign:
-            self._empty_folders(facts.location, decide)
+            holders = {h[0] for h in map(self._ctx.layout.holder_of, going) if h is not None}
+            for folder in sorted({facts.location, *holders}):
+                self._empty_folders(folder, decide_last)
         self._ctx.ledger.cleaning.generation_cleaned(self._ctx.name, *key)
 
-    def _files_of_others(self, key: Key) -> set[str]:
-        """URIs that another generation of the window has too, where nothing moves."""
-        if not self._ctx.layout.in_place:
+    def _mark(self, key: Key) -> Verdict:
+        """Where files are shared, a rollback that begins meanwhile would name files that go; one that the ledger has
+        forgotten since the round began may do so (R11). Raises StorageAhead."""
+        if not self._names_files:
+            return Verdict(True, "no other generation can name its files")
+        if not self._ctx.ledger.cleaning.generation_goes(self._ctx.name, *key):
+            return Verdict(False, "a rollback may have begun with its files")
+        preflight.check_publications(self._ctx)
+        return Verdict(True, "no rollback begins with its files any more")
+
+    def _shared(self, key: Key, location: str | None) -> set[str]:
+        """URIs of the generation's files that another one of the window has too, and still needs (L3, L6)."""
+        if not self._names_files or location is None:
             return set()
-        known = self._ctx.ledger.rollbacks.generations(self._ctx.name, self._key(key[0]))
-        others = (g.number for g in known if g.number != key[1] and g.state != DISCARDED and g.cleaned_ms is None)
-        return {f.path for number in others for f in self._files((key[0], number))}
+        mine = {join(location, f.path) for f in self._files(key)}
+        return mine & in_place.files_of_others(self._run, key)
 
     def _delete_files(self, location: str, paths: list[str], decide: Callable[[], Verdict]) -> list[bool]:
         """R4: each by its name, and never the directory, which was a rename's destination."""
         return [self._run.delete("generations", join(location, p), decide) for p in paths]
 
-    def _place(self, facts: GenerationFacts) -> Verdict:
-        """R4: compared with the generation in force and with the catalogue before anything goes."""
+    def _place(self, facts: GenerationFacts, shared: set[str]) -> Verdict:
+        """R4: compared with the generation in force and with the catalogue before anything goes but `shared` files."""
         location = facts.location
         if location is not None and location == self._hour(facts.window_ms):
             if self._ctx.target.reuses_home:
@@ -110,8 +134,9 @@ class _Generations:
         pointing = self._standing(facts.window_ms)
         if pointing is None:
             return Verdict(False, "the catalogue gives no answer")
-        mine = [f.path for f in self._files((facts.window_ms, facts.number))]
+        mine = [f.path for f in self._files((facts.window_ms, facts.number)) if join(location, f.path) not in shared]
         listing = sizes(self._ctx.storage, location, mine) or {}
+        pointing = sorted(set(pointing) - {uri.rsplit("/", 1)[0] for uri in shared})
         folders = {path.rsplit("/", 1)[0] for path in mine if is_uri(path)}
         if not folders.isdisjoint(pointing):
             return Verdict(False, "the table shows files of it, where nothing moves", odd=True)

@@ -10,9 +10,10 @@ from tidegate.core.base.errors import CatalogueError, StorageAhead
 from tidegate.core.batch.states import LANDED
 from tidegate.core.clean import in_place, rules
 from tidegate.core.clean.rules import BatchAttempt, BatchFacts, GenerationFacts, Verdict
+from tidegate.core.replay import rollback
 from tidegate.core.target.paths import Assembly, join
 from tidegate.core.window.cut import window_end
-from tidegate.core.window.states import WindowKey
+from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, WindowKey
 from tidegate.workflow.base import records
 from tidegate.workflow.clean.round import Run
 from tidegate.workflow.generation import merge
@@ -63,6 +64,20 @@ def clean_landed(run: Run, path: str, facts: BatchFacts) -> None:
         ctx.ledger.cleaning.batch_cleaned(ctx.name, batch_id)
 
 
+def files_of_others(run: Run, key: tuple[int, int]) -> set[str]:
+    """URIs of the files of the window's other generations, of those that may still need them. `key`: the window's start
+    (UTC ms), the generation's number."""
+    ctx, window = run.ctx, WindowKey(key[0], window_end(key[0], run.ctx.pipeline.windows))
+    known = ctx.ledger.rollbacks.generations(ctx.name, window)
+    found: set[str] = set()
+    for number in rollback.holders(known, key[1]):
+        other = ctx.ledger.windows.generation(ctx.name, window, number)
+        if not isinstance(other, BuildingGeneration):
+            location = (other.location or other.directory) if isinstance(other, BuiltGeneration) else other.location
+            found |= {join(location, f.path) for f in other.files}
+    return found
+
+
 def rebuilt(run: Run, path: str, attempt: Assembly, facts: GenerationFacts | None) -> Verdict:
     """Whether no generation has files in what a replay, a heal or a merge wrote. The table is asked last."""
     held = in_place.holds_files(attempt, facts)
@@ -73,6 +88,8 @@ def rebuilt(run: Run, path: str, attempt: Assembly, facts: GenerationFacts | Non
         pointing = run.ctx.target.standing(window)
     except CatalogueError:
         return Verdict(False, "the catalogue gives no answer")
+    if any(rules.within(uri, path) for uri in files_of_others(run, (attempt.window_ms, attempt.number))):
+        return Verdict(False, "a later generation has its files")
     if any(rules.within(place, path) for place in pointing):
         return Verdict(False, "the table shows files of it, the ledger does not say so", odd=True)
     return Verdict(True, "no generation has files here")

@@ -12,7 +12,7 @@ from tidegate.core.base.errors import Alarm, FilesLost, LostComparison, PathExis
 from tidegate.core.base.plain import dumps
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import FileEntry, content_digest
-from tidegate.core.target.paths import CERTIFICATE, join
+from tidegate.core.target.paths import CERTIFICATE, is_uri, join
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import BuildingGeneration, BuiltGeneration
 from tidegate.kinds import target_kind
@@ -52,7 +52,8 @@ def collect(
 ) -> BuiltGeneration:
     """Move `entries` (paths in the new directory) from their `sources` or lower epochs; record BUILT.
 
-    An alarm blocks the window, but for FilesLost of landed ones: Kafka may still have their records."""
+    An alarm blocks the window, but for FilesLost of landed ones, since Kafka may still have their records, and of an
+    earlier generation's, since the one in force stays."""
     key, number, epoch = generation.window, generation.number, generation.epoch
     directory = ctx.layout.assembly(key.start_ms, number, epoch)
     wanted = {e.path: (e.bytes, _places(ctx, generation, e.path, sources[e.path])) for e in entries}
@@ -64,7 +65,7 @@ def collect(
     try:
         if target_kind(ctx.pipeline.sink.kind).stored is not None:
             bounds.gather(ctx.storage, ctx.layout.workdir, directory, {path: at for path, (_, at) in wanted.items()})
-        if ctx.layout.in_place:
+        if any(is_uri(e.path) for e in entries):
             _refuse_if_lost(ctx, directory, entries, still_mine)
         else:
             move_files(ctx.storage, wanted, directory, still_mine)
@@ -74,7 +75,8 @@ def collect(
     except LostComparison:
         raise MovedOn from None
     except Alarm as e:
-        if not (isinstance(e, FilesLost) and of_kind(generation.kind).landed):
+        kind = of_kind(generation.kind)
+        if not (isinstance(e, FilesLost) and (kind.landed or kind.restores)):
             ctx.ledger.windows.block(ctx.name, key, str(e))
         raise
     rows = sum(e.rows for e in entries)
@@ -104,7 +106,7 @@ def _where(ctx: Context, moved: FileEntry, uri: str) -> FileEntry:
 
 
 def _refuse_if_lost(ctx: Context, directory: str, entries: Sequence[FileEntry], still_mine: Callable[[], bool]) -> None:
-    """Where nothing moves: each file is where it was written, with its length. Raises MovedOn, FilesLost."""
+    """Files that are named where they lie: each is where it was written, with its length. Raises MovedOn, FilesLost."""
     there = sizes(ctx.storage, directory, [e.path for e in entries]) or {}
     missing = [e.path for e in entries if there.get(e.path) != e.bytes]
     if missing and not still_mine():  # R10: before any alarm

@@ -1,9 +1,14 @@
-"""Build a generation of the rows of an earlier one: its files are copied by a Spark job, row by row held against the
-manifest, and never moved (R4: readers may still be at them)."""
+"""Build a generation of the rows of an earlier one, whose files are never moved (R4: readers may still be at them).
+
+Where tables name each file, the new generation has the same files as the earlier one, where they lie: nothing is
+copied, and cleaning leaves them alone while either needs them. Else a Spark job copies them, and holds them against the
+manifest row by row."""
 
 from __future__ import annotations
 
-from tidegate.core.base.errors import ReplayRefused
+from dataclasses import replace
+
+from tidegate.core.base.errors import FilesLost, ReplayRefused
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.files import merge as merging
@@ -13,11 +18,12 @@ from tidegate.core.replay import rollback
 from tidegate.core.target.paths import join
 from tidegate.core.target.tables import told_columns
 from tidegate.core.window.states import RETIRED, BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
-from tidegate.workflow.base import jobs
+from tidegate.kinds import target_kind
+from tidegate.workflow.base import bounds, jobs
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.listing import sizes
 from tidegate.workflow.base.renames import MovedOn
-from tidegate.workflow.generation.assembly import collect_written
+from tidegate.workflow.generation.assembly import collect, collect_written
 
 _STAYS = "the generation in force stays; go back to another one, or replay the window"
 _RESTORE = "restore them from a backup of the filesystem, or replay the window from Kafka"
@@ -30,6 +36,25 @@ def build(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
         raise MovedOn
     old = earlier(ctx, generation.window, told.number)
     refuse_if_lost(ctx, old)
+    return (
+        _shared(ctx, generation, old)
+        if target_kind(ctx.pipeline.sink.kind).names_files
+        else _copied(ctx, generation, old)
+    )
+
+
+def _shared(ctx: Context, generation: BuildingGeneration, old: PublishedGeneration) -> BuiltGeneration:
+    entries = [replace(f, path=join(old.location, f.path)) for f in old.files]
+    directory = ctx.layout.assembly(generation.window.start_ms, generation.number, generation.epoch)
+    uris = {e.path: f.path for e, f in zip(entries, old.files, strict=True)}
+    bounds.hand_down(ctx.storage, old.location, directory, uris)
+    try:
+        return collect(ctx, generation, entries, {path: (path,) for path in uris})
+    except FilesLost as e:
+        raise ReplayRefused(f"{iso(generation.window.start_ms)}: {e.args[0]}", advice=_STAYS) from e
+
+
+def _copied(ctx: Context, generation: BuildingGeneration, old: PublishedGeneration) -> BuiltGeneration:
     merges = _copies(ctx, old)
     copies: list[FileEntry] = []
     job = jobs.merge_plan(ctx, generation, merges)
@@ -82,7 +107,7 @@ def again(ctx: Context, generation: PublishedGeneration) -> int | None:
         rollback.choose(ctx.ledger.rollbacks.generations(ctx.name, generation.window), told.number, ctx.pipeline)
         refuse_if_lost(ctx, earlier(ctx, generation.window, told.number))
     except (MovedOn, ReplayRefused) as e:
-        ctx.say(f"rows of generation {told.number} cannot be copied again ({e}): today's columns decode them anew")
+        ctx.say(f"rows of generation {told.number} cannot be brought back ({e}): today's columns decode them anew")
         return None
     why = f"files of generation {generation.number} were lost; {told.why}"
     return ctx.ledger.rollbacks.begin(ctx.name, generation.window, generation.number, told.number, why)
