@@ -14,11 +14,13 @@ from pyiceberg.table.snapshots import Snapshot
 from tests.crash.kept import KEPT
 from tests.targets.iceberg.lab import Tables
 from tests.world import T0, World
+from tidegate.core.base.instants import iso
 from tidegate.core.files.receipt import DATA
 from tidegate.core.target.port import Targets
 from tidegate.core.target.tables import table_name
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg.catalogue import Loaded
+from tidegate.targets.iceberg.complete import THROUGH
 from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
 
 KIND = "iceberg"
@@ -101,10 +103,12 @@ def _of(found: Loaded, snapshot: Snapshot) -> Iterator[DataFile]:
 
 
 def each_snapshot_shows_one_generation(world: World) -> dict[int, str]:
-    """Of each window, never an older one after a newer; none vanishes. Start -> directory that the last one shows."""
+    """Of each window, never an older one after a newer; none vanishes, and none is claimed before it is shown. Start ->
+    directory that the last one shows."""
     found = loaded(world)
     assert found is not None
     shown: dict[int, str] = {}
+    claims: list[tuple[str, set[int]]] = []
     for snapshot in found.metadata.snapshots:
         now: dict[int, set[str]] = {}
         for file in _of(found, snapshot):
@@ -116,6 +120,11 @@ def each_snapshot_shows_one_generation(world: World) -> dict[int, str]:
             assert before is None or before == place or _number(place) > _number(before), f"{place} after {before}"
             shown[start_ms] = place
         assert shown.keys() == now.keys(), f"snapshot {snapshot.sequence_number}: {shown.keys() - now.keys()} vanished"
+        if snapshot.summary is not None and (claim := snapshot.summary.additional_properties.get(THROUGH)):
+            claims.append((claim, set(now)))
+    for claim, there in claims:
+        missing = {iso(start_ms) for start_ms in shown.keys() - there if iso(start_ms) < claim}
+        assert not missing, f"complete through {claim}, without {missing}"
     return shown
 
 

@@ -100,6 +100,14 @@ class Fence(Protocol):
         """An alarm: a person must look at the window."""
         ...
 
+    def published(self, start_ms: int, end_ms: int) -> dict[int, int]:
+        """Rows of windows that begin in `[start_ms, end_ms)` and have a generation in force, by their start."""
+        ...
+
+    def reason(self) -> str:
+        """Why the window is complete, by its certificate, in words; empty without one."""
+        ...
+
 
 @dataclass(frozen=True)
 class Intent:
