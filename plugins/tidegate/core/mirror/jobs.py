@@ -70,6 +70,7 @@ class BucketDone:
     files: tuple[MirrorFile, ...] = ()
     rows_before: int = 0
     """Rows and tombstones of the base, as they were read."""
+    tombstones_before: int = 0
 
 
 @dataclass(frozen=True)
