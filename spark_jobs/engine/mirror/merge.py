@@ -109,9 +109,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 def _sorted(shape: Shape, events: pa.Table, keys: Numbers) -> _Sorted:
     versions = _versions(shape, events, _digests(shape, events))
-    # of equal ones the first to have landed is the last here: whatever the cut of merges, it is the one that stays
-    coordinates = [-numbers(events[name]).astype(np.int64) for name in (shape.offset, shape.partition, shape.batch)]
-    order = _order([*coordinates, *_least_first(versions), keys])
+    order = _order([*_last_to_first(shape, events), *_least_first(versions), keys])
     key = keys[order]
     ends = np.flatnonzero(np.diff(key, append=-1))
     winner = np.repeat(ends, np.diff(ends, prepend=-1))
@@ -121,6 +119,11 @@ def _sorted(shape: Shape, events: pa.Table, keys: Numbers) -> _Sorted:
 def _least_first(versions: Version) -> Sequence[Numbers]:
     """What events are sorted by, the least important first (M2)."""
     return versions[::-1]
+
+
+def _last_to_first(shape: Shape, events: pa.Table) -> Sequence[Numbers]:
+    """Of equal ones the first to have landed is the newest: whatever the cut of merges, it is the one that stays."""
+    return [-numbers(events[name]).astype(np.int64) for name in (shape.offset, shape.partition, shape.batch)]
 
 
 def _order(columns: Sequence[Numbers]) -> Numbers:
