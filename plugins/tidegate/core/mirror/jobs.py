@@ -18,6 +18,7 @@ class EventFile:
     batch_id: int
     uri: str
     rows: int
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
