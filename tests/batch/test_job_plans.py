@@ -86,7 +86,10 @@ def changed(kind: type[JobPlan], **says: Any) -> str:
 @pytest.mark.parametrize(
     ("written", "words"),
     [
-        (changed(MergePlan, mode="odd"), "mode 'odd', this release knows ingest, redrive, replay, merge, reopen, apply"),
+        (
+            changed(MergePlan, mode="odd"),
+            r"mode .odd., this release knows ingest, .*, reopen, apply",
+        ),
         (changed(MergePlan, deletes=[]), r"unknown \['deletes'\]: a newer release wrote it"),
         (changed(MergePlan, parts=json.loads(f"[{PART}]")), r"MergePlan: unknown \['parts'\]"),
         (changed(IngestPlan, late=json.loads(MERGE)), r"IngestPlan: unknown \['late'\]"),

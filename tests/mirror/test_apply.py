@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,18 @@ from spark_jobs import apply, rewrite
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.mirror import bucket as writing
 from spark_jobs.engine.mirror import events as reading
+from spark_jobs.engine.types import arrow_type
 from tests.mirror import oracle
 from tests.mirror.files import OnDisk
 from tests.mirror.histories import Event, draw
 from tests.mirror.tables import columns, cut_at_random, landed, spelled
+from tidegate.core.base.hivetypes import parse
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import dumps_plan
 from tidegate.core.files.receipt import Failure
 from tidegate.core.mirror.counts import Counts, add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, BaseFile, Bucket, EventFile, TableColumn
+from tidegate.core.target.stored import field_paths
 from tidegate.storage.local import LocalStorage
 from tidegate.workflow.base import bounds
 
@@ -331,3 +335,42 @@ def test_a_small_one_needs_no_spark(mirror: OnDisk, capsys: pytest.CaptureFixtur
     )
     receipt = json.loads(LocalStorage().read(f"{plan.attempt_dir}/_receipt.json"))
     assert receipt["events"] == [[1, 2]]
+
+
+def test_values_of_every_type_come_back_as_they_were(mirror: OnDisk) -> None:
+    """Merged again from the files, nothing is news; narrow integers are wider in the table."""
+    kinds = {
+        "tiny": ("tinyint", "int", [-1, None]),
+        "small": ("smallint", "int", [7, None]),
+        "single": ("float", "float", [float("nan"), -0.0]),
+        "whole": ("double", "double", [1e300, None]),
+        "flag": ("boolean", "boolean", [True, None]),
+        "raw": ("binary", "binary", [b"\x00\xff", b""]),
+        "day": ("date", "date", [-700_000, None]),
+        "moment": ("timestamp", "timestamp", [-62_135_596_800_000_000, 253_402_300_799_999_999]),
+        "money": ("decimal(38,4)", "decimal(38,4)", [Decimal("-1.0001"), None]),
+        "list": ("array<int>", "array<int>", [[1, None], []]),
+        "map": ("map<string,bigint>", "map<string,bigint>", [[("k", 1), ("l", None)], None]),
+        "struct": ("struct<x:int,y:array<string>>", "struct<x:int,y:array<string>>", [{"x": 1, "y": ["z"]}, None]),
+    }
+    rows = landed(("bigint",), [event(1, 10), event(2, 11)])
+    for name, (kind, _, values) in kinds.items():
+        rows = rows.append_column(name, pa.array(values, arrow_type(parse(kind))))
+    table = (*columns(("bigint",)), *(TableColumn(name, kind, name) for name, (_, kind, _) in kinds.items()))
+    paths = [path for c in table for path in field_paths(c.name, c.type)]
+    mirror.changes = {"columns": table, "fields": tuple((path, 5 * n) for n, path in enumerate(paths, 1))}
+    first = mirror.write("landed/1/a.parquet", rows, 1)
+    mirror.commit(plan := mirror.plan([first], 1, 1), mirror.run(plan))
+    again = rows.set_column(rows.schema.get_field_index("_batch_id"), "_batch_id", pa.array([2, 2]))
+    receipt = mirror.run(mirror.plan([mirror.write("landed/2/a.parquet", again, 2)], 2, 2))
+    assert counts(receipt) == Counts(same=2)
+    found = pa.concat_tables(mirror.tables().values()).sort_by("k0")
+    for name, (_, kind, _) in kinds.items():
+        assert found[name].cast(arrow_type(parse(kind))).to_pylist()[1] == rows[name].to_pylist()[1], name
+    deletes = landed(("bigint",), [event(1, 20, "d", batch=3)])
+    for name, (kind, _, values) in kinds.items():
+        deletes = deletes.append_column(name, pa.array(values[:1], arrow_type(parse(kind))))
+    plan = mirror.plan([mirror.write("landed/3/a.parquet", deletes, 3)], 3, 3)
+    mirror.commit(plan, mirror.run(plan))
+    tombstone = next(r for t in mirror.tables().values() for r in t.to_pylist() if r["_op"] == "d")
+    assert {tombstone[name] for name in kinds} == {None}

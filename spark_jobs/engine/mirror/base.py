@@ -30,7 +30,7 @@ def read_base(
     """Rows and tombstones of a bucket. Raises JobError for a file that does not hold what the plan says of it."""
     if bucket is None or not bucket.files:
         return shape.empty()
-    rows = pa.concat_tables([_read(shape, ids, open_storage, file) for file in bucket.files]).combine_chunks()
+    rows = pa.concat_tables([_read(shape, ids, open_storage, file) for file in bucket.files])
     _check(shape, rows, bucket, buckets)
     return rows
 

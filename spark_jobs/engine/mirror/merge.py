@@ -73,7 +73,7 @@ def _rows(base: pa.Table, events: pa.Table, found: _Sorted, fate: Fates) -> tupl
     stays = np.ones(len(base), np.bool_)
     stays[found.key[fate.changed]] = False
     kept = base.filter(mask_of(stays)) if len(base) else base
-    return pa.concat_tables([kept, events.take(column_of(found.at[fate.stands]))]).combine_chunks(), len(kept)
+    return pa.concat_tables([kept, events.take(column_of(found.at[fate.stands]))]), len(kept)
 
 
 # ---------------------------------------------------------------- keys
