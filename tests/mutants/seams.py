@@ -148,3 +148,13 @@ COURSE_ATTEMPT = "tests.simulation.course:Course._attempt"
 COURSE_EVENTS = "tests.simulation.course:Course._events"
 COURSE_IS_CURRENT = "tests.simulation.course:Course._is_current"
 COURSE_WAITS = "tests.simulation.course:Course._waits"
+
+# ---------------------------------------------------------------- keyed tables (M1 to M7)
+MIRROR_NEWER = "tidegate.core.mirror.order:newer"
+MIRROR_SAME = "tidegate.core.mirror.order:same"
+MIRROR_BELOW = "tidegate.core.mirror.order:is_below"
+MIRROR_CONTRADICT = "tidegate.core.mirror.order:contradict"
+MIRROR_FATES = "tidegate.core.mirror.order:fates"
+MIRROR_SORT = "spark_jobs.engine.mirror.merge:_least_first"
+MIRROR_FIRST = "spark_jobs.engine.mirror.merge:_last_to_first"
+MIRROR_ROWS = "spark_jobs.engine.mirror.merge:_rows"
