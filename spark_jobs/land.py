@@ -1,4 +1,4 @@
-"""`spark-submit land.py <URI of the plan> [user of HDFS]`: read offset ranges, write their files, leave a receipt.
+"""`spark-submit land.py <URI of the plan> [user of HDFS]`: read offset ranges or files, write files, leave a receipt.
 
 Exit code 0: `_receipt.json` is in the attempt's directory. Otherwise 1: `failure.json` is there, and the last line on
 standard error says the same. The job never talks to the ledger.
@@ -66,19 +66,23 @@ def carry_out(
     given = None if secrets is None else engine_secrets.read(secrets) if secrets else {}
     engine_secrets.use(given)
     run_tasks = tasks.run_on(context, given)
-    from tidegate.core.batch.jobs import ReadPlan, RewritePlan
+    from tidegate.core.batch.jobs import ApplyPlan, ReadPlan, RewritePlan
+    from tidegate.spark.conf import is_local
 
     if isinstance(plan, RewritePlan):
         from spark_jobs import rewrite
 
         return rewrite.carry_out(plan, storage, run_tasks, open_storage)
+    # only a local master's cores are known: a cluster's executors may not be there yet
+    cores = context.defaultParallelism if is_local(context.master) else None
+    if isinstance(plan, ApplyPlan):
+        from spark_jobs import apply
+
+        return apply.carry_out(plan, storage, run_tasks, open_storage, cores)
     assert isinstance(plan, ReadPlan)
     from spark_jobs.engine.job import run_plan
     from tidegate.core.base.wording import many
-    from tidegate.spark.conf import is_local
 
-    # only a local master's cores are known: a cluster's executors may not be there yet
-    cores = context.defaultParallelism if is_local(context.master) else None
     done = run_plan(plan, storage, run_tasks, open_storage=open_storage, tasks=cores)
     written = f"wrote {many(done.rows, 'row')} in {many(len(done.files), 'file')}"
     return f"tidegate: {plan.attempt}: read {many(done.read_rows, 'record')}, {written}"

@@ -1,10 +1,10 @@
 """`rewrite.py <URI of the plan>`: finished files become other files, beside the control plane or under Spark.
 
 A plan of mode `merge` names files and their manifests' entries: small ones become larger ones, or each is copied. One
-of mode `reopen` copies the files of the generation in force, and adds late rows by their partition values. Nothing is
-read from Kafka. What is written is counted again from the rows: their number, their Kafka coordinates, and the checksum
-over their content. Exit code 0: `_receipt.json` is in the work directory; otherwise 1, `failure.json` is there and the
-last line on standard error says the same.
+of mode `reopen` copies the files of the generation in force, and adds late rows by their partition values. `apply` has
+plans of that mode. Nothing is read from Kafka. What is written is counted again from the rows: their number, their
+Kafka coordinates, and the checksum over their content. Exit code 0: `_receipt.json` is in the work directory; otherwise
+1, `failure.json` is there and the last line on standard error says the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spark_jobs.engine.rewrite.join import by_columns, join_files
 from tidegate.core.base.plain import dumps
 from tidegate.core.base.storage import Storage
 from tidegate.core.base.wording import many
-from tidegate.core.batch.jobs import MergePlan, ReopenPlan, RewritePlan, loads_plan
+from tidegate.core.batch.jobs import ApplyPlan, JobPlan, MergePlan, ReopenPlan, RewritePlan, loads_plan
 from tidegate.core.files.merge import Merge, Merged, MergeReceipt, add_up, sum_of
 from tidegate.core.files.overflow import Overflow
 from tidegate.core.files.receipt import BatchRows, FileEntry
@@ -68,13 +68,21 @@ def main(arguments: Sequence[str]) -> int:
     try:
         storage = open_storage(*arguments)
         plan = loads_plan(storage.read(arguments[0]))
-        if not isinstance(plan, RewritePlan):
-            raise refuse(f"{arguments[0]} is a plan of mode {plan.mode}: land.py carries it out, under Spark")
-        print(carry_out(plan, storage))
+        print(_carry_out_here(plan, storage, arguments[0]))
     except Exception as e:
         print(f"tidegate: {last_line(from_exception(e))}", file=sys.stderr, flush=True)
         return 1
     return 0
+
+
+def _carry_out_here(plan: JobPlan, storage: Storage, uri: str) -> str:
+    if isinstance(plan, ApplyPlan):
+        from spark_jobs import apply  # not in a process that merges a window's files
+
+        return apply.carry_out(plan, storage)
+    if not isinstance(plan, RewritePlan):
+        raise refuse(f"{uri} is a plan of mode {plan.mode}: land.py carries it out, under Spark")
+    return carry_out(plan, storage)
 
 
 def carry_out(

@@ -20,7 +20,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import QueuePool
 
-from spark_jobs import rewrite
+from spark_jobs import apply, rewrite
 from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.sinks import finished
@@ -30,7 +30,7 @@ from tests.fakes.kafka import FakeKafka
 from tests.fakes.truth import FakeTruth
 from tidegate.core.base.errors import CatalogueError, JobFailed
 from tidegate.core.base.partition_values import PartitionValues
-from tidegate.core.batch.jobs import JobPlan, RewritePlan, loads_plan
+from tidegate.core.batch.jobs import ApplyPlan, JobPlan, RewritePlan, loads_plan
 from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import (
     ArchiveRun,
@@ -113,7 +113,9 @@ class InProcessLauncher:
         plan = loads_plan(self.storage.read(plan_path))
         self.runs.append(plan)
         try:
-            if isinstance(plan, RewritePlan):
+            if isinstance(plan, ApplyPlan):
+                apply.carry_out(plan, self.storage)
+            elif isinstance(plan, RewritePlan):
                 rewrite.carry_out(plan, self.storage)
             else:
                 run_plan(plan, self.storage, open_reader=self._world.kafka.reader)

@@ -282,7 +282,9 @@ def test_a_ledger_that_hangs_holds_neither_the_loop_nor_a_deadline(
 
 
 def test_nothing_on_the_loop_waits_for_the_ledger(ledger: FakeLedger, caplog: pytest.LogCaptureFixture) -> None:
-    """500 waits whose ledger hangs, with asyncio's own check for slow callbacks: another trigger goes on ticking."""
+    """500 waits whose ledger hangs, with asyncio's own check for slow callbacks: another trigger goes on ticking.
+
+    The ledger goes on only once that trigger has ticked, or after `SOON_S`: a loop that waits for it stands that long."""
     release, rounds = threading.Event(), 0
     ledger.answers = [None, None, lambda: release.wait(SOON_S)]
 
@@ -290,7 +292,7 @@ def test_nothing_on_the_loop_waits_for_the_ledger(ledger: FakeLedger, caplog: py
         nonlocal rounds
         loop = asyncio.get_running_loop()
         loop.set_debug(True)
-        loop.slow_callback_duration = 5.0  # the machine may be busy; the ledger hangs for longer than that
+        loop.slow_callback_duration = 0.75 * SOON_S  # the machine may be busy: it has stood still for 7 s
         tasks = [asyncio.ensure_future(waiting(StateWait("p", i), [])) for i in range(500)]
         await until(lambda: len(ledger.looks) == 3)
         while rounds < 100:

@@ -176,6 +176,8 @@ def test_spark_reads_what_was_published(lake: Lake) -> None:
         [ready] = lake.sql(told.replace("2026-01-01 05:00", f"2013-01-05 {hour}:00").strip().rstrip(";"))
         assert list(ready.values()) == ["1", rows]
     assert lake.ids(of=f" VERSION AS OF {said[1]['snapshot_id']}") == ["a", "b", "c"]
+    through = [{"key": "tidegate.complete-through", "value": "2013-01-05T03:00Z"}]
+    assert lake.sql("SHOW TBLPROPERTIES {t} ('tidegate.complete-through')") == through
     lake.is_whole()
 
 

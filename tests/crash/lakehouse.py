@@ -14,11 +14,13 @@ from pyiceberg.table.snapshots import Snapshot
 from tests.crash.kept import KEPT
 from tests.targets.iceberg.lab import Tables
 from tests.world import T0, World
+from tidegate.core.base.instants import iso
 from tidegate.core.files.receipt import DATA
 from tidegate.core.target.port import Targets
 from tidegate.core.target.tables import table_name
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg.catalogue import Loaded
+from tidegate.targets.iceberg.complete import THROUGH
 from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
 
 KIND = "iceberg"
@@ -101,12 +103,14 @@ def _of(found: Loaded, snapshot: Snapshot) -> Iterator[DataFile]:
 
 
 def each_snapshot_shows_one_generation(world: World) -> dict[int, str]:
-    """Of each window, never an older one after a newer; none vanishes. Start -> directory of the one that the last
-    snapshot shows. Its files lie there, or, if it is a rollback, in an earlier one's."""
+    """Of each window, never an older one after a newer; none vanishes, and none is claimed before it is shown. Start ->
+    directory of the one that the last snapshot shows. Its files lie there, or, if it is a rollback, in an earlier
+    one's."""
     found = loaded(world)
     assert found is not None
     shown: dict[int, str] = {}
     lies: dict[int, str] = {}
+    claims: list[tuple[str, set[int]]] = []
     for snapshot in found.metadata.snapshots:
         now: dict[int, set[str]] = {}
         for file in _of(found, snapshot):
@@ -123,6 +127,11 @@ def each_snapshot_shows_one_generation(world: World) -> dict[int, str]:
             assert meant, f"snapshot {snapshot.sequence_number}, of {mine}, shows files at {place}"
             lies[start_ms] = place
         assert shown.keys() == now.keys(), f"snapshot {snapshot.sequence_number}: {shown.keys() - now.keys()} vanished"
+        if snapshot.summary is not None and (claim := snapshot.summary.additional_properties.get(THROUGH)):
+            claims.append((claim, set(now)))
+    for claim, there in claims:
+        missing = {iso(start_ms) for start_ms in shown.keys() - there if iso(start_ms) < claim}
+        assert not missing, f"complete through {claim}, without {missing}"
     return shown
 
 

@@ -55,6 +55,7 @@ def test_is_this_hour_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert f"'tidegate.unit': '{KEY.start_ms}'" in said
     assert f"'tidegate.rows': '{rows}'" in said
     assert rows > 0
+    assert said.splitlines()[-1] == "2013-01-05T01:00Z"
     path = loaded.metadata_location.removeprefix("file://")
     asked = re.sub(r"read_json\('[^']*'", f"read_json('{path}'", sql).replace("2026-01-01 05:00", "2013-01-05 00:00")
     assert duckdb.sql(asked).fetchall() == [("1", str(rows))]

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
     AddSnapshotUpdate,
     RemoveSnapshotsUpdate,
     SetDefaultSpecUpdate,
+    SetSnapshotRefUpdate,
 )
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 
@@ -26,12 +28,13 @@ from tests.mutants.invariants import (
     readers_find_rows_by_partition_and_id,
     readers_never_go_back,
 )
-from tests.mutants.names import HEALS, STOPS, WELCOME, require
+from tests.mutants.names import CLAIMS, HEALS, STOPS, WELCOME, require
 from tests.mutants.stage import Stage, record, refused, retryable, window
 from tidegate.core.base.errors import CatalogueMismatch, CatalogueUnsure, StorageAhead
 from tidegate.core.spec.pipeline import Column, Reopening
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Loaded
+from tidegate.targets.iceberg.complete import claimed
 from tidegate.targets.iceberg.live import look
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.late import reopen
@@ -239,6 +242,21 @@ def late_rows_are_taken_up_before_a_zombie_shows_them(stage: Stage) -> None:
     stage.at_rest()
 
 
+def the_table_is_rolled_back(stage: Stage) -> None:
+    """The ledger has hour 1 in force, the table no longer shows it: it is not claimed before Clear brings it back."""
+    _hour_0(stage)
+    first = _table(stage).metadata.current_snapshot_id
+    stage.archive(1)
+    _roll_back(stage, first)
+    stage.other_columns()
+    stage.replay(0)
+    found = claimed(_table(stage).metadata)
+    require(found == window(1).start_ms, CLAIMS, f"the claim is {found}, hour 1 begins at {window(1).start_ms}")
+    stage.archive(1)
+    require(claimed(_table(stage).metadata) == window(1).end_ms, CLAIMS, "hour 1 is back, and not claimed")
+    stage.at_rest()
+
+
 # ---------------------------------------------------------------- what others do with the table
 
 
@@ -246,6 +264,13 @@ def _table(stage: Stage) -> Loaded:
     found = lakehouse.loaded(stage)
     assert found is not None
     return found
+
+
+def _roll_back(stage: Stage, snapshot_id: int | None) -> None:
+    """As rollback_to_snapshot of somebody who means the whole table."""
+    to = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot_id}
+    catalogue_of(stage.context()).commit(_table(stage), (), (SetSnapshotRefUpdate.model_validate(to),))
+    stage.close()
 
 
 def _compact(stage: Stage, hour: int = 0) -> None:

@@ -11,7 +11,7 @@ from pyiceberg.typedef import Record
 from spark_jobs.engine.sinks.stored import _columns
 from tests.crash.lakehouse import KIND
 from tests.mutants import seams
-from tests.mutants.names import BY_ID, BY_PARTITION, HEALS, IN_FORCE, ONCE, STOPS, THERE, WELCOME
+from tests.mutants.names import BY_ID, BY_PARTITION, CLAIMS, HEALS, IN_FORCE, ONCE, STOPS, THERE, WELCOME
 from tests.mutants.planting import Bug, Patch, always, nothing
 from tidegate.core.base.errors import CatalogueUnsure
 from tidegate.targets.iceberg import snapshot
@@ -46,32 +46,32 @@ def _never_stops(original, mine, newest, held, foreign):
     return Do.COMMIT if found is Do.STOP else found
 
 
-def _rebased(self, generation, loaded, seen, location):
+def _rebased(self, fence, loaded, seen, location):
     """As a library does: what was to go goes, what was to come comes, on whatever snapshot is the newest by now."""
     newer = self._load()
     gone = {f.file_path for f in seen.files}
-    now = self._look(newer, generation.window).only(lambda f: f.file_path in gone)
-    added = data_files(self.definition, newer.metadata, below(location, generation.files), {})
+    now = self._look(newer, fence.generation.window).only(lambda f: f.file_path in gone)
+    added = data_files(self.definition, newer.metadata, below(location, fence.generation.files), {})
     made = snapshot.replaced(newer.metadata, newer.io, now, added, {"by": "a library"}, None)
     self.catalogue.commit(newer, (), made)
 
 
 def _rebases_after(refusal):
-    def bug(original, self, generation, loaded, seen, location):
+    def bug(original, self, fence, loaded, seen, location):
         try:
-            original(self, generation, loaded, seen, location)
+            original(self, fence, loaded, seen, location)
         except refusal:
-            _rebased(self, generation, loaded, seen, location)
+            _rebased(self, fence, loaded, seen, location)
 
     return bug
 
 
-def _same_write_set_again(original, self, generation, loaded, seen, location):
+def _same_write_set_again(original, self, fence, loaded, seen, location):
     try:
-        original(self, generation, loaded, seen, location)
+        original(self, fence, loaded, seen, location)
     except Conflict:
         newer = self._load()
-        added = data_files(self.definition, loaded.metadata, below(location, generation.files), {})
+        added = data_files(self.definition, loaded.metadata, below(location, fence.generation.files), {})
         first, *rest = snapshot.replaced(loaded.metadata, loaded.io, seen, added, {"by": "a library"}, None)
         assert isinstance(first, AddSnapshotUpdate)
         anew = {
@@ -82,14 +82,14 @@ def _same_write_set_again(original, self, generation, loaded, seen, location):
         self.catalogue.commit(newer, (), (again, *rest))
 
 
-def _by_remembered_paths(original, self, generation, loaded, seen, location):
+def _by_remembered_paths(original, self, fence, loaded, seen, location):
     ours = self.layout.generations()
-    original(self, generation, loaded, seen.only(lambda f: f.file_path.startswith(ours)), location)
+    original(self, fence, loaded, seen.only(lambda f: f.file_path.startswith(ours)), location)
 
 
-def _files_of_an_unsure_commit_go(original, self, generation, loaded, seen, location):
+def _files_of_an_unsure_commit_go(original, self, fence, loaded, seen, location):
     try:
-        original(self, generation, loaded, seen, location)
+        original(self, fence, loaded, seen, location)
     except CatalogueUnsure:
         self.site.storage.delete(location)
         raise
@@ -138,6 +138,11 @@ def _ids_by_order(original, self, logical, constants, form, kind, fields):
 
 def _to_the_word(original, self, expected, shown):
     return expected == shown
+
+
+def _as_the_ledger_says(original, windows, before, loaded, fence):
+    rows = fence.published(windows.start_ms, fence.generation.window.start_ms + 10 * windows.size_ms)
+    return lambda start: start == fence.generation.window.start_ms or start in rows
 
 
 def _asked_before_the_load(original, self, batches, holds, present):
@@ -266,5 +271,12 @@ BUGS = (
         "late_rows_are_taken_up_before_a_zombie_shows_them",
         THERE,
         Patch(seams.ICEBERG_SIDE_CHANGE, _asked_before_the_load),
+    ),
+    _bug(
+        "a table claims what the ledger has in force",
+        "complete-through: never more than the table shows",
+        "the_table_is_rolled_back",
+        CLAIMS,
+        Patch(seams.ICEBERG_STANDS, _as_the_ledger_says),
     ),
 )

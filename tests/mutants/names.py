@@ -15,8 +15,11 @@ BY_ID = "readers find each column by its id"
 BY_PARTITION = "a file is in the partition that its rows say"
 WELCOME = "what others make of a window's files stays"
 NAMED = "what a table names of its own files is there"
+CLAIMS = "a table claims no more than it shows"
 
-NAMES = frozenset({NAMED, BY_ID, BY_PARTITION, WELCOME, ONCE, THERE, WHOLE, IN_FORCE, FATE, HEALS, OWN, BALANCE, STOPS})
+NAMES = frozenset(
+    {CLAIMS, NAMED, BY_ID, BY_PARTITION, WELCOME, ONCE, THERE, WHOLE, IN_FORCE, FATE, HEALS, OWN, BALANCE, STOPS}
+)
 
 
 class InvariantViolated(AssertionError):

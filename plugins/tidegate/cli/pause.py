@@ -89,7 +89,7 @@ def pause(pipeline: str, why: str, until_ms: int | None, only: tuple[str, ...], 
 
     \b
     Examples:
-      tidegate pause flights --why "the airport's gateway is being replaced" --until 2026-11-24T08:00Z
+      tidegate pause flights --why "the airport's gateway is being replaced" --until 8h
       tidegate pause flights --only ingest --why "broker 2 is rebuilt" --until 4h
 
     \b

@@ -16,7 +16,7 @@ from tidegate.ledger import schema
 from tidegate.ledger.store import Part, row_of
 
 n, g = schema.archive_notes, schema.generations
-t, w = schema.batch_window_totals, schema.windows
+t, w, f = schema.batch_window_totals, schema.windows, schema.generation_files
 
 
 class SqlDue(Part):
@@ -46,6 +46,14 @@ class SqlDue(Part):
         statement = select(g.c.window_ms, g.c.state).where(g.c.pipeline == name, within)
         with self._store.begin() as c:
             return sorted(row.window_ms for row in c.execute(statement) if row.state == CURRENT)
+
+    def rows_within(self, name: str, part: Interval) -> dict[int, int]:
+        of_it = (f.c.pipeline == g.c.pipeline, f.c.window_ms == g.c.window_ms, f.c.number == g.c.number)
+        rows = select(func.coalesce(func.sum(f.c.rows), 0)).where(*of_it).scalar_subquery().label("rows")
+        within = and_(g.c.window_ms >= part.start, g.c.window_ms < part.end)
+        statement = select(g.c.window_ms, g.c.state, rows).where(g.c.pipeline == name, within)
+        with self._store.begin() as c:
+            return {row.window_ms: int(row.rows) for row in c.execute(statement) if row.state == CURRENT}
 
     def located(self, name: str, part: Interval, location: str) -> list[int]:
         within = and_(g.c.window_ms >= part.start, g.c.window_ms < part.end)

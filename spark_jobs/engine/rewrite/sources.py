@@ -51,7 +51,7 @@ def opened(source: Source, columns: Columns | None, open_storage: Callable[[str]
 
 
 @contextlib.contextmanager
-def spoilt(uri: str) -> Iterator[None]:
+def spoilt(uri: str, advice: str = RESTORE) -> Iterator[None]:
     """Refuses a file of whose bytes nothing can be made, now or later; what the filesystem says passes through."""
     try:
         yield
@@ -60,7 +60,7 @@ def spoilt(uri: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError) as e:
         if isinstance(e, OSError) and e.errno is not None:
             raise
-        raise refuse(f"{uri} cannot be read, its bytes are not what was written: {e}", advice=RESTORE) from None
+        raise refuse(f"{uri} cannot be read, its bytes are not what was written: {e}", advice=advice) from None
 
 
 def tables(file: Finished, uri: str) -> Iterator[pa.Table]:

@@ -24,7 +24,7 @@ from tidegate.core.target.stored import Bounds, StoredColumn, StoredForm, Value
 
 LABEL = "tidegate.stored"
 """JSON: `columns`, [logical name, stored name, logical Hive type] of each, and `constants`, {stored name: value}."""
-_ID = "PARQUET:field_id"
+FIELD_ID = "PARQUET:field_id"
 
 
 class Stored:
@@ -107,7 +107,7 @@ class _Writer:
 
     def close(self, labels: Mapping[str, str]) -> int | None:
         told: int | None = self._plain.close({**labels, LABEL: self._shape.label})
-        self.bounds = bounds_of(self._plain.footer, [n for field in self._shape.schema for n in _leaf_ids(field)])
+        self.bounds = bounds_of(self._plain.footer, leaf_ids(self._shape.schema))
         return told
 
 
@@ -154,6 +154,11 @@ class Logical:
         return [_as(c, self.schema.field(n).type) for n, c in zip(names, found.columns, strict=True)], names
 
 
+def leaf_ids(schema: pa.Schema) -> list[int]:
+    """Field ids of the columns without children, in the file's order: what `bounds_of` takes."""
+    return [number for field in schema for number in _leaf_ids(field)]
+
+
 def _leaf_ids(field: pa.Field) -> Iterator[int]:
     kind = field.type
     inner = [kind.field(i) for i in range(kind.num_fields)] if pa.types.is_nested(kind) else []
@@ -162,7 +167,7 @@ def _leaf_ids(field: pa.Field) -> Iterator[int]:
     for child in inner:
         yield from _leaf_ids(child)
     if not inner:
-        yield int(field.metadata[_ID.encode()])
+        yield int(field.metadata[FIELD_ID.encode()])
 
 
 def _as(column: Any, kind: pa.DataType) -> Any:
@@ -179,10 +184,15 @@ def _columns(form: StoredForm, logical: pa.Schema) -> tuple[StoredColumn, ...]:
 def _schema(columns: tuple[StoredColumn, ...], kind: str, fields: tuple[tuple[str, str, int], ...]) -> pa.Schema:
     """With an id on everything. Raises JobError for a field without one."""
     ids = {path: number for of, path, number in fields if of == kind}
-    return pa.schema([_field(c.name, c.name, parse(c.type), ids, kind, not c.required) for c in columns])
+    return pa.schema([field_with_id(c.name, c.name, parse(c.type), ids, kind, not c.required) for c in columns])
 
 
-def _field(name: str, path: str, kind: HiveType, ids: Mapping[str, int], of: str, nullable: bool = True) -> pa.Field:
+def field_with_id(
+    name: str, path: str, kind: HiveType, ids: Mapping[str, int], of: str, nullable: bool = True
+) -> pa.Field:
+    """A column, or a field within it, with the ids of all that it holds. `of`: whose table it is, in a refusal's words.
+
+    Raises JobError where `ids` (by path) lack one."""
     if path not in ids:
         raise refuse(
             f"the plan has no field id for {path} of the {of} table: without ids dropped columns would come back",
@@ -192,7 +202,7 @@ def _field(name: str, path: str, kind: HiveType, ids: Mapping[str, int], of: str
         )
 
     def child(named: str, inner: HiveType, nullable: bool = True) -> pa.Field:
-        return _field(named, f"{path}.{named}", inner, ids, of, nullable)
+        return field_with_id(named, f"{path}.{named}", inner, ids, of, nullable)
 
     if isinstance(kind, Array):
         arrow = pa.list_(child("element", kind.element))
@@ -202,4 +212,4 @@ def _field(name: str, path: str, kind: HiveType, ids: Mapping[str, int], of: str
         arrow = pa.struct([child(n, inner) for n, inner in kind.fields])
     else:
         arrow = arrow_type(kind)
-    return pa.field(name, arrow, nullable, {_ID: str(ids[path])})
+    return pa.field(name, arrow, nullable, {FIELD_ID: str(ids[path])})

@@ -11,6 +11,7 @@ from tidegate.core.base.plain import LEFT_OUT, UnknownFields, dumps, from_plain,
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.files.merge import Merge, Source
 from tidegate.core.files.overflow import Known
+from tidegate.core.mirror.jobs import START, Bucket, EventFile, Position, TableColumn
 from tidegate.core.spec.pipeline import KAFKA
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.zonedata import ZoneData
@@ -116,6 +117,27 @@ class ReopenPlan(RewritePlan):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ApplyPlan(JobPlan):
+    """Batches `first` to `last` (inclusive) are merged into the files of one snapshot, bucket by bucket (M2).
+
+    `key`: logical columns, in the order of the hash. `columns`: the table's, in order; `fields`: (path, id) of all of
+    its fields. A bucket that no event changes gets no new file."""
+
+    mode = "apply"
+
+    first: int
+    last: int
+    key: tuple[str, ...]
+    buckets: int
+    purged_below: Position = START
+    events: tuple[EventFile, ...]
+    base: tuple[Bucket, ...]
+    columns: tuple[TableColumn, ...]
+    fields: tuple[tuple[str, int], ...] = ()
+    target_file_size: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobPart:
     """Ranges that share one batch's pinned rules. `pinned` is that batch's compiled spec if it is not the plan's.
 
@@ -182,7 +204,7 @@ def kind_of(plan: ReadPlan) -> str:
 # ---------------------------------------------------------------- the plain form, which 0.1.0 reads and writes too
 
 _KINDS: dict[str, type[JobPlan]] = {
-    kind.mode: kind for kind in (IngestPlan, RedrivePlan, ReplayPlan, MergePlan, ReopenPlan)
+    kind.mode: kind for kind in (IngestPlan, RedrivePlan, ReplayPlan, MergePlan, ReopenPlan, ApplyPlan)
 }
 _SILENT: dict[str, Any] = {
     "bootstrap": {}, "topic_id": "", "parts": [], "batch_id": 0, "window_ms": None, "targets": [], "copies": [],

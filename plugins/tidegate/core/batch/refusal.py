@@ -20,6 +20,9 @@ class RefusalKind(Choice):
     REREAD = "reread"  # an attempt has found other records than the one before
     LOG_CUT = "log_cut"  # the log was cut while it was read
     WINDOWS = "windows"  # its rows are in windows where its plan cannot have sent them
+    CONFLICT = "conflict"  # two events of a key at one position of the source's log say different things (M7)
+    NULL_KEY = "null_key"  # a change event has no value in a column of its mirror's key
+    MIRROR_FILES = "mirror_files"  # files of a mirror, or of its batches, do not hold what plan and table say
     OTHER = "other"  # written by 0.1.0, beside this release; or of a kind that only a newer one knows
 
 

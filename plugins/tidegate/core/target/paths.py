@@ -38,6 +38,8 @@ from tidegate.core.window.cut import is_number, parse_window_id, window_id
 RECEIPT = "_receipt.json"
 FAILURE = "failure.json"
 BOUNDS = "_bounds"
+HANDED = "_events"
+"""Below an apply's attempt: events on their way to their buckets, gone before its receipt is there."""
 GATHERED = f"{BOUNDS}/gathered.json"
 """Those of a generation's files, in its directory."""
 CERTIFICATE = "_certificate.json"

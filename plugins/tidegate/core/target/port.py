@@ -16,6 +16,7 @@ from tidegate.core.base.clock import Clock
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
 from tidegate.core.files.receipt import FileEntry
+from tidegate.core.mirror.jobs import START, ApplyReceipt, Bucket, Position, TableColumn
 from tidegate.core.spec.pipeline import Fields, Pipeline
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
 
@@ -25,6 +26,8 @@ class Unit(Enum):
 
     WINDOW = "window"
     BATCH = "batch"
+    PREFIX = "prefix"
+    """Batches 1 to a last one, all that have landed up to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +101,14 @@ class Fence(Protocol):
 
     def block(self, reason: str) -> None:
         """An alarm: a person must look at the window."""
+        ...
+
+    def published(self, start_ms: int, end_ms: int) -> dict[int, int]:
+        """Rows of windows that begin in `[start_ms, end_ms)` and have a generation in force, by their start."""
+        ...
+
+    def reason(self) -> str:
+        """Why the window is complete, by its certificate, in words; empty without one."""
         ...
 
 
@@ -262,6 +273,77 @@ class SideTarget(Protocol):
     def shown(self) -> Shown:
         """What readers of the whole table are shown."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prefix:
+    """A keyed table as one snapshot of it says (M3, M4). `snapshot`: names it; None for a table without any.
+
+    `upto`: the last batch in it, 0 for none. `purged_below`: M5. `rows`, `tombstones`: that stand in it.
+    `events`, `inserted`, `purged`: added up over its whole life: `rows + tombstones + purged = inserted`.
+    `attempt`: of the merge that made `upto` what it is."""
+
+    snapshot: str | None = None
+    upto: int = 0
+    purged_below: Position = START
+    rows: int = 0
+    tombstones: int = 0
+    events: int = 0
+    inserted: int = 0
+    purged: int = 0
+    attempt: str = ""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What an apply job has made of the batches above `upto`: `last` is the new one, `files` have their URIs in
+    `directory`; buckets that are not named stay as they are."""
+
+    first: int
+    last: int
+    attempt: str
+    directory: str
+    receipt: ApplyReceipt
+
+
+class PrefixTarget(Protocol):
+    """A keyed table: its unit is a prefix of batches. Raises CatalogueError or CatalogueUnsure."""
+
+    unit: Unit
+
+    @property
+    def name(self) -> str: ...
+
+    def prepare(self) -> None:
+        """Create the table, or give it the pipeline's columns; looks first. Raises CatalogueMismatch."""
+        ...
+
+    def columns(self) -> tuple[TableColumn, ...]:
+        """The table's columns, in order."""
+        ...
+
+    def fields(self) -> tuple[tuple[str, int], ...]:
+        """(path, id) of its fields. Raises CatalogueError."""
+        ...
+
+    def standing(self) -> Prefix:
+        """What readers see now. Raises CatalogueError for a table that others have made or changed."""
+        ...
+
+    def base(self) -> tuple[Prefix, tuple[Bucket, ...]]:
+        """One snapshot: what it says of itself, and the files of each bucket that has any."""
+        ...
+
+    def apply(self, before: Prefix, merged: Merged, holds: Holds) -> Prefix:
+        """Commit a merge on the snapshot that it has read (M1, C1): its files, and `upto`, in one commit (M3).
+
+        A second time, or after a lost answer, the table is looked at first: what stands is done. Raises
+        LostComparison where the table is no longer `before`: the merge is to be made anew."""
+        ...
+
+    def sweep(self, settled: Settled) -> list[str]: ...
+
+    def leftovers(self, now_ms: int) -> list[str]: ...
 
 
 class Targets(Protocol):

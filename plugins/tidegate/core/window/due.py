@@ -56,6 +56,10 @@ class DueLedger(Protocol):
         """Starts of windows that begin in `parts` and have a generation in force, sorted: one statement."""
         ...
 
+    def rows_within(self, name: str, part: Interval) -> dict[int, int]:
+        """Rows of windows that begin in `part` and have a generation in force, by their start."""
+        ...
+
     def located(self, name: str, part: Interval, location: str) -> list[int]:
         """Starts of windows that begin in `part` and have, or had, a generation at `location`, sorted."""
         ...

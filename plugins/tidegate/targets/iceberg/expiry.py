@@ -14,6 +14,7 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdat
 from tidegate.core.base.wording import many
 from tidegate.core.target.port import Settled
 from tidegate.targets.iceberg.catalogue import Catalogue
+from tidegate.targets.iceberg.complete import days_let_go
 from tidegate.targets.iceberg.live import TAG
 
 KEEP = "history.expire.min-snapshots-to-keep"
@@ -36,7 +37,7 @@ def let_go(metadata: TableMetadata, settled: Settled) -> tuple[TableUpdate, ...]
     """`settled`: those of these publications that the ledger has as done (C5). Nothing if there is nothing to do."""
     tags = {name: found for name in metadata.refs if (found := _publication(name)) is not None}
     done = settled(set(tags.values())) if tags else set()
-    dropped = [name for name, publication in tags.items() if publication in done]
+    dropped = [name for name, publication in tags.items() if publication in done] + days_let_go(metadata)
     named = {ref.snapshot_id for name, ref in metadata.refs.items() if name not in dropped and name != MAIN_BRANCH}
     line = [s.snapshot_id for s in ancestors_of(metadata.current_snapshot(), metadata)]
     kept = named | set(line[: max(1, int(metadata.properties.get(KEEP, KEPT)))])

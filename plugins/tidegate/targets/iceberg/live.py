@@ -180,12 +180,12 @@ def _applies(delete: ManifestEntry, entry: ManifestEntry) -> bool:
 def _altered(metadata: TableMetadata, io: FileIO, units: Collection[Any]) -> dict[Part, str]:
     """Parts of these units that somebody else has changed since we last did, and who; a commit that says that it
     replaces files by others of the same rows (a compaction) changes nothing. Counts alone do not tell an UPDATE."""
-    history = list(_history(metadata))
-    while history and not _is_strangers(history[-1]):
-        history.pop()
+    line = list(history(metadata))
+    while line and not _is_strangers(line[-1]):
+        line.pop()
     found: dict[Part, str] = {}
     ours, left = set[Part](), set(units)
-    for snapshot in history:  # newest first
+    for snapshot in line:  # newest first
         if not left:
             break
         if (token := token_in(snapshot)) is not None:
@@ -263,7 +263,7 @@ def token_in(snapshot: Snapshot) -> Token | None:
 
 def newest_token(metadata: TableMetadata, unit: int) -> Token | None:
     """C4: of the unit's newest publication that the current snapshot descends from, or that a tag keeps (C5)."""
-    for snapshot in _history(metadata):
+    for snapshot in history(metadata):
         token = token_in(snapshot)
         if token is not None and token.unit == unit:
             return token
@@ -273,14 +273,14 @@ def newest_token(metadata: TableMetadata, unit: int) -> Token | None:
 def places_of(metadata: TableMetadata) -> dict[int, str]:
     """Last segments of the locations of the units' newest publications, as far back as snapshots go."""
     found: dict[int, str] = {}
-    for snapshot in _history(metadata):
+    for snapshot in history(metadata):
         token = token_in(snapshot)
         if token is not None and snapshot.summary is not None:
             found.setdefault(token.unit, (snapshot.summary[f"{PREFIX}location"] or "").rsplit("/", 1)[-1])
     return found
 
 
-def _history(metadata: TableMetadata) -> Iterator[Snapshot]:
+def history(metadata: TableMetadata) -> Iterator[Snapshot]:
     """The current snapshot and those that it was made from, newest first; where one was expired, those that tags
     keep of what was before it."""
     by_id = {s.snapshot_id: s for s in metadata.snapshots}

@@ -19,9 +19,10 @@ from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import CERTIFICATE, Layout, is_uri, join
 from tidegate.core.target.port import Fence, Settled, Shown, Site, Token, Unit, Verified
 from tidegate.core.window.cut import window_id
-from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
+from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.targets.iceberg import live, snapshot
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
+from tidegate.targets.iceberg.complete import claim
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import below, data_files, held, part_of, shown
@@ -35,7 +36,6 @@ from tidegate.workflow.base.renames import MovedOn, incomplete, look, manifest_o
 
 OTHERS = "files that Tidegate has not written"
 _LYING_IN = ", whose files are those of "
-Generation = BuiltGeneration | PublishedGeneration
 
 
 class IcebergTable:
@@ -155,7 +155,7 @@ class IcebergTable:
                 raise MovedOn
             fence.refuse_if_ahead()  # C8: tokens expire, records do not
             try:
-                self._replace(fence.generation, loaded, seen, location)
+                self._replace(fence, loaded, seen, location)
                 return [f"committed {many(len(fence.generation.files), 'file')}"]
             except (Conflict, CatalogueUnsure) as e:
                 trouble = e
@@ -213,13 +213,15 @@ class IcebergTable:
             return self.layout.attempt_of(file.file_path) is not None
         return file.file_path.startswith(f"{self.layout.generations()}/")
 
-    def _replace(self, generation: Generation, loaded: Loaded, seen: Look, location: str) -> None:
+    def _replace(self, fence: Fence, loaded: Loaded, seen: Look, location: str) -> None:
+        generation = fence.generation
         token, rows = Token.of(generation), sum(f.rows for f in generation.files)
+        complete = claim(self.site.pipeline.windows, loaded, fence)
         known = {join(location, path): of for path, of in bounds.read(self.site.storage, location).items()}
         added = data_files(self.definition, loaded.metadata, below(location, generation.files), known)
-        said = summary_of(token, rows, location)
+        said = summary_of(token, rows, location) | complete.said
         changed = snapshot.replaced(loaded.metadata, loaded.io, seen, added, said, tag_of(token))
-        self.catalogue.commit(loaded, (), changed)
+        self.catalogue.commit(loaded, (), complete.updates(changed))
 
     def mend(self, fence: Fence) -> Verified:
         """Hold the generation against its manifest: its files in storage, and what the table shows of the window."""

@@ -16,12 +16,14 @@ from tidegate.core.base.errors import (
     TidegateError,
 )
 from tidegate.core.base.plain import UnknownFields, loads, to_plain
-from tidegate.core.batch.jobs import IngestPlan, JobPlan, MergePlan, ReplayPlan, RewritePlan, dumps_plan
+from tidegate.core.batch.jobs import ApplyPlan, IngestPlan, JobPlan, MergePlan, ReplayPlan, RewritePlan, dumps_plan
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.files.merge import Merge
 from tidegate.core.files.receipt import Failure, Receipt, ReplayReceipt
+from tidegate.core.mirror.balance import receipt_errors
+from tidegate.core.mirror.jobs import ApplyReceipt
 from tidegate.core.target.paths import FAILURE, RECEIPT, join
 from tidegate.core.window.states import BuildingGeneration
 from tidegate.workflow.base import overflow, tables
@@ -120,9 +122,7 @@ def rewritten(ctx: Context, kind: type[T], job: RewritePlan, plan_path: str, sta
     Raises JobFailed (retry), ReplayRefused (a human is needed; `stays`: what to say where the job gives no advice).
     Without `stays` there is no second try: what the launcher raises."""
     size = sum(s.entry.bytes for m in (*job.merges, *job.late) for s in m.sources)
-    here = size <= ctx.pipeline.archive.merge.local_size
-    launcher = ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher
-    error = _run(ctx, launcher, job, plan_path) or _no_receipt(job)
+    error = _run(ctx, _launcher_of(ctx, size), job, plan_path) or _no_receipt(job)
     receipt = receipt_of(ctx, kind, job)
     if receipt is not None:
         return receipt
@@ -130,6 +130,30 @@ def rewritten(ctx: Context, kind: type[T], job: RewritePlan, plan_path: str, sta
     if isinstance(words, BatchRefused):
         raise ReplayRefused(words.args[0], advice=words.advice or stays) from error
     raise words from error
+
+
+def applied(ctx: Context, job: ApplyPlan, plan_path: str) -> ApplyReceipt:
+    """The receipt of a job that merges events into a keyed table: run beside the control plane if it is small.
+
+    The receipt decides, and must add up. Raises JobFailed (retry), AttemptSpoilt (retry), BatchRefused (a human is
+    needed; `core.batch.refusal` says of what kind)."""
+    size = sum(f.bytes for f in job.events) + sum(f.bytes for b in job.base for f in b.files)
+    error = _run(ctx, _launcher_of(ctx, size), job, plan_path) or _no_receipt(job)
+    receipt = receipt_of(ctx, ApplyReceipt, job)
+    if receipt is None:
+        raise last_words(ctx, job, error) from error
+    listing = {f.path: f.bytes for f in ctx.storage.list_files(job.attempt_dir) or ()}
+    errors = receipt_errors(job.events, job.base, receipt, listing)
+    if errors:
+        advice = "the next try merges the same batches again; if it comes back, look after the filesystem"
+        raise AttemptSpoilt(f"the receipt of {job.attempt} does not add up: {'; '.join(errors[:3])}", advice=advice)
+    return receipt
+
+
+def _launcher_of(ctx: Context, size: int) -> Launcher:
+    """Beside the control plane for so few bytes, else Spark's."""
+    here = size <= ctx.pipeline.archive.merge.local_size
+    return ctx.local_launcher if here and ctx.local_launcher is not None else ctx.launcher
 
 
 def receipt_of(ctx: Context, kind: type[T], job: JobPlan) -> T | None:

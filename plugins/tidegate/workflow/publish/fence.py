@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.core.base.offsets import Interval
 from tidegate.core.window.states import BUILT, CURRENT, RETIRED, BuiltGeneration, PublishedGeneration
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context
@@ -55,3 +56,12 @@ class WindowFence:
     def block(self, reason: str) -> None:
         """The window waits for a person."""
         self._ctx.ledger.windows.block(self._ctx.name, self.generation.window, reason)
+
+    def published(self, start_ms: int, end_ms: int) -> dict[int, int]:
+        """Rows of windows that begin in `[start_ms, end_ms)` and have a generation in force, by their start."""
+        return self._ctx.ledger.due.rows_within(self._ctx.name, Interval(start_ms, end_ms))
+
+    def reason(self) -> str:
+        """Why the window is complete, by its certificate; empty without one."""
+        certificate = self._ctx.ledger.windows.certificate(self._ctx.name, self.generation.window)
+        return "" if certificate is None else certificate.reason

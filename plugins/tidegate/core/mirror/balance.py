@@ -1,0 +1,116 @@
+"""The arithmetic of a keyed table: `rows + tombstones + purged = inserted`, over its whole life and in each merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.core.base.wording import many
+from tidegate.core.mirror.counts import add_up
+from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, BucketDone, EventFile
+
+
+class Sums(Protocol):
+    """`core.target.port.Prefix` has them, and `Totals`."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def tombstones(self) -> int: ...
+
+    @property
+    def events(self) -> int: ...
+
+    @property
+    def inserted(self) -> int: ...
+
+    @property
+    def purged(self) -> int: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """Sums of a keyed table: what stands in it, and what its whole life has added up."""
+
+    rows: int = 0
+    tombstones: int = 0
+    events: int = 0
+    inserted: int = 0
+    purged: int = 0
+
+
+def imbalance(sums: Sums) -> str | None:
+    """What does not add up, for people; None if all does. Else rows are gone that no merge and no purge has taken."""
+    there, put = sums.rows + sums.tombstones + sums.purged, sums.inserted
+    if there == put:
+        return None
+    return (
+        f"{many(sums.rows, 'row')}, {many(sums.tombstones, 'tombstone')} and {sums.purged:,} purged are {there:,}, "
+        f"but {put:,} were inserted: another writer has removed or added rows"
+    )
+
+
+def after(before: Sums, receipt: ApplyReceipt) -> Totals:
+    """The table's sums once the merge is committed."""
+    counts = add_up(b.counts for b in receipt.buckets)
+    changed = [b for b in receipt.buckets if b.changed]
+    rows = sum(f.rows for b in changed for f in b.files) - sum(b.rows_before for b in changed)
+    tombstones = sum(f.tombstones for b in changed for f in b.files) - sum(b.tombstones_before for b in changed)
+    return Totals(
+        rows=before.rows + rows - tombstones,
+        tombstones=before.tombstones + tombstones,
+        events=before.events + counts.events,
+        inserted=before.inserted + counts.inserted,
+        purged=before.purged,
+    )
+
+
+def receipt_errors(
+    events: Iterable[EventFile],
+    base: Iterable[Bucket],
+    receipt: ApplyReceipt,
+    listing: Mapping[str, int] | None = None,
+) -> list[str]:
+    """Why the receipt cannot be right: empty if each event of the plan's files has one fate, and each bucket has the
+    rows that it had and those that were inserted. `listing`: path -> bytes of what is in the attempt's directory; None:
+    nobody has looked."""
+    found: list[str] = []
+    due: dict[int, int] = {}
+    for file in events:
+        due[file.batch_id] = due.get(file.batch_id, 0) + file.rows
+    read = dict(receipt.events)
+    if {n: rows for n, rows in read.items() if rows} != {n: rows for n, rows in due.items() if rows}:
+        found.append(f"events by batch are {read}, those of the plan's files {due}")
+    counted = sum(b.counts.events for b in receipt.buckets)
+    if counted != sum(read.values()):
+        found.append(f"{many(sum(read.values()), 'event')} read, but {counted:,} have a fate")
+    if len({b.number for b in receipt.buckets}) != len(receipt.buckets):
+        found.append("a bucket is told twice")
+    before = {b.number: sum(f.rows for f in b.files) for b in base}
+    for bucket in receipt.buckets:
+        found += _bucket_errors(bucket, before.get(bucket.number, 0))
+    if listing is not None:
+        files = [f for b in receipt.buckets for f in b.files]
+        found += [
+            f"{f.path}: {f.bytes} bytes, in its directory {listing.get(f.path)}"
+            for f in files
+            if listing.get(f.path) != f.bytes
+        ]
+    return found
+
+
+def _bucket_errors(bucket: BucketDone, before: int) -> list[str]:
+    name, counts = f"bucket {bucket.number}", bucket.counts
+    found = []
+    if bucket.rows_before != before:
+        found.append(f"{name}: {many(bucket.rows_before, 'row')} read, the table's files have {before:,}")
+    if bucket.changed != bool(counts.inserted + counts.changed):
+        found.append(f"{name}: {'changed' if bucket.changed else 'unchanged'}, by counts {counts}")
+    rows = sum(f.rows for f in bucket.files)
+    if rows != (before + counts.inserted if bucket.changed else 0):
+        found.append(
+            f"{name}: {many(rows, 'row')} in its new files, {before:,} before and {counts.inserted:,} inserted"
+        )
+    return found

@@ -1,0 +1,213 @@
+"""One bucket's rows and the events of its keys become the bucket's next rows. `core.mirror.order` says which (M2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.engine.failures import JobError, refuse
+from spark_jobs.engine.identity import row_hashes
+from spark_jobs.engine.mirror.base import foreign
+from spark_jobs.engine.mirror.numbers import Numbers, column_of, mask_of, numbers
+from spark_jobs.engine.mirror.shape import Shape
+from tidegate.core.batch.refusal import RefusalKind
+from tidegate.core.mirror.counts import Counts
+from tidegate.core.mirror.jobs import Position
+from tidegate.core.mirror.order import Fates, Version, at_one_position, contradict, fates
+
+_SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Merged:
+    """`rows`: of the bucket now; None if no event has changed it."""
+
+    counts: Counts
+    rows: pa.Table | None = None
+    tombstones: int = 0
+    tombstones_before: int = 0
+    below_purge: tuple[str, ...] = ()
+
+
+class _Sorted(NamedTuple):
+    """Events by key, within a key from the oldest to the newest. `at`: their places among the events; `key`: numbers of
+    their keys, those of rows being the rows' places; `winner`: place here of the newest of the key."""
+
+    at: Numbers
+    key: Numbers
+    winner: Numbers
+    versions: Version
+
+    @property
+    def wins(self) -> Numbers:
+        return self.winner == np.arange(len(self.winner))
+
+
+def merge_bucket(shape: Shape, base: pa.Table, events: pa.Table, purged_below: Position) -> Merged:
+    """Merge at least one event.
+
+    Raises JobError for two contents at one position (M7), and for a table that has two rows of a key."""
+    keys = _key_numbers(shape, base, events)
+    found = _sorted(shape, events, keys[len(base) :])
+    has_row = found.key < len(base)
+    table, tombstones = _standing(shape, base, found, has_row)
+    _refuse_conflicts(shape, base, events, found, table, has_row)
+    winner = _at(found.versions, found.winner)
+    fate = fates(found.versions, table, has_row, winner, found.wins, purged_below)
+    counts = Counts(**{name: int(mask.sum()) for name, mask in fate._asdict().items()})
+    samples = _samples(shape, events.take(column_of(found.at[fate.below_purge][:_SAMPLES])))
+    if not counts.inserted + counts.changed:
+        return Merged(counts, None, tombstones, tombstones, samples)
+    rows, left = _rows(base, events, found, fate)
+    now = tombstones - int(table.deleted[fate.changed].sum()) + int(found.versions.deleted[fate.stands].sum())
+    assert len(rows) == left + counts.inserted + counts.changed
+    return Merged(counts, rows, now, tombstones, samples)
+
+
+def _rows(base: pa.Table, events: pa.Table, found: _Sorted, fate: Fates) -> tuple[pa.Table, int]:
+    """What stands now, and how many rows of the base are among it."""
+    stays = np.ones(len(base), np.bool_)
+    stays[found.key[fate.changed]] = False
+    kept = base.filter(mask_of(stays)) if len(base) else base
+    return pa.concat_tables([kept, events.take(column_of(found.at[fate.stands]))]), len(kept)
+
+
+# ---------------------------------------------------------------- keys
+
+
+def _key_numbers(shape: Shape, base: pa.Table, events: pa.Table) -> Numbers:
+    """A number for each key, of rows first, then of events: equal keys have equal numbers, exactly. A row's number is
+    its place, because no two rows have one key. Raises JobError if they have."""
+    found: pa.Array | None = None
+    for name in shape.key:
+        codes = pa.concat_arrays([_one(base[name]), _one(events[name])]).dictionary_encode()
+        if found is None:
+            found = codes.indices
+            continue
+        # pairs of numbers below 2**31 fit into 63 bits
+        pairs = numbers(found).astype(np.int64) * len(codes.dictionary) + numbers(codes.indices)
+        found = column_of(pairs).dictionary_encode().indices
+    assert found is not None
+    keys = numbers(found)
+    distinct = int(keys[: len(base)].max()) + 1 if len(base) else 0
+    if distinct != len(base):
+        twice = int(np.flatnonzero(keys[: len(base)] != np.arange(len(base)))[0])
+        raise foreign(f"the table has two rows of one key: {_spelled(shape, base, twice)}")
+    return keys
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+# ---------------------------------------------------------------- versions
+
+
+def _sorted(shape: Shape, events: pa.Table, keys: Numbers) -> _Sorted:
+    versions = _versions(shape, events, _digests(shape, events))
+    order = _order([*_last_to_first(shape, events), *_least_first(versions), keys])
+    key = keys[order]
+    ends = np.flatnonzero(np.diff(key, append=-1))
+    winner = np.repeat(ends, np.diff(ends, prepend=-1))
+    return _Sorted(order, key, winner, _at(versions, order))
+
+
+def _least_first(versions: Version) -> Sequence[Numbers]:
+    """What events are sorted by, the least important first (M2)."""
+    return versions[::-1]
+
+
+def _last_to_first(shape: Shape, events: pa.Table) -> Sequence[Numbers]:
+    """Of equal ones the first to have landed is the newest: whatever the cut of merges, it is the one that stays."""
+    return [-numbers(events[name]).astype(np.int64) for name in (shape.offset, shape.partition, shape.batch)]
+
+
+def _order(columns: Sequence[Numbers]) -> Numbers:
+    told_apart = [c for c in columns if c[0] != c[-1] or (c != c[0]).any()]
+    return np.lexsort(told_apart) if told_apart else np.arange(len(columns[0]))
+
+
+def _versions(shape: Shape, rows: pa.Table, digest: Numbers) -> Version:
+    commit, row, n = (numbers(rows[name]) for name in (shape.commit, shape.row, shape.n))
+    return Version(commit, row, n, numbers(shape.deleted(rows)), digest)
+
+
+def _digests(shape: Shape, rows: pa.Table) -> Numbers:
+    """By the row identity, of the spec's columns; 0 of a delete."""
+    found = numbers(row_hashes(rows.select(shape.content), {}))
+    return np.where(numbers(shape.deleted(rows)), np.uint64(0), found)
+
+
+def _at(versions: Version, places: Numbers) -> Version:
+    return Version(*(column[places] for column in versions))
+
+
+def _standing(shape: Shape, base: pa.Table, found: _Sorted, has_row: Numbers) -> tuple[Version, int]:
+    """What stands for each event's key, anything where nothing does; and the number of tombstones among all rows.
+
+    Only where an event is at its row's very position does the row's content matter."""
+    if not len(base):
+        return found.versions, 0
+    whole = _versions(shape, base, np.zeros(len(base), np.uint64))
+    places = np.where(has_row, found.key, 0)
+    table = _at(whole, places)
+    alike = np.unique(places[has_row & at_one_position(found.versions, table)])
+    if len(alike):
+        whole.digest[alike] = _digests(shape, base.take(column_of(alike)))
+        table = _at(whole, places)
+    return table, int(whole.deleted.sum())
+
+
+# ---------------------------------------------------------------- conflicts and words
+
+
+def _refuse_conflicts(
+    shape: Shape, base: pa.Table, events: pa.Table, found: _Sorted, table: Version, has_row: Numbers
+) -> None:
+    """M7. Contents at one position are neighbours: the events of a key are in their order."""
+    before = np.maximum(np.arange(len(found.key)) - 1, 0)
+    wrong = contradict(found.versions, _at(found.versions, before)) & (found.key == found.key[before])
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        raise _conflict(shape, events, int(found.at[at - 1]), events, int(found.at[at]))
+    wrong = has_row & contradict(found.versions, table)
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        raise _conflict(shape, base, int(found.key[at]), events, int(found.at[at]))
+
+
+def _conflict(shape: Shape, mine: pa.Table, one: int, events: pa.Table, other: int) -> JobError:
+    position = tuple(events[name][other].as_py() for name in (shape.commit, shape.row, shape.n))
+    where = "the table's row" if mine is not events else "an event"
+    return refuse(
+        f"two contents of one key at one position: {_spelled(shape, events, other)} at {position}: {where} from "
+        f"{_coordinates(shape, mine, one)}, and an event from {_coordinates(shape, events, other)}",
+        advice="a position of one log says one thing of a row: look whether two source tables, or a server that was "
+        "set up anew, write to this topic; nothing was changed",
+        partition=events[shape.partition][other].as_py(),
+        offset=events[shape.offset][other].as_py(),
+        kind=RefusalKind.CONFLICT,
+    )
+
+
+def _samples(shape: Shape, events: pa.Table) -> tuple[str, ...]:
+    return tuple(
+        f"{_spelled(shape, events, i)} from {_coordinates(shape, events, i)} at "
+        f"{tuple(events[name][i].as_py() for name in (shape.commit, shape.row, shape.n))}"
+        for i in range(len(events))
+    )
+
+
+def _spelled(shape: Shape, rows: pa.Table, at: int) -> str:
+    return ", ".join(f"{name}={str(rows[name][at].as_py())[:100]}" for name in shape.key)
+
+
+def _coordinates(shape: Shape, rows: pa.Table, at: int) -> str:
+    topic, partition, offset, batch = (
+        rows[name][at].as_py() for name in (shape.topic, shape.partition, shape.offset, shape.batch)
+    )
+    return f"{topic}, partition {partition}, offset {offset} (batch {batch})"

@@ -1,0 +1,72 @@
+"""Which column of a mirror's table says what, by the plan of an apply."""
+
+from __future__ import annotations
+
+import functools
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.sinks.stored import field_with_id
+from spark_jobs.engine.types import arrow_type
+from tidegate.core.base.hivetypes import parse
+from tidegate.core.batch.jobs import ApplyPlan
+from tidegate.core.mirror.jobs import BUCKET, N
+from tidegate.core.spec.change_events import EVENT_COLUMNS
+from tidegate.core.spec.pipeline import KAFKA_COLUMNS
+
+DELETE = "d"
+_OP, _COMMIT, _ROW = (name for name, _, _ in EVENT_COLUMNS)
+_TOPIC, _PARTITION, _OFFSET, _, _BATCH = (name for name, _ in KAFKA_COLUMNS)
+_SAYS_HOW = frozenset({_OP, _COMMIT, _ROW, *(name for name, _ in KAFKA_COLUMNS)})
+
+
+class Shape:
+    """Rows of the table without their bucket (`rows`), in the table's names, types and order.
+
+    Raises JobError for a plan whose table lacks a column that a merge needs."""
+
+    def __init__(self, plan: ApplyPlan) -> None:
+        self._plan = plan
+        kept = [c for c in plan.columns if c.name != BUCKET]
+        self.rows = pa.schema([pa.field(c.name, arrow_type(parse(c.type))) for c in kept])
+        self.source = {c.name: c.of for c in kept}
+        """Logical column of event files by the table's; empty for one that the job computes."""
+        named = {c.of: c.name for c in kept if c.of} | {N: N if N in self.source else ""}
+        needed = (*plan.key, _OP, _COMMIT, _ROW, N, _TOPIC, _PARTITION, _OFFSET, _BATCH)
+        missing = [of for of in needed if not named.get(of)]
+        if missing or not plan.key or plan.buckets < 1:
+            raise refuse(f"the plan's table has no column for {', '.join(missing) or 'a key'}")
+        self.key = [named[of] for of in plan.key]
+        self.op, self.commit, self.row, self.n = (named[of] for of in (_OP, _COMMIT, _ROW, N))
+        self.topic, self.partition, self.offset, self.batch = (
+            named[of] for of in (_TOPIC, _PARTITION, _OFFSET, _BATCH)
+        )
+        self.content = [name for name, of in self.source.items() if of and of not in _SAYS_HOW]
+        """The columns of the spec: what a row says."""
+        self.never_null = [*self.key, self.op, self.commit, self.row, self.n, self.batch, self.partition, self.offset]
+
+    @functools.cached_property
+    def stored(self) -> pa.Schema:
+        """Columns of the table's files, with a field id on everything. Raises JobError for a field without one."""
+        ids = dict(self._plan.fields)
+        return pa.schema(
+            [
+                field_with_id(c.name, c.name, parse(c.type), ids, "mirror's", c.name != BUCKET)
+                for c in self._plan.columns
+            ]
+        )
+
+    def empty(self) -> pa.Table:
+        return self.rows.empty_table()
+
+    def deleted(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Which of them are deletes: events, or tombstones."""
+        return pc.equal(rows[self.op], DELETE)
+
+    def with_bucket(self, rows: pa.Table, number: int) -> pa.Table:
+        """Rows as the table's files hold them."""
+        bucket = pa.repeat(number, len(rows))
+        columns = [bucket.cast(f.type) if f.name == BUCKET else rows[f.name] for f in self.stored]
+        return pa.Table.from_arrays(columns, schema=self.stored)
