@@ -284,7 +284,7 @@ def test_a_ledger_that_hangs_holds_neither_the_loop_nor_a_deadline(
 def test_nothing_on_the_loop_waits_for_the_ledger(ledger: FakeLedger, caplog: pytest.LogCaptureFixture) -> None:
     """500 waits whose ledger hangs, with asyncio's own check for slow callbacks: another trigger goes on ticking.
 
-    The ledger goes on only once that trigger has ticked, or after `SOON_S`: a loop that waits for it stands that long."""
+    The ledger goes on once that trigger has ticked, or after `SOON_S`: a loop that waits for it stands that long."""
     release, rounds = threading.Event(), 0
     ledger.answers = [None, None, lambda: release.wait(SOON_S)]
 

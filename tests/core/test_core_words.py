@@ -47,8 +47,10 @@ def test_the_texts_are_contracts() -> None:
         ["OPEN", "CLOSING", "CLOSED"],
         ["BUILDING", "BUILT", "SWAPPING", "CURRENT", "RETIRED", "DISCARDED"],
         ["archive", "heal", "replay", "reopen", "rollback"],
-        ["dirty_limit", "unknown_field", "job", "receipt", "reread", "log_cut", "windows"]
-        + ["conflict", "null_key", "mirror_files", "other"],
+        [
+            *("dirty_limit", "unknown_field", "job", "receipt", "reread", "log_cut", "windows"),
+            *("conflict", "null_key", "mirror_files", "other"),
+        ],
     ]
 
 
