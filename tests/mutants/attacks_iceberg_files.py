@@ -14,13 +14,15 @@ from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate
 
 from tests.crash import lakehouse
 from tests.hooks import catalogue_of
-from tests.mutants.names import NAMED, WELCOME, require
-from tests.mutants.stage import Stage, window
-from tidegate.core.base.errors import CatalogueUnsure
+from tests.mutants.names import NAMED, THERE, WELCOME, require
+from tests.mutants.stage import Stage, refused, window
+from tidegate.core.base.errors import CatalogueUnsure, ReplayRefused
+from tidegate.core.spec.pipeline import Column
 from tidegate.targets.iceberg import leftovers, names, snapshot
 from tidegate.targets.iceberg.catalogue import Loaded
 from tidegate.targets.iceberg.live import PREFIX, look
-from tidegate.workflow.replay import replay
+from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.replay import replay, rollback
 
 A_DAY = 24 * 3_600_000
 KEEPS = {"history.expire.min-snapshots-to-keep": "2", "write.metadata.previous-versions-max": "3"}
@@ -80,6 +82,25 @@ def a_commit_is_executed_after_a_cleaning(stage: Stage) -> None:
 
 
 # ---------------------------------------------------------------- the table
+
+
+def a_generation_whose_files_a_rollback_names_is_cleaned(stage: Stage) -> None:
+    """L6: generation 3 is a rollback to 1, so its files are those of 1; 4 is in force, 1 goes, 3 stays."""
+    _published(stage)
+    for source in ("other", "place"):
+        id_, site, _ = stage.pipeline.columns
+        stage.change_spec(columns=(id_, site, Column(name="value", type="int", path=f"$.{source}")))
+        stage.replay(0)
+        if source == "other":
+            rollback.rollback(stage.context(), window(0), 1, "a test")
+            stage.close()
+    stage.clock.advance(2 * A_DAY)
+    clean(stage.context())
+    stage.close()
+    back = refused(lambda: rollback.rollback(stage.context(), window(0), 3, "a test"), ReplayRefused)
+    require(back is None, THERE, f"generation 3 is kept, and its files are gone: {back}")
+    stage.close()
+    stage.at_rest()
 
 
 def _published(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.crash.lakehouse import KIND
 from tests.mutants import seams
-from tests.mutants.names import NAMED, WELCOME
+from tests.mutants.names import NAMED, THERE, WELCOME
 from tests.mutants.planting import Bug, Patch, always
 
 
@@ -53,5 +53,13 @@ BUGS = (
         "a_commit_is_executed_after_a_cleaning",
         NAMED,
         Patch(seams.ICEBERG_MAY_GO, _whatever_commit_it_is_for),
+    ),
+    Bug(
+        "a cleaner does not ask who else names a generation's files",
+        "L6: shared files stay",
+        "a_generation_whose_files_a_rollback_names_is_cleaned",
+        THERE,
+        (Patch(seams.SHARED_FILES, always(set())),),
+        target=KIND,
     ),
 )

@@ -18,7 +18,7 @@ from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.states import Batch, LandedBatch, SealedBatch
 from tidegate.core.batch.totals import Totals
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
-from tidegate.core.target.paths import SUCCESS
+from tidegate.core.target.paths import SUCCESS, join
 from tidegate.core.window.states import CLOSED, PublishedGeneration, WindowKey
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.base.context import Context
@@ -217,7 +217,7 @@ def what_is_sealed_is_there(world: World) -> None:
     for start in ctx.ledger.windows.published_starts(ctx.name):
         generation = in_force(ctx, start)
         for f in generation.files:
-            path = Path(f"{generation.location}/{f.path}".removeprefix("file://"))
+            path = Path(join(generation.location, f.path).removeprefix("file://"))
             require(path.exists(), THERE, f"generation {generation.number} is in force without {f.path}")
 
 

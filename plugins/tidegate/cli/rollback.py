@@ -31,8 +31,9 @@ def rollback(pipeline: str, window: str, to: int | None, dry_run: bool, why: str
     WINDOW is an instant in it, its partition or its id (tidegate explain lists its generations).
 
     The command copies the earlier generation's files into the window's next generation, compares each row with the
-    manifest, and switches the window to it, like a replay. It does not ask Kafka and decodes nothing. The generation in
-    force stays readable until the switch, and is kept afterwards: you can roll a rollback back.
+    manifest, and switches the window to it, like a replay. In an Iceberg table it copies nothing: the next
+    generation names the earlier one's files. It does not ask Kafka and decodes nothing. The generation in force stays
+    readable until the switch, and is kept afterwards: you can roll a rollback back.
 
     It refuses if the files were cleaned (archive.keep_generations, clean.generations), and if late rows were
     taken up in between: no table would hold them. After a death this command continues, and so does clearing the
