@@ -124,7 +124,7 @@ def balanced(world: World) -> None:
     world.close()
 
 
-@pytest.mark.parametrize("fate", list(Fate), ids=lambda fate: fate.name.lower())
+@pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_REPLY, Fate.HANG], ids=lambda fate: fate.name.lower())
 @pytest.mark.parametrize("call", ["rename2", "mkdirs"])
 def test_a_lost_call_heals_by_looking(tmp_path, root, call, fate):
     """The first such call of each step is lost; the task itself, or its next try, goes on."""
