@@ -48,8 +48,9 @@ PORTS = {
 
 NO_PORTS = {
     "AnnouncementLedger", "Clock", "DirtyReader", "FileReader", "GroundsLedger", "Ledger",
-    "LedgerReads", "RowReader", "SurveyLedger", "Truth", "Wait", "WaitLedger",
+    "LedgerReads", "RowReader", "Sums", "SurveyLedger", "Truth", "Wait", "WaitLedger",
     "Fence", "SideTarget", "Site", "Target", "Targets",  # they hold storage, the catalogue and the ledger
+    "PrefixTarget",  # no kind of table is one yet
     "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/source/test_log_cut.py
     "PauseLedger",  # what operators said of a pause, on which no data rests: tests/contract/test_ledger_pauses.py
     "NoticeLedger",  # what people were told, on which no data rests: tests/tell/test_notices.py loses its replies
@@ -81,7 +82,7 @@ LOOKING = {
     "reopenings": {"candidates", "duties", "unfinished"},
     "rollbacks": {"generations", "of"},
     "replays": {"rebuilt_by", "unfinished"},
-    "due": {"note", "published_within", "located", "unpublished", "starts_within"},
+    "due": {"note", "published_within", "rows_within", "located", "unpublished", "starts_within"},
     "totals": set(),
     "repairs": {"released"},
     "launcher": set(),
