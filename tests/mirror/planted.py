@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.mutants import seams
-from tests.mutants.planting import Bug, Patch, always
+from tests.mutants.planting import Bug, Patch, always, nothing
 
 
 def _newcomer_wins(original, event, table, has_row, winner, wins, purged_below):
@@ -42,6 +43,25 @@ def _twice(original, base, events, found, fate):
     return original(base, events, found, fate._replace(changed=fate.changed & False, inserted=fate.stands))
 
 
+def _snapshot_aside(original, now, before):
+    """As an isolation that looks at the removed files alone."""
+    return (now.upto, now.attempt) == (before.upto, before.attempt)
+
+
+_BEST = []
+
+
+def _as_the_best_ever(original, metadata):
+    """A mark beside the table, which never goes back."""
+    found = original(metadata)
+    _BEST[:] = [max(_BEST[0] if _BEST else 0, found.upto)]
+    return replace(found, upto=_BEST[0])
+
+
+def _asked_first(original, self, before, merged, holds):
+    return original(self, before, merged, lambda: True)
+
+
 def _bug(name: str, rule: str, *patches: tuple[str, Any]) -> Bug:
     return Bug(name, rule, "a life", "the oracle", tuple(Patch(seam, bug) for seam, bug in patches))
 
@@ -61,3 +81,22 @@ BUGS = {
         _bug("repeats are taken for news", "M2", (seams.MIRROR_SAME, always(False))),
     )
 }
+
+TABLE_BUGS = {
+    bug.name: bug
+    for bug in (
+        _bug(
+            "whatever was read, the merge is committed",
+            "M1, M3",
+            (seams.MIRROR_STILL, always(True)),
+            (seams.MIRROR_FOLLOWS, always(True)),
+        ),
+        _bug("another snapshot of the same batches will do", "M1", (seams.MIRROR_STILL, _snapshot_aside)),
+        _bug("a range need not follow", "M3", (seams.MIRROR_FOLLOWS, always(True))),
+        _bug("the ledger's mark is believed", "M4", (seams.MIRROR_TOLD, _as_the_best_ever)),
+        _bug("nobody looks for the attempt", "C2", (seams.MIRROR_HAS, always(False))),
+        _bug("the ledger is not asked after the load", "C1", (seams.MIRROR_APPLY, _asked_first)),
+        _bug("rows that are gone are not missed", "balance", (seams.MIRROR_CHANGED, nothing)),
+    )
+}
+"""What breaks a table: `tests/mirror/test_table.py` names the trace that finds each."""

@@ -25,6 +25,7 @@ class Origin(Enum):
     LOGICAL = "logical"
     WINDOW = "window"
     BATCH = "batch"
+    BUCKET = "bucket"
     VALUE = "value"
 
 
@@ -32,7 +33,7 @@ class Origin(Enum):
 class StoredColumn:
     """A column as files and table have it. `type` is a Hive type.
 
-    `of`: the logical column, or the dynamic partition column whose value it is; empty for a window or a batch."""
+    `of`: the logical column, or the dynamic partition column whose value it is; empty for a window, batch or bucket."""
 
     name: str
     type: str
@@ -42,7 +43,7 @@ class StoredColumn:
     @property
     def required(self) -> bool:
         """Whether it is never null."""
-        return self.origin in (Origin.WINDOW, Origin.BATCH)
+        return self.origin in (Origin.WINDOW, Origin.BATCH, Origin.BUCKET)
 
     def value(self, window_ms: int | None, batch_id: int, values: PartitionValues) -> Value:
         """The value of a file that says this of itself; not for logical columns."""

@@ -86,10 +86,15 @@ class Definition:
         """The columns that the table is partitioned by: all that are constant in a file (C7), the unit first."""
         return FORM.constants(self.pipeline, self.kind)
 
+    @property
+    def columns(self) -> tuple[StoredColumn, ...]:
+        """All columns, in order."""
+        return FORM.columns(self.pipeline, self.kind)
+
     def schema(self) -> Schema:
         """Schema of a new table, with ids that count from 1; an existing table has its own."""
         ids = iter(range(1, 100_000))
-        columns = FORM.columns(self.pipeline, self.kind)
+        columns = self.columns
         numbers = [next(ids) for _ in columns]
         return Schema(
             *(

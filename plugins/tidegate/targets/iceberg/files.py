@@ -41,31 +41,36 @@ def data_files(
 ) -> list[DataFile]:
     """`known`: bounds by URI, where jobs have written them. Those of the columns by which the table is partitioned are
     known of each file."""
-    schema, spec = metadata.schema(), metadata.spec()
-    kinds = [schema.find_type(f.source_id) for f in spec.fields]
-    found = []
-    for uri, file in files:
-        part, bounds = part_of(definition, file, batch_id), known.get(uri) or Bounds({}, {}, {})
-        lower, upper = _decoded(bounds.lower), _decoded(bounds.upper)
-        for at, kind, value in zip(spec.fields, kinds, part, strict=True):
-            assert isinstance(kind, PrimitiveType)
-            if value is not None:
-                lower[at.source_id] = upper[at.source_id] = to_bytes(kind, value)
-        made = DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=uri,
-            file_format=FileFormat.PARQUET,
-            partition=Record(*part),
-            record_count=file.rows,
-            file_size_in_bytes=file.bytes,
-            value_counts=dict.fromkeys(bounds.nulls, file.rows),
-            null_value_counts=dict(bounds.nulls),
-            lower_bounds=lower,
-            upper_bounds=upper,
-        )
-        made.spec_id = spec.spec_id
-        found.append(made)
-    return found
+    return [
+        data_file(metadata, uri, part_of(definition, file, batch_id), (file.rows, file.bytes), known.get(uri))
+        for uri, file in files
+    ]
+
+
+def data_file(metadata: TableMetadata, uri: str, part: Part, size: tuple[int, int], known: Bounds | None) -> DataFile:
+    """A file of the table. `size`: rows and bytes."""
+    schema, spec, (rows, length) = metadata.schema(), metadata.spec(), size
+    bounds = known or Bounds({}, {}, {})
+    lower, upper = _decoded(bounds.lower), _decoded(bounds.upper)
+    for at, value in zip(spec.fields, part, strict=True):
+        kind = schema.find_type(at.source_id)
+        assert isinstance(kind, PrimitiveType)
+        if value is not None:
+            lower[at.source_id] = upper[at.source_id] = to_bytes(kind, value)
+    made = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=uri,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*part),
+        record_count=rows,
+        file_size_in_bytes=length,
+        value_counts=dict.fromkeys(bounds.nulls, rows),
+        null_value_counts=dict(bounds.nulls),
+        lower_bounds=lower,
+        upper_bounds=upper,
+    )
+    made.spec_id = spec.spec_id
+    return made
 
 
 def _decoded(bounds: Mapping[int, str]) -> dict[int, bytes]:

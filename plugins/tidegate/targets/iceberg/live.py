@@ -19,11 +19,12 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import PrimitiveType
 
 from tidegate.core.base.errors import CatalogueError
+from tidegate.core.mirror.jobs import BUCKET
 from tidegate.core.target.port import BATCH, Token
 from tidegate.targets.iceberg.columns import WINDOW
 
 Units = Collection[int]
-"""What units are in their partition: a window's start in us, a batch."""
+"""What units are in their partition: a window's start in us, a batch, a bucket."""
 
 
 Part = tuple[Any, ...]
@@ -113,7 +114,7 @@ def unit_of(metadata: TableMetadata, file: DataFile) -> Any:
 
 def _unit_position(metadata: TableMetadata, spec_id: int) -> int:
     for at, field in enumerate(metadata.specs()[spec_id].fields):
-        if field.name in (WINDOW, BATCH) and str(field.transform) == "identity":
+        if field.name in (WINDOW, BATCH, BUCKET) and str(field.transform) == "identity":
             return at
     raise CatalogueError(
         f"{metadata.location}: partition spec {spec_id} does not separate windows by {WINDOW}",

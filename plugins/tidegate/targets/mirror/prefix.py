@@ -1,0 +1,64 @@
+"""What a keyed table says of itself (M3, M4): in the summary of the commit that made it so, and nowhere beside it."""
+
+from __future__ import annotations
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from tidegate.core.mirror.balance import Totals
+from tidegate.core.mirror.jobs import START, Position
+from tidegate.core.target.port import Merged, Prefix
+from tidegate.targets.iceberg.live import PREFIX, TAG, history
+
+UPTO = f"{PREFIX}upto"
+ATTEMPT = f"{PREFIX}attempt"
+_PURGED_BELOW = f"{PREFIX}purged-below"
+_SUMS = ("rows", "tombstones", "events", "inserted", "purged")
+KEPT = f"{TAG}upto"
+"""The tag that keeps the newest of our snapshots, however many commits of others come after it."""
+
+
+def summary_of(pipeline: str, merged: Merged, sums: Totals, purged_below: Position) -> dict[str, str]:
+    """What the snapshot of a merge says; sums are of the table's whole life, `rows` and `tombstones` of now."""
+    return {
+        f"{PREFIX}pipeline": pipeline,
+        f"{PREFIX}first": str(merged.first),
+        UPTO: str(merged.last),
+        ATTEMPT: merged.attempt,
+        _PURGED_BELOW: ",".join(map(str, purged_below)),
+        **{f"{PREFIX}{name}": str(getattr(sums, name)) for name in _SUMS},
+    }
+
+
+def prefix_of(metadata: TableMetadata) -> Prefix:
+    """The table as its current snapshot has it: what the newest merge in its line says. A compaction by others adds a
+    snapshot and says nothing. Raises ValueError for a summary that no merge has written."""
+    current = metadata.current_snapshot_id
+    snapshot = None if current is None else str(current)
+    for said in map(_said, history(metadata)):
+        if UPTO in said:
+            commit, row, n = (int(part) for part in said[_PURGED_BELOW].split(","))
+            sums = {name: int(said[f"{PREFIX}{name}"]) for name in _SUMS}
+            return Prefix(
+                snapshot=snapshot,
+                upto=int(said[UPTO]),
+                purged_below=(commit, row, n),
+                attempt=said[ATTEMPT],
+                **sums,
+            )
+    return Prefix(snapshot=snapshot, purged_below=START)
+
+
+def still(now: Prefix, before: Prefix) -> bool:
+    """M1: whether the table is what a merge has read. Any other snapshot counts, a compaction by others too: its files
+    are those that the merge would replace."""
+    return now == before
+
+
+def has(metadata: TableMetadata, attempt: str) -> bool:
+    """Whether a merge of that attempt is among those from which the current snapshot descends."""
+    return any(_said(snapshot).get(ATTEMPT) == attempt for snapshot in history(metadata))
+
+
+def _said(snapshot: Snapshot) -> dict[str, str]:
+    return {} if snapshot.summary is None else snapshot.summary.additional_properties
