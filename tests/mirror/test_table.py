@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import StaticTable
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
 
 from spark_jobs import apply
 from tests.hooks import Hook, Once
@@ -36,7 +42,8 @@ from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Loaded
 from tidegate.targets.iceberg.live import look
-from tidegate.targets.mirror.prefix import KEPT, UPTO
+from tidegate.targets.mirror import table as tables
+from tidegate.targets.mirror.prefix import UPTO
 from tidegate.targets.mirror.table import MirrorTable
 
 KINDS = ("bigint",)
@@ -273,17 +280,42 @@ def test_rows_that_others_take_away_stop_the_next_merge(mirror: Mirror, operatio
         mirror.table().base()
 
 
-def test_the_newest_merge_is_kept_by_a_tag(mirror: Mirror) -> None:
+def _expire(mirror: Mirror, *snapshots: int | None) -> None:
+    gone = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(snapshots)})
+    mirror.catalogue.commit(mirror.loaded(), (), (gone,))
+
+
+def test_m4_a_snapshot_across_a_gap_is_no_proof(mirror: Mirror) -> None:
+    """The table is taken back from batch 2 to 1 and compacted; what it was taken back to expires, not the other."""
+    first = mirror.loaded().metadata.current_snapshot_id
     mirror.apply(2, 2)
+    second = mirror.loaded().metadata.current_snapshot_id
+    for ref, kind, to in (("audited", SnapshotRefType.TAG, second), (MAIN_BRANCH, SnapshotRefType.BRANCH, first)):
+        said = {"ref-name": ref, "type": kind, "snapshot-id": to}
+        mirror.catalogue.commit(mirror.loaded(), (), (SetSnapshotRefUpdate.model_validate(said),))
+    _rewritten(mirror, Operation.REPLACE, lambda files: files)
+    assert mirror.upto() == 1
+    _expire(mirror, first)
+    with pytest.raises(CatalogueMismatch, match="does not tell up to which batch it is"):
+        mirror.table().standing()
+
+
+def test_snapshots_that_tell_are_never_let_go(mirror: Mirror) -> None:
     metadata = mirror.loaded().metadata
-    assert metadata.refs[KEPT].snapshot_id == metadata.current_snapshot_id
+    keep = SetPropertiesUpdate(updates={"history.expire.min-snapshots-to-keep": "1"})
+    mirror.catalogue.commit(mirror.loaded(), (), (keep,))
+    mirror.apply(2, 2)
     mirror.table().sweep(lambda publications: publications)
-    assert KEPT in mirror.loaded().metadata.refs
+    assert [s.snapshot_id for s in mirror.loaded().metadata.snapshots] != [metadata.current_snapshot_id]
+    assert mirror.upto() == 2
+    with mock.patch.object(tables, "MOST_OF_OTHERS", 1):
+        for _ in range(2):
+            _rewritten(mirror, Operation.REPLACE, lambda files: files)
+        mirror.table().sweep(lambda publications: publications)
+    assert mirror.upto() == 2
 
 
 def test_a_table_of_others_is_refused(mirror: Mirror) -> None:
-    from pyiceberg.table.update import SetPropertiesUpdate
-
     owner = SetPropertiesUpdate(updates={"tidegate.pipeline": "another"})
     mirror.catalogue.commit(mirror.loaded(), (), (owner,))
     with pytest.raises(CatalogueMismatch, match="the table of pipeline another"):

@@ -327,11 +327,13 @@ class PrefixTarget(Protocol):
         ...
 
     def standing(self) -> Prefix:
-        """What readers see now. Raises CatalogueError for a table that others have made or changed."""
+        """What readers see now. Raises CatalogueError for another's table, and one that does not tell."""
         ...
 
     def base(self) -> tuple[Prefix, tuple[Bucket, ...]]:
-        """One snapshot: what it says of itself, and the files of each bucket that has any."""
+        """One snapshot: what it says of itself, and the files of each bucket that has any.
+
+        Raises CatalogueError for a table whose rows others have changed, too."""
         ...
 
     def apply(self, before: Prefix, merged: Merged, holds: Holds) -> Prefix:

@@ -67,9 +67,10 @@ def _date(day_ms: int, windows: Windows) -> str:
 
 
 def claimed(metadata: TableMetadata) -> int | None:
-    """End (UTC ms, exclusive) that the current snapshot, or the newest of ours before it, has claimed; None if none
-    has."""
-    for snapshot in live.history(metadata):
+    """End (UTC ms, exclusive) that the current snapshot, or the newest before it, has claimed; None if none has.
+
+    A tag across a gap of the line is no proof that the current snapshot was made from that one."""
+    for snapshot in live.line(metadata):
         said = {} if snapshot.summary is None else snapshot.summary.additional_properties
         if THROUGH in said:
             return int(datetime.fromisoformat(said[THROUGH]).timestamp() * 1000)
@@ -80,7 +81,7 @@ def _stands(windows: Windows, before: int | None, loaded: Loaded, fence: Fence) 
     """Whether readers meet the window: this commit brings it, the table has its token, or the ledger has it in force
     and its rows are there. Of a window without rows only the ledger, or a token, can tell."""
     mine = fence.generation.window.start_ms
-    tokens = {token.unit for s in live.history(loaded.metadata) if (token := live.token_in(s)) is not None}
+    tokens = {token.unit for s in live.line(loaded.metadata) if (token := live.token_in(s)) is not None}
     first = windows.start_ms if before is None else before
     last = first
     for _ in range(MOST):

@@ -15,7 +15,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.target.port import Settled
 from tidegate.targets.iceberg.catalogue import Catalogue
 from tidegate.targets.iceberg.complete import days_let_go
-from tidegate.targets.iceberg.live import TAG
+from tidegate.targets.iceberg.live import publication_of
 
 KEEP = "history.expire.min-snapshots-to-keep"
 KEPT = 200
@@ -35,7 +35,7 @@ def sweep(catalogue: Catalogue, name: str, settled: Settled) -> list[str]:
 
 def let_go(metadata: TableMetadata, settled: Settled) -> tuple[TableUpdate, ...]:
     """`settled`: those of these publications that the ledger has as done (C5). Nothing if there is nothing to do."""
-    tags = {name: found for name in metadata.refs if (found := _publication(name)) is not None}
+    tags = {name: found for name in metadata.refs if (found := publication_of(name)) is not None}
     done = settled(set(tags.values())) if tags else set()
     dropped = [name for name, publication in tags.items() if publication in done] + days_let_go(metadata)
     named = {ref.snapshot_id for name, ref in metadata.refs.items() if name not in dropped and name != MAIN_BRANCH}
@@ -46,11 +46,3 @@ def let_go(metadata: TableMetadata, settled: Settled) -> tuple[TableUpdate, ...]
     if gone:
         updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": gone}))
     return tuple(updates)
-
-
-def _publication(tag: str) -> tuple[int, int] | None:
-    """Of a tag that Tidegate set; None for somebody else's."""
-    parts = tag.removeprefix(TAG).split(".") if tag.startswith(TAG) else []
-    if len(parts) != 3 or not all(part.lstrip("-").isdigit() for part in parts):
-        return None
-    return int(parts[0]), int(parts[1])

@@ -181,12 +181,12 @@ def _applies(delete: ManifestEntry, entry: ManifestEntry) -> bool:
 def _altered(metadata: TableMetadata, io: FileIO, units: Collection[Any]) -> dict[Part, str]:
     """Parts of these units that somebody else has changed since we last did, and who; a commit that says that it
     replaces files by others of the same rows (a compaction) changes nothing. Counts alone do not tell an UPDATE."""
-    line = list(history(metadata))
-    while line and not _is_strangers(line[-1]):
-        line.pop()
+    known = list(history(metadata))
+    while known and not _is_strangers(known[-1]):
+        known.pop()
     found: dict[Part, str] = {}
     ours, left = set[Part](), set(units)
-    for snapshot in line:  # newest first
+    for snapshot in known:  # newest first
         if not left:
             break
         if (token := token_in(snapshot)) is not None:
@@ -281,18 +281,25 @@ def places_of(metadata: TableMetadata) -> dict[int, str]:
     return found
 
 
+def line(metadata: TableMetadata) -> Iterator[Snapshot]:
+    """The current snapshot and those that it was certainly made from, newest first, as far back as none is missing."""
+    by_id = {s.snapshot_id: s for s in metadata.snapshots}
+    at = metadata.current_snapshot()
+    while at is not None:
+        yield at
+        at = None if at.parent_snapshot_id is None else by_id.get(at.parent_snapshot_id)
+
+
 def history(metadata: TableMetadata) -> Iterator[Snapshot]:
     """The current snapshot and those that it was made from, newest first; where one was expired, those that tags
     keep of what was before it."""
-    by_id = {s.snapshot_id: s for s in metadata.snapshots}
-    at, seen = metadata.current_snapshot(), set[int]()
-    oldest = -1
-    while at is not None:
+    seen, oldest = set[int](), -1
+    for at in line(metadata):
         seen.add(at.snapshot_id)
         oldest = at.sequence_number or 0
         yield at
-        at = None if at.parent_snapshot_id is None else by_id.get(at.parent_snapshot_id)
-    tagged = [by_id[ref.snapshot_id] for name, ref in metadata.refs.items() if name.startswith(TAG)]
+    by_id = {s.snapshot_id: s for s in metadata.snapshots}
+    tagged = [by_id[ref.snapshot_id] for name, ref in metadata.refs.items() if publication_of(name) is not None]
     before = {s.snapshot_id: s for s in tagged if s.snapshot_id not in seen and (s.sequence_number or 0) < oldest}
     yield from sorted(before.values(), key=lambda s: -(s.sequence_number or 0))
 
@@ -303,3 +310,11 @@ TAG = "tidegate-"
 def tag_of(token: Token) -> str:
     """C5: keeps the snapshot of a publication from expiry until the ledger has it as CURRENT."""
     return f"{TAG}{token.unit}.{token.generation}.{token.epoch}"
+
+
+def publication_of(tag: str) -> tuple[int, int] | None:
+    """(unit, generation) of such a tag; None for any other."""
+    parts = tag.removeprefix(TAG).split(".") if tag.startswith(TAG) else []
+    if len(parts) != 3 or not all(part.lstrip("-").isdigit() for part in parts):
+        return None
+    return int(parts[0]), int(parts[1])

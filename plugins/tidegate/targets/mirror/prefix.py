@@ -8,14 +8,17 @@ from pyiceberg.table.snapshots import Snapshot
 from tidegate.core.mirror.balance import Totals
 from tidegate.core.mirror.jobs import START, Position
 from tidegate.core.target.port import Merged, Prefix
-from tidegate.targets.iceberg.live import PREFIX, TAG, history
+from tidegate.targets.iceberg.live import PREFIX, line
 
 UPTO = f"{PREFIX}upto"
 ATTEMPT = f"{PREFIX}attempt"
 _PURGED_BELOW = f"{PREFIX}purged-below"
 _SUMS = ("rows", "tombstones", "events", "inserted", "purged")
-KEPT = f"{TAG}upto"
-"""The tag that keeps the newest of our snapshots, however many commits of others come after it."""
+FIRST = 1
+"""Sequence number of a table's first snapshot: a line that begins later has lost its beginning, whatever it says of a
+parent (pyiceberg takes the name of an expired one away)."""
+MOST_OF_OTHERS = 100
+"""Commits of others since the newest merge with which snapshots are still let go: the line to it stays whole."""
 
 
 def summary_of(pipeline: str, merged: Merged, sums: Totals, purged_below: Position) -> dict[str, str]:
@@ -32,10 +35,15 @@ def summary_of(pipeline: str, merged: Merged, sums: Totals, purged_below: Positi
 
 def prefix_of(metadata: TableMetadata) -> Prefix:
     """The table as its current snapshot has it: what the newest merge in its line says. A compaction by others adds a
-    snapshot and says nothing. Raises ValueError for a summary that no merge has written."""
+    snapshot and says nothing. A snapshot that the current one need not come from says nothing either, though it is kept:
+    a table that was taken back may have one that is further.
+
+    Raises ValueError for a summary that no merge has written, and where the line of snapshots ends before it tells."""
     current = metadata.current_snapshot_id
     snapshot = None if current is None else str(current)
-    for said in map(_said, history(metadata)):
+    oldest = None
+    for oldest in line(metadata):
+        said = _said(oldest)
         if UPTO in said:
             commit, row, n = (int(part) for part in said[_PURGED_BELOW].split(","))
             sums = {name: int(said[f"{PREFIX}{name}"]) for name in _SUMS}
@@ -46,7 +54,14 @@ def prefix_of(metadata: TableMetadata) -> Prefix:
                 attempt=said[ATTEMPT],
                 **sums,
             )
+    if oldest is not None and oldest.sequence_number != FIRST:
+        raise ValueError("the snapshots that tell up to which batch the table is have expired")
     return Prefix(snapshot=snapshot, purged_below=START)
+
+
+def since_the_newest(metadata: TableMetadata) -> int:
+    """How many commits of others came after the newest merge."""
+    return next((n for n, each in enumerate(line(metadata)) if UPTO in _said(each)), 0)
 
 
 def still(now: Prefix, before: Prefix) -> bool:
@@ -57,7 +72,7 @@ def still(now: Prefix, before: Prefix) -> bool:
 
 def has(metadata: TableMetadata, attempt: str) -> bool:
     """Whether a merge of that attempt is among those from which the current snapshot descends."""
-    return any(_said(snapshot).get(ATTEMPT) == attempt for snapshot in history(metadata))
+    return any(_said(snapshot).get(ATTEMPT) == attempt for snapshot in line(metadata))
 
 
 def _said(snapshot: Snapshot) -> dict[str, str]:

@@ -21,7 +21,7 @@ from tidegate.targets.iceberg.files import data_file
 from tidegate.targets.iceberg.leftovers import leftovers
 from tidegate.targets.iceberg.live import Look, look, unit_of
 from tidegate.targets.mirror.definition import MirrorDefinition
-from tidegate.targets.mirror.prefix import KEPT, has, prefix_of, still, summary_of
+from tidegate.targets.mirror.prefix import MOST_OF_OTHERS, has, prefix_of, since_the_newest, still, summary_of
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
 
@@ -115,7 +115,7 @@ class MirrorTable:
         seen = look(loaded.metadata, loaded.io, changed)
         sums = after(before, merged.receipt)
         said = summary_of(self.site.pipeline.name, merged, sums, before.purged_below)
-        return self.catalogue.commit(loaded, (), snapshot.replaced(loaded.metadata, loaded.io, seen, added, said, KEPT))
+        return self.catalogue.commit(loaded, (), snapshot.replaced(loaded.metadata, loaded.io, seen, added, said, None))
 
     def _refuse_changed(self, prefix: Prefix, seen: Look) -> None:
         """Raises CatalogueError."""
@@ -134,7 +134,7 @@ class MirrorTable:
         try:
             return prefix_of(loaded.metadata)
         except (KeyError, ValueError) as e:
-            what = f"{self.name}: its newest snapshot of a merge cannot be read ({e})"
+            what = f"{self.name} does not tell up to which batch it is: {e}"
             raise CatalogueMismatch(what, advice=_TAKE_BACK) from e
 
     def _load(self) -> Loaded:
@@ -147,7 +147,10 @@ class MirrorTable:
     # ------------------------------------------------------------ upkeep
 
     def sweep(self, settled: Settled) -> list[str]:
-        """Let go of snapshots beyond the newest. Raises CatalogueError."""
+        """Let go of snapshots beyond the newest, never of one between the current one and the newest merge: without
+        them nothing tells up to which batch the table is (M4). Raises CatalogueError."""
+        if since_the_newest(self._load().metadata) > MOST_OF_OTHERS:
+            return []
         return sweep(self.catalogue, self.name, settled)
 
     def leftovers(self, now_ms: int) -> list[str]:
