@@ -35,7 +35,7 @@ def summary_of(pipeline: str, merged: Merged, sums: Totals, purged_below: Positi
 
 def prefix_of(metadata: TableMetadata) -> Prefix:
     """The table as its current snapshot has it: what the newest merge in its line says. A compaction by others adds a
-    snapshot and says nothing. A snapshot that the current one need not come from says nothing either, though it is kept:
+    snapshot and says nothing. A snapshot that the current one need not come from says nothing, even if it is kept:
     a table that was taken back may have one that is further.
 
     Raises ValueError for a summary that no merge has written, and where the line of snapshots ends before it tells."""
