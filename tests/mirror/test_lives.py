@@ -44,7 +44,7 @@ def _lived(first: int, count: int) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_a_planted_rule_is_found(name: str) -> None:
+def test_a_planted_order_is_found(name: str) -> None:
     with Planted(BUGS[name]) as planted:
         for n in range(MOST_LIVES):
             try:

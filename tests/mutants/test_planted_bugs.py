@@ -68,7 +68,8 @@ def planted(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     wanted = {
         item.callspec.params["bug"]
         for item in request.session.items
-        if isinstance(item, pytest.Function) and item.originalname == "test_a_planted_bug_is_killed"
+        if isinstance(item, pytest.Function)
+        and (item.path, item.originalname) == (request.path, "test_a_planted_bug_is_killed")
     }
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "plugins"), str(ROOT)])}
     done = subprocess.run(

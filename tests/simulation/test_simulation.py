@@ -70,7 +70,8 @@ def hunted(request: pytest.FixtureRequest) -> dict[str, planted.Found]:
     wanted = [
         item.callspec.params["bug"]
         for item in request.session.items
-        if isinstance(item, pytest.Function) and item.originalname == "test_a_planted_rule_is_found"
+        if isinstance(item, pytest.Function)
+        and (item.path, item.originalname) == (request.path, "test_a_planted_rule_is_found")
     ]
     return {found.bug: found for found in planted.hunt(wanted, SEED)}
 
