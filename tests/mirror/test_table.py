@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,7 +41,6 @@ from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Loaded
 from tidegate.targets.iceberg.live import look
-from tidegate.targets.mirror import table as tables
 from tidegate.targets.mirror.prefix import UPTO
 from tidegate.targets.mirror.table import MirrorTable
 
@@ -308,11 +306,11 @@ def test_snapshots_that_tell_are_never_let_go(mirror: Mirror) -> None:
     mirror.table().sweep(lambda publications: publications)
     assert [s.snapshot_id for s in mirror.loaded().metadata.snapshots] != [metadata.current_snapshot_id]
     assert mirror.upto() == 2
-    with mock.patch.object(tables, "MOST_OF_OTHERS", 1):
-        for _ in range(2):
-            _rewritten(mirror, Operation.REPLACE, lambda files: files)
-        mirror.table().sweep(lambda publications: publications)
+    for _ in range(2):
+        _rewritten(mirror, Operation.REPLACE, lambda files: files)
+    mirror.table().sweep(lambda publications: publications)
     assert mirror.upto() == 2
+    assert len(mirror.loaded().metadata.snapshots) == 3, "the merge, and what others made of it"
 
 
 def test_a_table_of_others_is_refused(mirror: Mirror) -> None:

@@ -113,7 +113,7 @@ PAIR = [109, 179, 631]
 
 
 def test_the_buckets_of_keys_never_change(way: str) -> None:
-    """Tables are cut by them: whoever has to change this test cannot read a mirror that is there."""
+    """Tables are cut by them: a change of this test means that no mirror that is there can be read."""
     columns = golden()
     found = {name: buckets_of([pa.chunked_array([columns[name]])], 64).tolist() for name in KEYS}
     assert found == BUCKETS

@@ -1,4 +1,4 @@
-"""The files of a bucket in the snapshot that the plan has loaded, as rows: found by field ids, whoever wrote them."""
+"""The files of a bucket in the snapshot that the plan has loaded, as rows, by field ids: others may write files too."""
 
 from __future__ import annotations
 

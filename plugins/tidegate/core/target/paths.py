@@ -118,15 +118,15 @@ class Layout:
 
     def attempt_of(self, uri: str) -> tuple[str, str] | None:
         """(directory of the attempt, path below it) of a file that is named by its URI; None for another one's."""
-        prefix = f"{self.attempts()}/"
-        name, _, below = uri.removeprefix(prefix).partition("/")
-        return (f"{prefix}{name}", below) if uri.startswith(prefix) and below else None
+        return _split(self.attempts(), uri)
+
+    def generation_of(self, uri: str) -> tuple[str, str] | None:
+        """The same of a file in a generation's own directory."""
+        return _split(self.generations(), uri)
 
     def holder_of(self, uri: str) -> tuple[str, str] | None:
-        """The same, also of a file in a generation's own directory, which a later generation may have too."""
-        prefix = f"{self.generations()}/"
-        name, _, below = uri.removeprefix(prefix).partition("/")
-        return (f"{prefix}{name}", below) if uri.startswith(prefix) and below else self.attempt_of(uri)
+        """Either of both: a generation's own file may be a later one's, too."""
+        return self.generation_of(uri) or self.attempt_of(uri)
 
     def replay_name(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
         return f"{window_id(start_ms)}.{generation}.{epoch}-{nonce}"
@@ -229,3 +229,9 @@ class Layout:
     def window(self, time: PartitionValues) -> str:
         """The rename unit: the deepest table directory that depends on time only."""
         return join(self.location, partition_path(time))
+
+
+def _split(folder: str, uri: str) -> tuple[str, str] | None:
+    """(directory in `folder`, path below it) of the file; None for one that lies elsewhere."""
+    name, _, below = uri.removeprefix(f"{folder}/").partition("/")
+    return (f"{folder}/{name}", below) if uri.startswith(f"{folder}/") and below else None

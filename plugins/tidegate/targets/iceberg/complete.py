@@ -1,7 +1,7 @@
 """What a table says of itself to those who ask how far it is complete: in the commit that makes it so.
 
 A claim stands in the snapshot's summary, and copied in the table's property of the same name: a compaction by others
-has no summary of ours, and a table that somebody has rolled back keeps its property. What a claim adds to the one
+has no such entry, and a table that somebody has rolled back keeps its property. What a claim adds to the one
 before is looked up in the table: the ledger alone does not know what somebody has done to it.
 """
 
@@ -71,7 +71,7 @@ def claimed(metadata: TableMetadata) -> int | None:
 
     A tag across a gap of the line is no proof that the current snapshot was made from that one."""
     for snapshot in live.line(metadata):
-        said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        said = live.said_by(snapshot)
         if THROUGH in said:
             return int(datetime.fromisoformat(said[THROUGH]).timestamp() * 1000)
     return None

@@ -6,6 +6,8 @@ names.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import ancestors_of
@@ -22,10 +24,13 @@ KEPT = 200
 """Snapshots of `main` that stay, unless the table's property says otherwise: time travel, and the look for a token."""
 
 
-def sweep(catalogue: Catalogue, name: str, settled: Settled) -> list[str]:
-    """One commit, if there is anything to let go of; what was done, in words. Raises CatalogueError."""
+def sweep(
+    catalogue: Catalogue, name: str, settled: Settled, needed: Callable[[TableMetadata], int] = lambda metadata: 1
+) -> list[str]:
+    """One commit, if there is anything to let go of; what was done, in words. `needed`: how many snapshots stay at
+    least, from the current one back. Raises CatalogueError."""
     loaded = catalogue.load(name)
-    updates = () if loaded is None else let_go(loaded.metadata, settled)
+    updates = () if loaded is None else let_go(loaded.metadata, settled, needed(loaded.metadata))
     if loaded is None or not updates:
         return []
     before, after = loaded.metadata, catalogue.commit(loaded, (), updates).metadata
@@ -33,14 +38,15 @@ def sweep(catalogue: Catalogue, name: str, settled: Settled) -> list[str]:
     return [f"{name}: {many(tags, 'tag')} and {many(snapshots, 'snapshot')} let go"]
 
 
-def let_go(metadata: TableMetadata, settled: Settled) -> tuple[TableUpdate, ...]:
-    """`settled`: those of these publications that the ledger has as done (C5). Nothing if there is nothing to do."""
+def let_go(metadata: TableMetadata, settled: Settled, needed: int = 1) -> tuple[TableUpdate, ...]:
+    """`settled`: those of these publications that the ledger has as done (C5); `needed`: snapshots that stay at least,
+    from the current one back. Nothing if there is nothing to do."""
     tags = {name: found for name in metadata.refs if (found := publication_of(name)) is not None}
     done = settled(set(tags.values())) if tags else set()
     dropped = [name for name, publication in tags.items() if publication in done] + days_let_go(metadata)
     named = {ref.snapshot_id for name, ref in metadata.refs.items() if name not in dropped and name != MAIN_BRANCH}
     line = [s.snapshot_id for s in ancestors_of(metadata.current_snapshot(), metadata)]
-    kept = named | set(line[: max(1, int(metadata.properties.get(KEEP, KEPT)))])
+    kept = named | set(line[: max(1, needed, int(metadata.properties.get(KEEP, KEPT)))])
     gone = [s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in kept]
     updates: list[TableUpdate] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in dropped]
     if gone:

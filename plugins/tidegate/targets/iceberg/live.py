@@ -204,7 +204,7 @@ def _altered(metadata: TableMetadata, io: FileIO, units: Collection[Any]) -> dic
 
 
 def _is_ours(snapshot: Snapshot) -> bool:
-    return snapshot.summary is not None and f"{PREFIX}pipeline" in snapshot.summary.additional_properties
+    return f"{PREFIX}pipeline" in said_by(snapshot)
 
 
 def _is_strangers(snapshot: Snapshot) -> bool:
@@ -224,7 +224,7 @@ def _touched(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> Iterato
 
 
 def _who(snapshot: Snapshot) -> str:
-    said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    said = said_by(snapshot)
     operation = "" if snapshot.summary is None else f" ({snapshot.summary.operation.value})"
     return f"{said.get('engine-name', 'another writer')} in snapshot {snapshot.snapshot_id}{operation}"
 
@@ -232,6 +232,11 @@ def _who(snapshot: Snapshot) -> str:
 # ---------------------------------------------------------------- tokens
 
 PREFIX = "tidegate."
+
+
+def said_by(snapshot: Snapshot) -> dict[str, str]:
+    """What its summary says beside its operation; empty without one."""
+    return {} if snapshot.summary is None else snapshot.summary.additional_properties
 
 
 def summary_of(token: Token, rows: int, location: str) -> dict[str, str]:
@@ -249,7 +254,7 @@ def summary_of(token: Token, rows: int, location: str) -> dict[str, str]:
 
 def token_in(snapshot: Snapshot) -> Token | None:
     """Return the token of the publication that made it; None where somebody else did."""
-    said = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    said = said_by(snapshot)
     try:
         return Token(
             pipeline=said[f"{PREFIX}pipeline"],

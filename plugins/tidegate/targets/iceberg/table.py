@@ -278,8 +278,8 @@ class IcebergTable:
 
     def _lies_in(self, uri: str) -> str | None:
         """The name of the generation whose own directory the file is in, if it is in one."""
-        ours = f"{self.layout.generations()}/"
-        return uri.removeprefix(ours).partition("/")[0] if uri.startswith(ours) else None
+        found = self.layout.generation_of(uri)
+        return None if found is None else found[0].rsplit("/", 1)[1]
 
     def _load(self) -> Loaded:
         loaded = self.catalogue.load(self.name)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
 
 from tidegate.core.mirror.balance import Totals
 from tidegate.core.mirror.jobs import START, Position
 from tidegate.core.target.port import Merged, Prefix
-from tidegate.targets.iceberg.live import PREFIX, line
+from tidegate.targets.iceberg.live import PREFIX, line, said_by
 
 UPTO = f"{PREFIX}upto"
 ATTEMPT = f"{PREFIX}attempt"
@@ -17,8 +16,6 @@ _SUMS = ("rows", "tombstones", "events", "inserted", "purged")
 FIRST = 1
 """Sequence number of a table's first snapshot: a line that begins later has lost its beginning, whatever it says of a
 parent (pyiceberg takes the name of an expired one away)."""
-MOST_OF_OTHERS = 100
-"""Commits of others since the newest merge with which snapshots are still let go: the line to it stays whole."""
 
 
 def summary_of(pipeline: str, merged: Merged, sums: Totals, purged_below: Position) -> dict[str, str]:
@@ -43,7 +40,7 @@ def prefix_of(metadata: TableMetadata) -> Prefix:
     snapshot = None if current is None else str(current)
     oldest = None
     for oldest in line(metadata):
-        said = _said(oldest)
+        said = said_by(oldest)
         if UPTO in said:
             commit, row, n = (int(part) for part in said[_PURGED_BELOW].split(","))
             sums = {name: int(said[f"{PREFIX}{name}"]) for name in _SUMS}
@@ -59,9 +56,11 @@ def prefix_of(metadata: TableMetadata) -> Prefix:
     return Prefix(snapshot=snapshot, purged_below=START)
 
 
-def since_the_newest(metadata: TableMetadata) -> int:
-    """How many commits of others came after the newest merge."""
-    return next((n for n, each in enumerate(line(metadata)) if UPTO in _said(each)), 0)
+def telling(metadata: TableMetadata) -> int:
+    """How many snapshots there are from the current one to the newest merge, with both: without one of them nothing
+    tells up to which batch the table is. All of the line, where no merge is in it."""
+    snapshots = list(line(metadata))
+    return next((n for n, each in enumerate(snapshots, 1) if UPTO in said_by(each)), len(snapshots))
 
 
 def still(now: Prefix, before: Prefix) -> bool:
@@ -72,8 +71,4 @@ def still(now: Prefix, before: Prefix) -> bool:
 
 def has(metadata: TableMetadata, attempt: str) -> bool:
     """Whether a merge of that attempt is among those from which the current snapshot descends."""
-    return any(_said(snapshot).get(ATTEMPT) == attempt for snapshot in line(metadata))
-
-
-def _said(snapshot: Snapshot) -> dict[str, str]:
-    return {} if snapshot.summary is None else snapshot.summary.additional_properties
+    return any(said_by(snapshot).get(ATTEMPT) == attempt for snapshot in line(metadata))

@@ -21,7 +21,7 @@ from tidegate.targets.iceberg.files import data_file
 from tidegate.targets.iceberg.leftovers import leftovers
 from tidegate.targets.iceberg.live import Look, look, unit_of
 from tidegate.targets.mirror.definition import MirrorDefinition
-from tidegate.targets.mirror.prefix import MOST_OF_OTHERS, has, prefix_of, since_the_newest, still, summary_of
+from tidegate.targets.mirror.prefix import has, prefix_of, still, summary_of, telling
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
 
@@ -149,9 +149,7 @@ class MirrorTable:
     def sweep(self, settled: Settled) -> list[str]:
         """Let go of snapshots beyond the newest, never of one between the current one and the newest merge: without
         them nothing tells up to which batch the table is (M4). Raises CatalogueError."""
-        if since_the_newest(self._load().metadata) > MOST_OF_OTHERS:
-            return []
-        return sweep(self.catalogue, self.name, settled)
+        return sweep(self.catalogue, self.name, settled, telling)
 
     def leftovers(self, now_ms: int) -> list[str]:
         """Metadata, lists and manifests that nothing needs any more (C10). Raises CatalogueError, StorageError."""
