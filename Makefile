@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-cluster test-faults test-hive test-nightly test-operators test-install types windows
+.PHONY: help setup demo demo-mirror dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-cluster test-faults test-hive test-nightly test-operators test-install types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -20,15 +20,18 @@ setup: ## create .venv from the lock (a second run does nothing)
 demo: setup ## run the main job on real parts and print what happened
 	@$(VENV)/python -m dev.demo
 
+demo-mirror: setup ## a table of a real MariaDB, changed 200,000 times, and its mirror, by Debezium, Spark and Airflow
+	@$(VENV)/python -m dev.demo.mirror
+
 test: setup ## every test, of the slowest a sample
 	@$(VENV)/python -m pytest -n auto --dist loadfile tests
 
 # goes on after what fails, and then fails itself
 test-nightly: setup ## all that `make test` leaves out or takes a sample of, after `make test` (hours)
-	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-cluster test-faults test-hive test-operators test-install fuzz types windows simulate model
+	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-cluster test-faults test-hive test-operators test-install fuzz types windows simulate model demo-mirror
 
 test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample)
-	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators -s
+	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators tests/e2e/test_no_hole.py -s
 
 test-cluster: setup ## Spark on a real YARN and a real standalone cluster, with whatever may die there (about 30 minutes)
 	@TIDEGATE_CLUSTER=all $(VENV)/python -m pytest tests/cluster -s
@@ -37,7 +40,7 @@ test-hive: setup ## every test that needs a HiveServer2 (`make test` takes a sam
 	@TIDEGATE_HIVESERVER2=all $(VENV)/python -m pytest -m hiveserver2 tests/contract tests/integration
 
 test-faults: setup ## every single fault, then every ordered pair of two, in one life of a pipeline (hours; see tests/crash)
-	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py tests/crash/test_lakehouse_faults.py tests/targets/iceberg/test_random_turns.py tests/crash/test_fencing.py tests/crash/test_audit_at_any_moment.py tests/crash/test_audit_meanwhile.py tests/upgrade/test_takeover.py tests/restore/test_ledger_loss.py tests/dirty/test_redrive_ledger_loss.py
+	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py tests/crash/test_lakehouse_faults.py tests/mirror/test_days_faults.py tests/targets/iceberg/test_random_turns.py tests/crash/test_fencing.py tests/crash/test_audit_at_any_moment.py tests/crash/test_audit_meanwhile.py tests/upgrade/test_takeover.py tests/restore/test_ledger_loss.py tests/dirty/test_redrive_ledger_loss.py
 	@$(VENV)/python -m tests.crash.pairs
 
 # ARGS=--help lists what can be asked: other counts, rows of one id, a seed again.

@@ -50,12 +50,13 @@ _CHECK = """
 
 @dataclass(frozen=True)
 class Shape:
-    """`records` of one batch."""
+    """`records` of one batch; the topic's event times go through so many `hours`."""
 
     records: int
     batches: int
     directories: int
     partitions: int
+    hours: int = 1
 
     @property
     def total(self) -> int:
@@ -84,21 +85,21 @@ class Run:
 
 
 def values(shape: Shape, seed: int) -> Iterator[bytes]:
-    """Events whose times go through the hour in the order of the topic, then one of two hours later for each Kafka
+    """Events whose times go through the hours in the order of the topic, then one of two hours later for each Kafka
     partition."""
     rng = random.Random(seed)
     made = [event(rng, i, shape.apps) for i in range(min(DISTINCT, shape.total))]
     cut = made[0].index(b'"at": ') + 6
     for number in range(shape.total):
         one = made[number % len(made)]
-        yield b"%b%d%b" % (one[:cut], START + number * HOUR // shape.total, one[cut + 13 :])
+        yield b"%b%d%b" % (one[:cut], START + number * shape.hours * HOUR // shape.total, one[cut + 13 :])
     whole = next(one for one in made if one.endswith(b"}"))
     for _ in range(shape.partitions):
-        yield b"%b%d%b" % (whole[:cut], START + 3 * HOUR, whole[cut + 13 :])
+        yield b"%b%d%b" % (whole[:cut], START + (shape.hours + 2) * HOUR, whole[cut + 13 :])
 
 
 def fill(bootstrap: str, shape: Shape, seed: int) -> str:
-    name = f"hour-{shape.records}-{shape.batches}-{shape.directories}-{shape.partitions}"
+    name = f"hour-{shape.records}-{shape.batches}-{shape.directories}-{shape.partitions}-{shape.hours}"
     config = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
     create_topic({"bootstrap.servers": bootstrap}, NewTopic(name, shape.partitions, 1, config=config))
     child = multiprocessing.get_context("spawn").Process(target=_produce, args=(bootstrap, name, shape, seed))

@@ -30,6 +30,7 @@ from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import BUCKET, ApplyReceipt, BaseFile, Bucket, EventFile, N, TableColumn
+from tidegate.core.spec.change_events import EVENT_COLUMNS
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS
 from tidegate.core.target.stored import field_paths
 from tidegate.storage.local import LocalStorage
@@ -38,7 +39,7 @@ OWN = (
     ("id", "bigint"), ("customer", "string"), ("email", "string"), ("city", "string"), ("total", "decimal(12,2)"),
     ("pieces", "int"), ("at", "timestamp"), ("note", "string"), ("paid", "boolean"),
 )  # fmt: skip
-EVENT = (("_op", "string"), ("_position_commit", "bigint"), ("_position_row", "bigint"))
+EVENT = tuple((name, kind) for name, kind, _ in EVENT_COLUMNS)
 LOGICAL = (*OWN, *EVENT, *KAFKA_COLUMNS)
 
 
@@ -72,6 +73,7 @@ def landed(rng: np.random.Generator, keys: np.ndarray, batch: int, first: int, d
         "_op": pa.compute.if_else(gone, "d", "u"),
         "_position_commit": pa.array(order + (7 << 40)),
         "_position_row": pa.array(np.zeros(count, "int64")),
+        "_source_ms": pa.array(order + 1_700_000_000_000),
         "_topic": pa.repeat("shop.public.orders", count),
         "_partition": pa.array((order % 4).astype("int32")),
         "_offset": pa.array(order),
@@ -87,13 +89,16 @@ def table_columns() -> tuple[TableColumn, ...]:
     return (TableColumn(BUCKET, "int"), *own[:at], TableColumn(N, "bigint"), *own[at:])
 
 
-def plan_of(folder: str, batch: int, file: EventFile, base: Sequence[Bucket], buckets: int) -> ApplyPlan:
+def plan_of(
+    folder: str, batch: int, file: EventFile, base: Sequence[Bucket], buckets: int, newest_ms: int = 0
+) -> ApplyPlan:
     columns = table_columns()
     paths = [path for c in columns for path in field_paths(c.name, c.type)]
     return ApplyPlan(
         attempt=f"{batch}-{batch}.1-bench", attempt_dir=f"file://{folder}/apply/{batch}", nonce="bench", topic="orders",
         pipeline={"sink": {"compression": "zstd"}}, first=batch, last=batch, key=("id",), buckets=buckets,
         events=(file,), base=tuple(base), columns=columns, fields=tuple((p, n) for n, p in enumerate(paths, 1)),
+        newest_ms=newest_ms,
     )  # fmt: skip
 
 
@@ -138,7 +143,7 @@ def main(arguments: Sequence[str]) -> None:
         first = land(folder, 1, landed(rng, rng.permutation(wanted.rows), 1, 0, 0))
         plan = plan_of(folder, 1, first, (), wanted.buckets)
         receipt, spent, wall = run(plan, here)
-        base = committed(plan, receipt)
+        base, newest_ms = committed(plan, receipt), receipt.newest_ms
         size = sum(f.bytes for b in base for f in b.files)
         print(f"base: {wanted.rows:,} rows inserted, {spent:.2f} s CPU ({spent / wanted.rows * 1e6:.1f} us each), "
               f"{wall:.2f} s; {len(base)} buckets, {size / 1e6:,.0f} MB")  # fmt: skip
@@ -146,13 +151,14 @@ def main(arguments: Sequence[str]) -> None:
             known = rng.integers(0, wanted.rows, count - count // 3)
             keys = rng.permutation(np.concatenate([known, wanted.rows + np.arange(count // 3)]))
             file = land(folder, batch, landed(rng, keys, batch, wanted.rows, 0.1))
-            plan = plan_of(folder, batch, file, base, wanted.buckets)
+            plan = plan_of(folder, batch, file, base, wanted.buckets, newest_ms)
             receipt, spent, wall = run(plan, here)
             counts = add_up(b.counts for b in receipt.buckets)
             rows = sum(f.rows for b in receipt.buckets for f in b.files)
             print(f"{count:>9,} events: {spent:6.2f} s CPU, {spent / count * 1e6:8.1f} us an event, "
                   f"{spent / rows * 1e6:5.2f} us a row written, {wall:6.2f} s; {counts}")  # fmt: skip
-            again = replace(plan, attempt_dir=f"{plan.attempt_dir}-again", base=tuple(committed(plan, receipt)))
+            stands = {"base": tuple(committed(plan, receipt)), "newest_ms": receipt.newest_ms}
+            again = replace(plan, attempt_dir=f"{plan.attempt_dir}-again", **stands)
             receipt, spent, wall = run(again, here)
             print(f"          once more: {spent:6.2f} s CPU, {spent / count * 1e6:8.1f} us an event, {wall:6.2f} s; "
                   f"{sum(b.changed for b in receipt.buckets)} buckets changed")  # fmt: skip

@@ -1,6 +1,6 @@
 """What the benchmarks share: Spark's Kafka source, a broker with records in it, and CPU time of a process tree.
 
-python -m bench.parts lock     resolve bench/jars/spark-kafka.toml anew
+python -m bench.parts lock     resolve each bench/jars/*.toml anew
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ class TreeCpu:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._unseen = 0.0
         self._owed: dict[tuple[int, int] | None, float] = defaultdict(float)
+        self._newly_owed: dict[tuple[int, int] | None, float] = defaultdict(float)
         self.wall_s = 0.0
         self.peak_rss = 0
         """Highest sum of resident sets at one moment, bytes; pages shared by forked workers count for each."""
@@ -156,10 +157,7 @@ class TreeCpu:
     def _sample(self) -> None:
         now, at = _processes(), time.monotonic()
         tree = {now[pid].key: now[pid] for pid in self._tree(now)}
-        for seen in self._seen.values():
-            if seen.alive and seen.key not in tree:
-                seen.alive = False
-                self._owed[seen.parent] += seen.own + seen.waited
+        self._bury([seen for seen in self._seen.values() if seen.alive and seen.key not in tree])
         here = now[os.getpid()]
         for key, found in tree.items():
             if key not in self._seen:
@@ -173,6 +171,19 @@ class TreeCpu:
         self._account(here.key, here.waited - self._waited_here)
         self._waited_here = here.waited
         self.peak_rss = max(self.peak_rss, sum(found.rss for found in tree.values()))
+
+    def _bury(self, gone: list[_Seen]) -> None:
+        """Note what will appear in the accounts of parents.
+
+        A parent that ends with its child has the child's time in an account that nobody reads any more; the next
+        account that grows by it is its own parent's. Without that, the child would count twice."""
+        before, self._newly_owed = self._newly_owed, defaultdict(float)
+        for seen in sorted(gone, key=lambda s: (s.start, s.pid), reverse=True):  # children before their parents
+            seen.alive = False
+            unread = min(before[seen.key] + self._newly_owed[seen.key], self._owed[seen.key])
+            due = seen.own + seen.waited + unread
+            self._owed[seen.parent] += due
+            self._newly_owed[seen.parent] += due
 
     def _account(self, parent: tuple[int, int], waited: float) -> None:
         """What a parent has waited for, less what was seen of its dead children: /proc is not read at one moment, so
@@ -247,7 +258,8 @@ def main(arguments: Collection[str]) -> int:
     if list(arguments) != ["lock"]:
         print(__doc__, file=sys.stderr)
         return 2
-    print(write_lock("spark-kafka", Places.of_checkout(), locks=LOCKS))
+    for wanted in sorted(LOCKS.glob("*.toml")):
+        print(write_lock(wanted.stem, Places.of_checkout(), locks=LOCKS))
     return 0
 
 

@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from spark_jobs.engine.failures import refuse, reported
-from spark_jobs.engine.mirror.bucket import Group, GroupDone, cut, merge_group
+from spark_jobs.engine.mirror.bucket import Group, GroupDone, cut, merge_group, recut_group
 from spark_jobs.engine.mirror.events import Handed, hand_over, only
+from spark_jobs.engine.mirror.purge import limited
 from spark_jobs.engine.mirror.shape import Shape
 from tidegate.core.base.errors import StorageError
 from tidegate.core.base.plain import dumps
 from tidegate.core.base.storage import Storage
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
-from tidegate.core.mirror.balance import receipt_errors
+from tidegate.core.mirror import recut
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, EventFile
 from tidegate.core.target.paths import HANDED, RECEIPT, join
@@ -53,7 +54,7 @@ def carry_out(
         storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
     except Exception as e:
         raise reported(storage, plan.attempt_dir, e) from e
-    return f"tidegate: {plan.attempt}: {_summary(receipt)}"
+    return f"tidegate: {plan.attempt}: {_summary(receipt, plan)}"
 
 
 def _here(run: Callable[[Any, int], Any], works: Sequence[Any]) -> list[Any]:
@@ -69,12 +70,14 @@ def _run(
     started: float,
 ) -> ApplyReceipt:
     Shape(plan).stored  # noqa: B018  refuses here, and not in each task
+    plan = limited(plan, open_storage)
     works = list(enumerate(_by_rows([f for f in plan.events if f.rows], tasks)))
-    handed: list[Handed] = list(run_tasks(functools.partial(_read, plan, open_storage), works))
+    handed: list[Handed] = list(run_tasks(functools.partial(_read, plan, open_storage), works)) if works else []
     groups = list(_groups(plan, handed, tasks))
-    done: list[GroupDone] = list(run_tasks(functools.partial(merge_group, plan, open_storage), groups))
+    task = recut_group if plan.cut_before else merge_group
+    done: list[GroupDone] = list(run_tasks(functools.partial(task, plan, open_storage), groups))
     receipt = _receipt(plan, handed, done, started)
-    errors = receipt_errors(plan.events, plan.base, receipt)
+    errors = recut.errors(plan, receipt)
     if errors:
         raise refuse(f"the merge of {plan.attempt} does not add up: {'; '.join(errors[:3])}", retry=True)
     with contextlib.suppress(StorageError):  # what stays goes with the attempt
@@ -102,8 +105,9 @@ def _groups(plan: ApplyPlan, handed: Sequence[Handed], tasks: int | None) -> Ite
     for stretch in (s for h in handed for run in h.runs for s in run):
         weights[stretch.bucket] = weights.get(stretch.bucket, 0) + stretch.end - stretch.start
     for bucket in plan.base:
-        if bucket.number in weights:
-            weights[bucket.number] += sum(f.bytes for f in bucket.files)
+        number = bucket.number % recut.lumps(plan) if plan.cut_before else bucket.number
+        if plan.visits_all or number in weights:
+            weights[number] = weights.get(number, 0) + sum(f.bytes for f in bucket.files)
     wanted = _wanted(sum(weights.values()), TASK_BYTES, FEWEST_BYTES, tasks)
     for low, high in cut(sorted(weights.items()), wanted):
         yield Group(low, high, tuple(only(handed, low, high)))
@@ -126,11 +130,19 @@ def _receipt(plan: ApplyPlan, handed: Sequence[Handed], done: Sequence[GroupDone
         max((h.last for h in handed if h.last is not None), default=None),
         tuple(s for d in done for s in d.below_purge)[:SAMPLES],
         round(time.monotonic() - started, 3),
+        max((h.newest_ms for h in handed), default=0),
+        plan.purged_below if plan.settled else None,
     )
 
 
-def _summary(receipt: ApplyReceipt) -> str:
+def _summary(receipt: ApplyReceipt, plan: ApplyPlan) -> str:
     counts = add_up(b.counts for b in receipt.buckets)
+    if receipt.purged_below is not None:
+        gone = sum(b.purged for b in receipt.buckets)
+        return f"purged {many(gone, 'tombstone')} below {receipt.purged_below}"
+    if plan.cut_before:
+        rows = many(sum(b.rows_before for b in receipt.buckets), "row")
+        return f"merged {rows} of {plan.cut_before:,} buckets into {plan.buckets:,}"
     changed = sum(b.changed for b in receipt.buckets)
     rows = sum(f.rows for b in receipt.buckets for f in b.files)
     return (

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-HANDLERS = ("dirty", "draft", "expressions", "footers", "rows", "sample")
+HANDLERS = ("dirty", "draft", "expressions", "footers", "mirror", "rows", "sample")
 """Modules of `spark_jobs.handlers`. Each has `handler()`, a function that returns the answer to a request, or an
 iterator of answers; it lives as long as the process, and may remember what was asked before."""
 

@@ -197,6 +197,12 @@ def frozen(kafka: StackInfo) -> Iterator[None]:
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
+        eventually(lambda: _has_a_controller(kafka))  # it thinks that it has left its own cluster, for a moment
+
+
+def _has_a_controller(kafka: StackInfo) -> bool:
+    admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap} | _QUIET)
+    return admin.describe_cluster(request_timeout=PATIENCE_S / 4).result().controller is not None
 
 
 def _broker(kafka: StackInfo) -> int:

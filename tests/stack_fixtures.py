@@ -6,6 +6,7 @@ Tests share the part: use topic, table and schema names of your own.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -65,6 +66,15 @@ def hive_spark(stack_roots: Path, postgres: StackInfo) -> Iterator[StackInfo]:
     `iceberg` is the catalogue at `postgres.iceberg_sql_url`; use namespaces of your own."""
     env = {"AIRFLOW_CONN_ICEBERG_SQL": postgres.iceberg_sql_url}
     yield from _running(stack_roots / "hive-spark", "hive", hive="spark-iceberg", env=env)
+
+
+@pytest.fixture(scope="session")
+def hive_on_objects(stack_roots: Path, postgres: StackInfo, objects: StackInfo) -> Iterator[StackInfo]:
+    """The same as `hive_spark`, and it reads tables in `objects` too."""
+    extra = {"endpoint_url": objects.objects_endpoint, "region_name": "us-east-1"}
+    access = {"conn_type": "aws", "login": objects.objects_key, "password": objects.objects_secret, "extra": extra}
+    env = {"AIRFLOW_CONN_ICEBERG_SQL": postgres.iceberg_sql_url, "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(access)}
+    yield from _running(stack_roots / "hive-on-objects", "hive", hive="spark-iceberg", env=env)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.pool import QueuePool
 
 from spark_jobs import apply, rewrite
-from spark_jobs.engine.failures import JobError
+from spark_jobs.engine.failures import JobError, last_line
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.sinks import finished
 from tests.fakes.catalogue import FakeCatalogue
@@ -30,6 +30,7 @@ from tests.fakes.kafka import FakeKafka
 from tests.fakes.truth import FakeTruth
 from tidegate.core.base.errors import CatalogueError, JobFailed
 from tidegate.core.base.partition_values import PartitionValues
+from tidegate.core.base.storage import Storage
 from tidegate.core.batch.jobs import ApplyPlan, JobPlan, RewritePlan, loads_plan
 from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import (
@@ -53,6 +54,7 @@ from tidegate.ledger.store import make_engine
 from tidegate.spec import fingerprint
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.hive.kind import Hive
+from tidegate.workflow.base.columns import in_force
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.publish import archive
@@ -120,7 +122,7 @@ class InProcessLauncher:
             else:
                 run_plan(plan, self.storage, open_reader=self._world.kafka.reader)
         except JobError as e:
-            raise JobFailed(str(e)) from e
+            raise JobFailed(last_line(e.failure)) from e  # as spark-submit's end is quoted
 
 
 class World:
@@ -136,6 +138,7 @@ class World:
         self.kafka, self.clock, self.catalogue = FakeKafka(), FakeClock(T0 + 100 * HOUR), FakeCatalogue()
         self.database_clock: FakeClock | None = None  # where the ledger's is another than `clock`, this host's
         self.truth = FakeTruth()
+        self.store: Storage = LocalStorage()
         self.tables: Callable[[World], Targets] = _hive
         self.kafka.create(TOPIC, 2)
         self.database = folder / "ledger.db"
@@ -150,11 +153,12 @@ class World:
         ledger = SqlLedger(_engine(str(self.database)), "test", (self.database_clock or self.clock).now_ms)
         self._ledgers.append(ledger)
         wrapped = _WrappedLedger(ledger, self.wrap)
-        version = self._register(wrapped, fingerprint(self.pipeline))
-        storage = self.wrap("storage", LocalStorage())
+        pipeline = in_force(self.pipeline, wrapped)  # type: ignore[arg-type]
+        version = self._register(wrapped, pipeline)
+        storage = self.wrap("storage", self.store)
         self.launcher = InProcessLauncher(self, storage)
         return Context(
-            pipeline=self.pipeline,
+            pipeline=pipeline,
             spec_version=version,
             ledger=wrapped,  # type: ignore[arg-type]
             source=self.wrap("source", self.kafka),
@@ -164,12 +168,14 @@ class World:
             clock=self.clock,
             say=self.said.append,
             truth=self.truth,
+            register=lambda found: self._register(wrapped, found),
         )
 
-    def _register(self, ledger: _WrappedLedger, mark: str) -> int:
+    def _register(self, ledger: _WrappedLedger, pipeline: Pipeline) -> int:
         """A spec that is known already is looked up, which changes nothing."""
+        mark = fingerprint(pipeline)
         pipelines = ledger.unwrapped.pipelines if mark in self.registered else ledger.pipelines
-        version = pipelines.register(self.pipeline, mark)
+        version = pipelines.register(pipeline, mark)
         self.registered.add(mark)
         return version
 
@@ -275,6 +281,8 @@ class _WrappedLedger:
         self.reopenings = wrap("reopenings", ledger.reopenings)
         self.rollbacks = wrap("rollbacks", ledger.rollbacks)
         self.replays = wrap("replays", ledger.replays)
+        self.applies = wrap("applies", ledger.applies)
+        self.schema_changes = wrap("schema_changes", ledger.schema_changes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.unwrapped, name)

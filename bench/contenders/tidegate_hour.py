@@ -2,7 +2,7 @@
 
 Everything runs in this process as it does in a task: the real ledger (SQLite), storage, Kafka client, worker code; the
 merge in a child process, as beside the control plane. Hive's tables are kept in memory: what Hive does, Hive pays.
-With WARM=1 the worker is a warm Spark session. `told.json` in WORK_DIR says what each step cost and where the hour is.
+`told.json` in WORK_DIR says what each step cost and where the hour is.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from spark_jobs.engine.job import run_plan
 from tests.fakes.catalogue import FakeCatalogue
 from tidegate.core.batch.jobs import loads_plan
 from tidegate.core.spec.pipeline import IngestRun, Pipeline
+from tidegate.core.target.port import Targets
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import SqlLedger
 from tidegate.ledger.migrate import migrate
@@ -77,10 +78,11 @@ def in_this_process(path: str) -> None:
 
 
 class Hour:
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-        work, topic = Path(os.environ["WORK_DIR"]), os.environ["TOPIC"]
-        made: Pipeline = pipeline(topic, f"file://{os.environ['OUT_DIR']}/events")
+    """A pipeline whose tables are `tables` and whose plans `worker` carries out."""
+
+    def __init__(self, steps: Steps, made: Pipeline, tables: Targets, worker: Callable[[str], Any]) -> None:
+        self._steps, self._tables = steps, tables
+        work = Path(os.environ["WORK_DIR"])
         self._pipeline = replace(
             made,
             ingest=IngestRun(schedule=None, max_records=int(os.environ["BATCH"]), spark_conn_id="spark", spark_conf={}),
@@ -90,8 +92,7 @@ class Hour:
         self._ledger = SqlLedger(make_engine(url), "bench", self.now_ms)
         self._version = self._ledger.pipelines.register(self._pipeline, fingerprint(self._pipeline))
         self._source = KafkaSource({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]}, "read_committed")
-        self._catalogue = FakeCatalogue()
-        self._work = Measured(steps, "worker", in_this_process)
+        self._work = Measured(steps, "worker", worker)
         self._merge = Measured(steps, "merge", LocalLauncher(print).run)
 
     def now_ms(self) -> int:
@@ -105,7 +106,7 @@ class Hour:
             ledger=self._ledger,
             source=self._source,
             storage=LocalStorage(),
-            tables=Hive(self._catalogue),
+            tables=self._tables,
             launcher=self._work,
             clock=self,
             local_launcher=self._merge,
@@ -121,9 +122,10 @@ class Hour:
                 ingest.land(self.context(), f"r{number}")
         raise AssertionError
 
-    def publish(self) -> dict[str, Any]:
+    def publish(self, number: int = 0) -> dict[str, Any]:
+        """The hour of this number, from 0 on."""
         with self._steps.of("close, assemble, publish"):
-            window = WindowKey(START, START + HOUR)
+            window = WindowKey(START + number * HOUR, START + (number + 1) * HOUR)
             archive.ready(self.context(), window)
             published = archive.publish(self.context(), window)
             archive.announced(self.context(), published)
@@ -133,7 +135,8 @@ class Hour:
 
 def main() -> None:
     steps = Steps()
-    hour = Hour(steps)
+    made = pipeline(os.environ["TOPIC"], f"file://{os.environ['OUT_DIR']}/events")
+    hour = Hour(steps, made, Hive(FakeCatalogue()), in_this_process)
     start = cpu_s()
     told: dict[str, Any] = {"batches": hour.batches()}
     told |= hour.publish()

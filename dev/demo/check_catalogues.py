@@ -45,8 +45,7 @@ class Hive:
 
 class Iceberg:
     """The catalogue's tables in SQL, asked by psycopg2; the table's metadata through pyiceberg. Rows are counted by its
-    own scan (PyArrow, columns by their ids), and by Spark, which finds the table and reads it in its own way; but not
-    in S3, for which the stack's Spark has no client."""
+    own scan (PyArrow, columns by their ids), and by Spark, which finds the table and reads it in its own way."""
 
     lane, listing = "_kafka_partition", "partitions of the snapshot"
 
@@ -74,40 +73,45 @@ class Iceberg:
             return {}
         rows = opened.scan(selected_fields=("_window", "carrier")).to_arrow().to_pylist()
         counted = Counter((*_date_hour(row["_window"]), row["carrier"]) for row in rows)
-        found = {"count by pyiceberg": dict(counted)}
-        if not opened.location().startswith("s3:"):
-            asked = f"""SELECT date_format(_window, 'yyyy-MM-dd'), date_format(_window, 'HH'), carrier, count(*)
-                FROM iceberg.{table} GROUP BY 1, 2, 3"""
-            found["count by PyHive"] = {(d, h, c): n for d, h, c, n in self._ask(asked)}
-        return found
+        asked = f"""SELECT date_format(_window, 'yyyy-MM-dd'), date_format(_window, 'HH'), carrier, count(*)
+            FROM iceberg.{table} GROUP BY 1, 2, 3"""
+        by_spark = {(d, h, c): n for d, h, c, n in self._ask(asked)}
+        return {"count by pyiceberg": dict(counted), "count by PyHive": by_spark}
 
     def _table(self, name: str) -> Any:
-        import psycopg2
-        from pyiceberg.catalog.noop import NoopCatalog
-        from pyiceberg.table import StaticTable
+        return sql_table(self._url, name, self._copy)
 
-        namespace, _, table = name.rpartition(".")
-        with psycopg2.connect(self._url) as connection, connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = %s AND table_name = %s",
-                (namespace, table),
-            )
-            rows = cursor.fetchall()
-        if len(rows) > 1:
-            raise RuntimeError(f"{name} is {len(rows)} tables")
-        return StaticTable("demo", *self._metadata(rows[0][0]), NoopCatalog("demo")) if rows else None
 
-    def _metadata(self, location: str) -> tuple[Any, str, Any]:
-        """A table's metadata, where it is, and what reads its files: where it was copied, from the copy."""
-        from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
-        from pyiceberg.io.pyarrow import PyArrowFileIO
-        from pyiceberg.serializers import FromInputFile
+def sql_table(url: str, name: str, copy: Path | None = None) -> Any:
+    """A table of the catalogue in SQL at `url`, for reading by pyiceberg; from the copy, where it was copied. None if
+    there is no such table."""
+    import psycopg2
+    from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.table import StaticTable
 
-        io = PyArrowFileIO()
-        if self._copy is not None:
-            copied = SubTreeFileSystem(str(self._copy), LocalFileSystem())
-            io.fs_by_scheme = lambda *_: copied
-        return FromInputFile.table_metadata(io.new_input(location)), location, io
+    namespace, _, table = name.rpartition(".")
+    with psycopg2.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = %s AND table_name = %s",
+            (namespace, table),
+        )
+        rows = cursor.fetchall()
+    if len(rows) > 1:
+        raise RuntimeError(f"{name} is {len(rows)} tables")
+    return StaticTable("demo", *table_metadata(rows[0][0], copy), NoopCatalog("demo")) if rows else None
+
+
+def table_metadata(location: str, copy: Path | None) -> tuple[Any, str, Any]:
+    """A table's metadata, where it is, and what reads its files."""
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+    from pyiceberg.serializers import FromInputFile
+
+    io = PyArrowFileIO()
+    if copy is not None:
+        copied = SubTreeFileSystem(str(copy), LocalFileSystem())
+        io.fs_by_scheme = lambda *_: copied
+    return FromInputFile.table_metadata(io.new_input(location)), location, io
 
 
 def _pyhive(address: str) -> Callable[[str], list[tuple]]:

@@ -20,12 +20,26 @@ from dev.demo.tables import Place as Folder
 from dev.stack.processes import Identity
 from tidegate.core.target.paths import RECEIPT
 
-JOB = "land.py"
 _PARQUET = b"PAR1"
 _LEAST_FILE = 12
 _LOOK_S = 0.002
-_PATIENCE_S, _STEP_S = 2.0, 0.05
+_STEP_S = 0.05
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to look for: a script, and where its attempts lie below the work directory. `patience_s`: how long its
+    workers may go on while the driver is stopped; 0 for a job that has none."""
+
+    script: str
+    attempts: str
+    patience_s: float
+
+
+LANDING = Job("land.py", "tmp", 2.0)
+MERGE = Job("rewrite.py", "apply", 0.0)
+"""Of a mirror; it has no workers: it runs in small steps until a file is closed."""
 
 
 class KillMissed(Exception):
@@ -46,13 +60,13 @@ class Killed:
         return sum((self.attempt / f).stat().st_size for f in self.files)
 
 
-def kill_next_driver(workdir: Folder, timeout_s: float) -> Killed:
+def kill_next_driver(workdir: Folder, timeout_s: float, job: Job = LANDING) -> Killed:
     """Wait for the next driver that works below `workdir` and kill it. Raises KillMissed."""
     deadline = time.monotonic() + timeout_s
-    driver, attempt = _wait(lambda: _driver(workdir), deadline, "no Spark driver was started")
+    driver, attempt = _wait(lambda: _driver(workdir, job), deadline, "no Spark driver was started")
     _wait(lambda: _files(attempt), deadline, f"no file appeared in {attempt}")
     with _stopped(driver):
-        while not _soon(lambda: _closed(attempt)):
+        while not _soon(lambda: _closed(attempt), job.patience_s):
             if time.monotonic() > deadline or (attempt / RECEIPT).exists():
                 raise KillMissed(f"no file was closed before the receipt in {attempt}")
             driver.signal(signal.SIGCONT)
@@ -77,26 +91,26 @@ def _stopped(driver: Identity) -> Iterator[None]:
         driver.signal(signal.SIGCONT)
 
 
-def _driver(workdir: Folder) -> tuple[Identity, Folder] | None:
+def _driver(workdir: Folder, job: Job) -> tuple[Identity, Folder] | None:
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
             argv = Path("/proc", name, "cmdline").read_bytes().decode(errors="replace").split("\0")
-            if not _is_driver(argv):
+            if not _is_driver(argv, job.script):
                 continue
             plan = next((a for a in argv if str(workdir) in a and a.endswith(".json")), None)
             if plan is not None:
-                attempt = workdir / "tmp" / Path(plan).name.removesuffix(".json")
+                attempt = workdir / job.attempts / Path(plan).name.removesuffix(".json")
                 return Identity.of(int(name)), attempt
         except OSError:
             continue
     return None
 
 
-def _is_driver(argv: list[str]) -> bool:
+def _is_driver(argv: list[str], script: str) -> bool:
     """The Python process, not the JVM or the shell before it, which name the same script."""
-    return Path(argv[0]).name.startswith("python") and any(Path(a).name == JOB for a in argv[1:3])
+    return Path(argv[0]).name.startswith("python") and any(Path(a).name == script for a in argv[1:3])
 
 
 def _files(attempt: Folder) -> list[str]:
@@ -119,9 +133,9 @@ def _is_complete(file: Folder) -> bool:
         return False
 
 
-def _soon(look: Callable[[], T]) -> T | None:
+def _soon(look: Callable[[], T], seconds: float) -> T | None:
     try:
-        return _wait(look, time.monotonic() + _PATIENCE_S, "")
+        return _wait(look, time.monotonic() + seconds, "")
     except KillMissed:
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -17,6 +18,7 @@ from dev.stack.spark import driver_java_options, spark_classpath, spark_home
 _START_S = 180.0
 _RESOURCES = "resources/${hive.session.id}"
 """Each session's own: it makes the folder when it begins and deletes it when it ends, whoever else uses it."""
+_CATALOG = "spark.sql.catalog.iceberg"
 _LOG4J = """status = warn
 appender.c.type = Console
 appender.c.name = c
@@ -102,21 +104,32 @@ class SparkThrift(Part):
 
 
 class SparkThriftIceberg(SparkThrift):
-    """The same with Iceberg's own classes: `SELECT ... FROM iceberg.lake.flights`."""
+    """The same with Iceberg's own classes: `SELECT ... FROM iceberg.lake.flights`; in a stack with an object store also
+    of tables there."""
 
     def prepare(self) -> None:
-        """Fetch Iceberg's jars."""
+        """Fetch Iceberg's jars, and those of its S3 client where there is an object store."""
         self._jars()
 
-    def _jars(self) -> Path:
-        return ensure_jars("iceberg-spark", self.site.places, self.site.progress)
+    def _jars(self) -> list[Path]:
+        beside = self._objects or "objects" in self.site.ports  # the environment is there once all is prepared
+        names = ["iceberg-spark", *(["iceberg-aws"] if beside else [])]
+        return [ensure_jars(name, self.site.places, self.site.progress) for name in names]
+
+    @property
+    def _objects(self) -> str:
+        """The connection to the object store, as JSON; empty in a stack without one."""
+        return self.site.env.get("AIRFLOW_CONN_AWS_DEFAULT", "")
 
     def _classpath(self) -> str:
-        return f"{spark_classpath()}:{self._jars()}/*"  # behind Spark's own: the archive of classes holds for a prefix
+        """Behind Spark's own: the archive of classes holds for a prefix."""
+        return ":".join([spark_classpath(), *(f"{jars}/*" for jars in self._jars())])
 
     def _catalogues(self) -> dict[str, str]:
         url = self.site.env.get("AIRFLOW_CONN_ICEBERG_SQL")  # missing in a stack without PostgreSQL
-        return _jdbc_catalogue(url, self.site.root / "lake") if url else {}
+        if not url:
+            return {}
+        return _jdbc_catalogue(url, self.site.root / "lake") | (_s3_files(self._objects) if self._objects else {})
 
 
 class HiveServer2(Part):
@@ -215,8 +228,25 @@ def _jdbc_catalogue(url: str, warehouse: Path) -> dict[str, str]:
         "warehouse": f"file://{warehouse}",
         "cache-enabled": "false",
     }
-    name = "spark.sql.catalog.iceberg"
-    return {name: "org.apache.iceberg.spark.SparkCatalog"} | {f"{name}.{k}": value for k, value in options.items()}
+    return {_CATALOG: "org.apache.iceberg.spark.SparkCatalog"} | _of_catalog(options)
+
+
+def _s3_files(connection: str) -> dict[str, str]:
+    """Spark's settings for files of that catalogue in S3, by a connection of type `aws`; others are read as ever."""
+    found = json.loads(connection)
+    options = {
+        "io-impl": "org.apache.iceberg.io.ResolvingFileIO",
+        "s3.endpoint": found["extra"]["endpoint_url"],
+        "s3.path-style-access": "true",
+        "s3.access-key-id": found["login"],
+        "s3.secret-access-key": found["password"],
+        "client.region": found["extra"]["region_name"],
+    }
+    return _of_catalog(options)
+
+
+def _of_catalog(options: dict[str, str]) -> dict[str, str]:
+    return {f"{_CATALOG}.{key}": value for key, value in options.items()}
 
 
 def answers(port: int) -> bool:

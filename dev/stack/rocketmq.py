@@ -83,6 +83,7 @@ class RocketMq(Part):
             "cleanResourceInterval": 200,
             "deleteCommitLogFilesInterval": 1,
             "registerBrokerTimeoutMills": 6000,
+            "timerFlushIntervalMs": 600_000,  # of delayed messages, which nobody sends: 37 MB each time
         }
 
     def _ready(self) -> bool:

@@ -28,8 +28,10 @@ def context(
     from tidegate.adapters.clock import SystemClock
     from tidegate.adapters.later import Later
     from tidegate.spec.compiled import fingerprint
+    from tidegate.workflow.base.columns import in_force
     from tidegate.workflow.base.context import Context
 
+    pipeline = in_force(pipeline, ledger)
     return Context(
         pipeline=pipeline,
         spec_version=ledger.reads.spec_version(pipeline.name, fingerprint(pipeline)) or 0,

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tidegate.core.base.errors import CatalogueError, SourceError, TidegateError
@@ -20,7 +21,7 @@ from tidegate.core.source.port import Source, Traits
 from tidegate.core.source.records import Reader
 from tidegate.core.source.trouble import Remedy
 from tidegate.core.spec import pipeline
-from tidegate.core.target.port import Targets
+from tidegate.core.target.port import Targets, Unit
 from tidegate.core.target.stored import StoredForm
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class TargetKind:
     `dags`: those that its pipelines have.
     `names_files`: its readers are told of each file, wherever it lies: two generations can have the same files.
     `stored`: what its files hold, if that is more than the logical columns, or other; workers ask for it too.
+    `unit`: what is published at once. A pipeline whose unit is no window is asked for none in its YAML.
+    `fixed`: keys of its own section that stay as they were when the first batch was planned.
     `problems`: (path in the YAML, what is wrong) of a pipeline that such a table cannot take."""
 
     name: str
@@ -129,6 +132,8 @@ class TargetKind:
     dags: tuple[str, ...] = DAGS
     names_files: bool = False
     stored: Callable[[], StoredForm] | None = None
+    unit: Unit = Unit.WINDOW
+    fixed: tuple[str, ...] = ()
     problems: Callable[[pipeline.Pipeline], list[tuple[tuple[str | int, ...], str]]] = lambda pipeline: []
 
 
@@ -136,10 +141,18 @@ class TargetKind:
 
 
 class Kinds(Generic[_K]):
-    """Those of one port. `own`: where those of this release are, by name."""
+    """Those of one port. `own`: where those of this release are, by name. `stores`: those that the YAML names by the
+    keys `kind` and `store` together."""
 
-    def __init__(self, port: str, own: Mapping[str, str], made: type[_K], error: type[TidegateError]) -> None:
-        self.port, self.own, self._made, self._error = port, own, made, error
+    def __init__(
+        self,
+        port: str,
+        own: Mapping[str, str],
+        made: type[_K],
+        error: type[TidegateError],
+        stores: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    ) -> None:
+        self.port, self.own, self.stores, self._made, self._error = port, own, stores, made, error
         self._found: dict[str, _K] = {}
 
     def get(self, name: str) -> _K:
@@ -171,8 +184,13 @@ class Kinds(Generic[_K]):
         return name in self.own or (isinstance(name, str) and name in _brought(f"tidegate.{self.port}s").names)
 
     def names(self) -> list[str]:
-        """Names of the kinds that are installed here."""
-        return sorted({*self.own, *(point.name for point in _brought(f"tidegate.{self.port}s"))})
+        """Values that the key `kind` has here."""
+        own = self.own.keys() - self.stores.values()
+        return sorted({*own, *(point.name for point in _brought(f"tidegate.{self.port}s"))})
+
+    def in_yaml(self, name: str) -> str:
+        """The value of the key `kind` that means it."""
+        return next((kind for (kind, _), of in self.stores.items() if of == name), name)
 
     def forget(self) -> None:
         """For tests, which install kinds as they go."""
@@ -189,7 +207,13 @@ def _brought(group: str) -> EntryPoints:
 
 _SOURCES = {"kafka": "tidegate.sources.kafka:KIND", "rocketmq": "tidegate.sources.rocketmq:KIND"}
 SOURCES = Kinds("source", _SOURCES, SourceKind, SourceError)
-_TARGETS = {"hive": "tidegate.targets.hive.kind:KIND", "iceberg": "tidegate.targets.iceberg.kind:KIND"}
-TARGETS = Kinds("target", _TARGETS, TargetKind, CatalogueError)
+_TARGETS = {
+    "hive": "tidegate.targets.hive.kind:KIND",
+    "iceberg": "tidegate.targets.iceberg.kind:KIND",
+    "mirror": "tidegate.targets.mirror.kind:KIND",
+    "hive_daily": "tidegate.targets.daily.kind:KIND",
+}
+_STORES = {("mirror", "hive_daily"): "hive_daily"}
+TARGETS = Kinds("target", _TARGETS, TargetKind, CatalogueError, _STORES)
 source_kind = SOURCES.get
 target_kind = TARGETS.get

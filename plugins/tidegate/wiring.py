@@ -6,7 +6,7 @@ Without Airflow (commands, tests) connections come from the environment; Airflow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,12 +25,15 @@ from tidegate.core.source.port import Source
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.kinds import source_kind, target_kind
 from tidegate.settings import Settings, airflow_home, load
+from tidegate.workflow.base.columns import in_force
 from tidegate.workflow.base.context import Context
 
 if TYPE_CHECKING:
     from tidegate.core.window.waits import WaitLedger
+    from tidegate.ledger.sql import SqlLedger
     from tidegate.spark.connection import SparkConnection
     from tidegate.spark.warm_session import WarmLauncher
+    from tidegate.workflow.look.changes import ChangesLedger
     from tidegate.workflow.look.files import FilesLedger
     from tidegate.workflow.window.waits import SpecsInForce
 
@@ -61,10 +64,15 @@ def context_for(
 
     access = access_for(pipeline.sink, partial(resolve, lookup=lookup))
     ledger = open_ledger(actor, lookup)
+
+    def register(found: Pipeline) -> int:
+        return ledger.pipelines.register(found, fingerprint(found))
+
     try:
+        pipeline = in_force(pipeline, ledger)
         return Context(
             pipeline=pipeline,
-            spec_version=ledger.pipelines.register(pipeline, fingerprint(pipeline)),
+            spec_version=register(pipeline),
             ledger=ledger,
             source=Watched(_source(pipeline, lookup), HANGS_S, SourceUnavailable),  # type: ignore[arg-type]
             storage=for_uri(pipeline.sink.location, pipeline.sink.user, access),
@@ -74,6 +82,7 @@ def context_for(
             say=say,
             local_launcher=LocalLauncher(say, user=pipeline.sink.user, secrets=as_secrets(access)),
             truth=truth_of(pipeline, lookup),
+            register=register,
         )
     except BaseException:
         ledger.close()
@@ -106,9 +115,18 @@ def open_specs(url: str) -> Iterator[SpecsInForce]:
         yield ledger.specs
 
 
-@contextmanager
-def open_files(url: str) -> Iterator[FilesLedger]:
+def open_files(url: str) -> AbstractContextManager[FilesLedger]:
     """The ledger of readers by path; it connects at the first question. Raises TidegateError."""
+    return _consumers(url)
+
+
+def open_changes(url: str) -> AbstractContextManager[ChangesLedger]:
+    """The ledger of readers of changes; it connects at the first question. Raises TidegateError."""
+    return _consumers(url)
+
+
+@contextmanager
+def _consumers(url: str) -> Iterator[SqlLedger]:
     from tidegate.ledger.sql import SqlLedger
 
     ledger = SqlLedger(url, "consumer")

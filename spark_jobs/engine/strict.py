@@ -6,6 +6,7 @@ Numbers arrive as text (`JsonInt`, `JsonFloat`): nothing is rounded before the t
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 import struct
@@ -34,6 +35,10 @@ class JsonInt(str):
 
 class JsonFloat(str):
     """Any other JSON number, as written."""
+
+
+class Base64(str):
+    """Bytes of a format that has them, in the spelling that JSON has for them."""
 
 
 class Unfit(ValueError):
@@ -149,7 +154,7 @@ def _to_string(value: Any, kind: HiveType) -> str:
 
 def _to_binary(value: Any, kind: HiveType) -> bytes:
     _expect(value, str, "a string")
-    return value.encode()
+    return base64.b64decode(value) if isinstance(value, Base64) else value.encode()
 
 
 def _to_date(value: Any, kind: HiveType) -> date:

@@ -33,6 +33,7 @@ from tidegate.core.files.receipt import DATA, DIRTY, LATE, BatchRows, DirtySampl
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.source.records import Chunk, Reader
 from tidegate.core.spec.pipeline import EventTime, Pipeline
+from tidegate.core.spec.schema_changes import STOPS
 
 MAX_SAMPLES, SAMPLE_CHARACTERS = 20, 300
 KEEP_MEMORY_MS = 1_000
@@ -183,7 +184,7 @@ class _Worker:
     def _ingest(self, rules: _Rules, chunk: Chunk, spans: Spans) -> None:
         decoded = rules.decoder.decode(chunk)
         self._slow.add(decoded.slow)
-        self._note_unknown(decoded, chunk, spans)
+        self._note_unknown(rules.decoder, decoded, chunk, spans)
         routed = rules.router.route(chunk, decoded)
         wanted = valid = _all_but(len(chunk), routed.bad)
         moving = pc.if_else(pc.and_(valid, routed.plausible), routed.event, None)
@@ -247,11 +248,12 @@ class _Worker:
             self._targets.refused[window] = error.failure
         return rows, self._targets.without_refused(routed.window, wanted)
 
-    def _note_unknown(self, decoded: Decoded, chunk: Chunk, spans: Spans) -> None:
+    def _note_unknown(self, decoder: Decoder, decoded: Decoded, chunk: Chunk, spans: Spans) -> None:
         for name, (row, example) in decoded.unknown.items():
-            if self._pipeline.format.unknown_fields == "fail":
+            if self._pipeline.format.unknown_fields in STOPS:
                 partition = spans.of(row).range.partition
-                raise unknown_field(self._pipeline, decoded.unknown, chunk, partition, escaped(example.encode()))
+                shown = escaped(example.encode())
+                raise unknown_field(self._pipeline, decoded.unknown, chunk, partition, shown, decoder)
             if len(self._unknown) < 1000:
                 self._unknown.setdefault(name)
 

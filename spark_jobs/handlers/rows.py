@@ -8,6 +8,8 @@ A request, and its answer:
 
 Each file has several places where it can be. They are looked into one after the other until the row is found; row
 groups whose statistics leave it out are skipped. `columns` says what each file holds, null where it says it itself.
+
+`spark_jobs/handlers/key_events.py` answers a request with a `key`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.sinks import Columns, Finished, finished
+from spark_jobs.handlers import key_events
 from spark_jobs.handlers.places import open_file, open_first, shown
 
 _COORDINATES = ("_partition", "_offset", "_batch_id")
@@ -29,7 +32,8 @@ KEPT_ROWS = 4_000_000
 
 
 def handler() -> Callable[[Any], dict[str, Any]]:
-    return Rows().answer
+    rows = Rows()
+    return lambda request: key_events.answer(request) if "key" in request else rows.answer(request)
 
 
 class Rows:

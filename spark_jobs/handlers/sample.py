@@ -3,7 +3,7 @@
 A request, and its answer; settings of the source's client and of the schema registry come as secrets.
 
     {"pipeline": {...}, "topic_id": "...", "ranges": [[partition, start, end], ...]}
-    {"read": 120, "fields": {"gate": {"seen": 17, "examples": ["\\"B7\\"", ...]}, ...}}
+    {"read": 120, "fields": {"gate": {"seen": 17, "examples": ["\\"B7\\"", ...]}, ...}, "types": {"gate": "string"}}
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.decoder import decoder_for
+from spark_jobs.engine.formats.debezium_decoder import DebeziumDecoder
 from spark_jobs.engine.secrets import client_secrets
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain, to_plain
@@ -63,7 +64,9 @@ def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
                     found.add(table[EXTRA_COLUMN[0]].to_pylist())
     finally:
         reader.close()
-    return {"read": read, "fields": found.told()}
+    # a schema says more than values do
+    types = decoder.row_types if isinstance(decoder, DebeziumDecoder) else {}
+    return {"read": read, "fields": found.told(), "types": types}
 
 
 def plan_of(pipeline: Pipeline, topic_id: str, ranges: tuple[OffsetRange, ...]) -> IngestPlan:

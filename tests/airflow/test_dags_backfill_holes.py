@@ -159,6 +159,21 @@ def test_a_paused_dag_gets_no_runs(session: Session) -> None:
     assert session.query(DagRun).count() == 0
 
 
+def test_a_dag_that_the_scheduler_works_on_is_seen_and_gets_no_runs(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise status would say that a paused DAG runs, until the next maintenance."""
+    monkeypatch.setattr(module, "locked", lambda dag_id, session: None)
+    front(session, 100)
+    session.query(DagModel).update({"is_paused": True})
+    session.commit()
+    assert fill(session, 0) == Filled(seen=RunsSeen(True, ()), held=True)
+    session.query(DagModel).update({"is_paused": False})
+    session.commit()
+    assert fill(session, 0) == Filled(seen=RunsSeen(False, ()), held=True)
+    assert session.query(DagRun).count() == 0
+
+
 def test_an_unknown_dag_gets_no_runs(session: Session) -> None:
     assert fill(session, 0, dag_id="gone.archive") == Filled()
 

@@ -12,9 +12,9 @@ import pytest
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from tests.world import make_pipeline
-from tidegate.airflow import datasets, gauges, operators, replay_runs, runs, switches, task
+from tidegate.airflow import catchup, datasets, gauges, operators, replay_runs, runs, switches, task
 from tidegate.core.base.errors import Alarm, LostComparison, SourceUnavailable
-from tidegate.core.replay.rehearsal import AtWork
+from tidegate.core.replay.abandoned import AtWork
 from tidegate.core.window.due import RunsSeen
 from tidegate.core.window.states import WindowKey
 from tidegate.workflow.base.context import Published
@@ -245,6 +245,27 @@ def test_many_windows_are_left_to_the_catch_up_unless_it_will_not_come(
     task.execute(where)
     task.post_execute(where)
     assert (created, skipped) == ([False, True], [{"catch_up"}])
+
+
+def test_missing_runs_are_tried_again_while_the_scheduler_works_on_the_dag(
+    ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And are left to the next maintenance where it takes too long."""
+    monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
+    tried: list[int] = []
+
+    def create(*_: Any, create: bool) -> runs.Filled:
+        tried.append(1)
+        return runs.Filled(created=("one",)) if len(tried) == 3 else runs.Filled(held=True)
+
+    monkeypatch.setattr(runs, "create_missing_runs", create)
+    task = operators.MaintainOperator(
+        task_id="maintain", dag=None, pipeline=PIPELINE, dag_ids=[], archive_dag_id="readings.archive"
+    )
+    assert task._create("readings.archive", [], 0).created == ("one",)
+    monkeypatch.setattr(catchup, "LOCK_S", 0.0)
+    assert task._create("readings.archive", [], 0).held
+    assert len(tried) == 4
 
 
 class _Session:

@@ -1,33 +1,42 @@
 """Records change events of a real MariaDB and a real PostgreSQL through Debezium into `messages/`.
 
     python -m tests.change_events.record          needs Debian's apt, Maven Central, and some minutes
-    python -m tests.change_events.record lock     resolves the jars again
+    python -m tests.change_events.record avro     the same events in JSON and in Avro, side by side
 
-Each line of a recording is `{"key": text or null, "value": text or null}`, in the order of the topic.
+Each line of a recording is `{"key": text or null, "value": text or null}`, in the order of the topic. One in Avro has
+Base64 there, and beside it what a connector for JSON has made of the same event; `avro.schemas.json` has the schemas by
+their ids.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-import socket
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psycopg2
 from confluent_kafka import Consumer, TopicPartition
 
+from dev.demo.mirror.connect import FLATTEN, Connect, Settings, mariadb
+from dev.demo.mirror.mariadb import MariaDB
 from dev.stack.info import StackInfo
+from dev.stack.ports import choose_ports
 from dev.stack.postgres import USER
+from dev.stack.processes import Identity, Launcher, end_all
 from dev.stack.stack import Stack
-from tests.change_events.connect import FLATTEN, HERE, Connect, Settings, lock
-from tests.change_events.databases import MariaDB
+from tests.change_events.recordings import MESSAGES
+from tests.change_events.registry import Registry, serving
 
-MESSAGES = HERE / "messages"
 PATIENCE_S = 180.0
 FORMS = ("plain", "schema", "flat")
+PAIRS = {"avro": "plain", "avroflat": "flat"}
+"""Form in Avro -> the one in JSON that stands beside it."""
+Message = tuple[bytes | None, bytes | None]
 WITH_SCHEMAS = 8  # of so many messages the schema is kept: it is long
 BINLOG = "op,source.connector,source.file,source.pos,source.row,source.snapshot,source.ts_ms"
 WAL = "op,source.connector,source.lsn,source.sequence,source.snapshot,source.ts_ms"
@@ -77,33 +86,41 @@ INSERT INTO shop.orders VALUES (4, 'last', NULL, NULL, NULL, 'end', NULL, NULL, 
 """
 
 
-def connectors(mariadb: int, postgres: int, password: str, folder: Path) -> dict[str, Settings]:
-    """A connector for each database and form."""
+def avro(url: str) -> Settings:
+    """Keys and values in Avro, in Confluent's wire format, their schemas in Apicurio's registry at `url`."""
+    found: Settings = {"schema.name.adjustment.mode": "avro"}
+    for what in ("key", "value"):
+        found[f"{what}.converter"] = "io.apicurio.registry.utils.converter.AvroConverter"
+        settings = {"url": url, "auto-register": "true", "as-confluent": "true", "use-id": "contentId"}
+        settings["headers.enabled"] = "false"
+        found |= {f"{what}.converter.apicurio.registry.{name}": each for name, each in settings.items()}
+    return found
+
+
+def connectors(port: int, info: StackInfo, folder: Path, forms: Sequence[str], registry: str) -> dict[str, Settings]:
+    """A connector for each database and form; MariaDB listens on `port`."""
     found: dict[str, Settings] = {}
-    for n, form in enumerate(FORMS):
+    for n, form in enumerate(forms):
         shared = {
-            "decimal.handling.mode": "string", "skipped.operations": "none", "database.hostname": "127.0.0.1",
+            "decimal.handling.mode": "string", "skipped.operations": "none",
             "key.converter.schemas.enable": str(form == "schema").lower(),
             "value.converter.schemas.enable": str(form == "schema").lower(),
             "key.converter": "org.apache.kafka.connect.json.JsonConverter",
             "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-            **(FLATTEN if form == "flat" else {}),
+            **(FLATTEN if form.endswith("flat") else {}),
+            **({**avro(registry), "decimal.handling.mode": "precise"} if form in PAIRS else {}),
         }  # fmt: skip
-        found[f"mariadb-{form}"] = shared | {
-            "connector.class": "io.debezium.connector.mariadb.MariaDbConnector", "database.port": str(mariadb),
-            "database.user": "root", "database.password": "", "database.server.id": str(100 + n),
-            "database.ssl.mode": "disable", "topic.prefix": f"mariadb-{form}", "database.include.list": "shop",
-            "bigint.unsigned.handling.mode": "precise", "include.schema.changes": "false",
-            "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
-            "schema.history.internal.file.filename": str(folder / f"history-{form}"),
-            **({"transforms.flat.add.fields": BINLOG} if form == "flat" else {}),
-        }  # fmt: skip
+        history = folder / f"history-{form}"
+        found[f"mariadb-{form}"] = mariadb(port, f"mariadb-{form}", history, server_id=100 + n) | shared
+        if form.endswith("flat"):
+            found[f"mariadb-{form}"]["transforms.flat.add.fields"] = BINLOG
         found[f"postgres-{form}"] = shared | {
-            "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.port": str(postgres),
-            "database.user": USER, "database.password": password, "database.dbname": "tidegate",
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.hostname": "127.0.0.1",
+            "database.port": str(info.postgres_port), "database.user": USER,
+            "database.password": info.postgres_password, "database.dbname": "tidegate",
             "topic.prefix": f"postgres-{form}", "schema.include.list": "shop", "plugin.name": "pgoutput",
             "slot.name": f"slot_{form}", "publication.name": f"publication_{form}",
-            **({"transforms.flat.add.fields": WAL} if form == "flat" else {}),
+            **({"transforms.flat.add.fields": WAL} if form.endswith("flat") else {}),
         }  # fmt: skip
     return found
 
@@ -115,21 +132,21 @@ class Topics:
         self._names = names
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "recording", "log_level": "2"})
 
-    def read(self, name: str) -> list[tuple[bytes | None, bytes | None]]:
+    def read(self, name: str) -> list[Message]:
         """All messages of a connector's topic; none while there is no such topic."""
         topic = f"{name}.shop.orders"
         if topic not in self._consumer.list_topics(timeout=10).topics:
             return []
         _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
         self._consumer.assign([TopicPartition(topic, 0, 0)])
-        found: list[tuple[bytes | None, bytes | None]] = []
+        found: list[Message] = []
         while len(found) < end:
             message = self._consumer.poll(1.0)
             if message is not None and message.error() is None:
                 found.append((message.key(), message.value()))
         return found
 
-    def await_all(self, enough: Callable[[list[tuple[bytes | None, bytes | None]]], bool]) -> None:
+    def await_all(self, enough: Callable[[list[Message]], bool]) -> None:
         """Return when every topic holds enough."""
         deadline = time.monotonic() + PATIENCE_S
         for name in self._names:
@@ -139,8 +156,12 @@ class Topics:
                 time.sleep(0.5)
 
 
-def _has(word: bytes, times: int = 1) -> Callable[[list[tuple[bytes | None, bytes | None]]], bool]:
-    return lambda found: sum(word in (value or b"") for _, value in found) >= times
+END = (b'"end"', b"\x06end")
+"""The last note, in JSON and in Avro."""
+
+
+def _has(words: tuple[bytes, ...], times: int = 1) -> Callable[[list[Message]], bool]:
+    return lambda found: sum(any(word in (value or b"") for word in words) for _, value in found) >= times
 
 
 def _interleave(connect: Callable[[], psycopg2.extensions.connection]) -> None:
@@ -166,67 +187,87 @@ def _session(info: StackInfo) -> psycopg2.extensions.connection:
     return found
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def record(folder: Path) -> None:
+def record(folder: Path, forms: Sequence[str], registry: str = "") -> None:
     """Run the databases and Connect in `folder`, and write what comes."""
     stack = Stack(folder / "stack", ("kafka", "postgres"), progress=print)
     with stack as info:
         admin = _session(info)
         admin.cursor().execute("ALTER SYSTEM SET wal_level = logical")
         admin.close()
-    mariadb_port, rest_port = _free_port(), _free_port()
-    mariadb = MariaDB(folder, mariadb_port)
-    try:
-        with stack as info:
-            mariadb.run(MARIADB_FIRST)
+    ports = choose_ports(("mariadb", "connect"), {})
+    launcher = Launcher(
+        run_id="recording", logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
+    )
+    with stack as info:
+        source = MariaDB(folder / "mariadb", ports["mariadb"], launcher)
+        running = source.start()
+        try:
+            source.run(MARIADB_FIRST)
             admin = _session(info)
             admin.cursor().execute(POSTGRES_FIRST)
-            wanted = connectors(mariadb_port, info.postgres_port, info.postgres_password, folder)
-            connect, topics = (
-                Connect(folder / "connect", info.kafka_bootstrap, rest_port, wanted),
-                Topics(info.kafka_bootstrap, [*wanted]),
-            )
+            wanted = connectors(source.port, info, folder, forms, registry)
+            connect = Connect(folder / "connect", info.kafka_bootstrap, ports["connect"], wanted, launcher)
+            topics = Topics(info.kafka_bootstrap, [*wanted])
+            connect.start()
             try:
-                connect.start()
-                topics.await_all(_has(b"first"))
+                topics.await_all(_has((b"first",)))
                 connect.stop()
                 connect.start()
-                mariadb.run(MARIADB_THEN)
+                source.run(MARIADB_THEN)
                 admin.cursor().execute(POSTGRES_THEN)
                 _interleave(lambda: _session(info))
                 admin.cursor().execute(POSTGRES_LAST)
-                topics.await_all(_has(b'"end"'))
+                topics.await_all(_has(END))
                 connect.kill()
                 connect.start()  # it begins where it was stopped in peace
-                topics.await_all(_has(b'"end"', 2))
+                topics.await_all(_has(END, 2))
             finally:
                 connect.kill()
             MESSAGES.mkdir(exist_ok=True)
-            for name in wanted:
-                _write(name, topics.read(name))
-    finally:
-        mariadb.end()
+            found = {name: topics.read(name) for name in wanted}
+            for name, messages in found.items():
+                database, form = name.split("-")
+                if form in PAIRS:
+                    _write_pairs(name, messages, found[f"{database}-{PAIRS[form]}"])
+                elif not registry:
+                    _write(name, messages)
+        finally:
+            end_all([running.keeper], 10)
 
 
-def _write(name: str, found: list[tuple[bytes | None, bytes | None]]) -> None:
+def _write(name: str, found: list[Message]) -> None:
     kept = found[:WITH_SCHEMAS] if name.endswith("schema") else found
-    rows = [
-        {"key": None if key is None else key.decode(), "value": None if value is None else value.decode()}
-        for key, value in kept
-    ]
+    rows = [{"key": _text(key), "value": _text(value)} for key, value in kept]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     (MESSAGES / f"{name}.jsonl").write_text(text)
     print(f"{name}: {len(kept)} of {len(found)} messages")
 
 
+def _write_pairs(name: str, found: list[Message], json_: list[Message]) -> None:
+    rows = [
+        {"key": _base64(key), "value": _base64(value), "json": {"key": _text(its_key), "value": _text(its_value)}}
+        for (key, value), (its_key, its_value) in zip(found, json_, strict=True)
+    ]
+    (MESSAGES / f"{name}.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    print(f"{name}: {len(rows)} messages")
+
+
+def _base64(part: bytes | None) -> str | None:
+    return None if part is None else base64.b64encode(part).decode()
+
+
+def _text(part: bytes | None) -> str | None:
+    return None if part is None else part.decode()
+
+
+def record_avro(folder: Path) -> None:
+    """The same with a registry: events in Avro, each beside its twin in JSON."""
+    with serving(Registry()) as registry:
+        record(folder, [*PAIRS.values(), *PAIRS], registry.url)
+    text = json.dumps(registry.schemas, indent=1, ensure_ascii=False)
+    (MESSAGES / "avro.schemas.json").write_text(text + "\n")
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["lock"]:
-        print(lock())
-    else:
-        with tempfile.TemporaryDirectory(prefix="recording-") as name:
-            record(Path(name))
+    with tempfile.TemporaryDirectory(prefix="recording-") as name:
+        record_avro(Path(name)) if sys.argv[1:] == ["avro"] else record(Path(name), FORMS)

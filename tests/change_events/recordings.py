@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from tests.world import make_pipeline
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.change_events import EVENT_COLUMNS
-from tidegate.core.spec.pipeline import Column, DebeziumFormat, EventTime, Format, Pipeline
+from tidegate.core.spec.pipeline import AvroFormat, Column, DebeziumFormat, EventTime, Format, Pipeline
 
 MESSAGES = Path(__file__).parent / "messages"
 TIME = "$._source.ts_ms"
@@ -21,6 +22,27 @@ def recorded(name: str) -> list[Message]:
     """(key, value) of `mariadb-plain` and the like, in the order of the topic."""
     lines = (MESSAGES / f"{name}.jsonl").read_text().splitlines()
     return [(_bytes(found["key"]), _bytes(found["value"])) for found in map(json.loads, lines)]
+
+
+def pairs(name: str) -> tuple[list[Message], list[Message]]:
+    """The same events in Avro and in JSON, of `mariadb-avro` and the like, each in the order of its topic."""
+    found = [json.loads(line) for line in (MESSAGES / f"{name}.jsonl").read_text().splitlines()]
+    avro = [(_decoded(each["key"]), _decoded(each["value"])) for each in found]
+    return avro, [(_bytes(each["json"]["key"]), _bytes(each["json"]["value"])) for each in found]
+
+
+def schemas() -> dict[int, str]:
+    """The schemas of all messages in Avro, by their ids."""
+    found = json.loads((MESSAGES / "avro.schemas.json").read_text())
+    return {int(number): text for number, text in found.items()}
+
+
+BY_ID = AvroFormat("confluent", schemas=schemas())
+"""Where a pipeline finds them."""
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
 
 
 def _bytes(text: str | None) -> bytes | None:
@@ -40,8 +62,14 @@ def column(text: str) -> Column:
     return Column(name=words[0], type=words[1], path=path, convert="text" if text.endswith("as text") else None)
 
 
-def reading(*columns: str, envelope: str = "full", location: str = "file:///lake/orders", **changes: Any) -> Pipeline:
-    """A pipeline of change events with these columns, and those that each has."""
+def reading(
+    *columns: str,
+    envelope: str = "full",
+    location: str = "file:///lake/orders",
+    avro: AvroFormat | None = None,
+    **changes: Any,
+) -> Pipeline:
+    """A pipeline of change events with these columns, and those that each has. `avro`: where their schemas are."""
     added = (Column(name=name, type=kind, path=path, nullable=False) for name, kind, path in EVENT_COLUMNS)
     made = make_pipeline(location)
     made = replace(
@@ -49,6 +77,6 @@ def reading(*columns: str, envelope: str = "full", location: str = "file:///lake
         columns=(*map(column, columns), *added),
         event_time=EventTime(TIME),
         partition_by=("date", "hour"),
-        format=Format("debezium", debezium=DebeziumFormat(envelope)),
+        format=Format("debezium", avro=avro, debezium=DebeziumFormat(envelope, "json" if avro is None else "avro")),
     )
     return replace(made, **changes)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -64,7 +67,7 @@ def test_events_have_their_order_and_repeats_their_positions(database: str, expe
 def test_messages_with_their_schemas_say_the_same(database: str) -> None:
     columns = ("customer string", "total decimal(12,2) as text", "pieces int", "note string")
     plain, schema = (events(decoded(f"{database}-{form}", *columns)) for form in ("plain", "schema"))
-    nowhere = {"_position_commit": 0, "_position_row": 0}  # connectors have positions of their own
+    nowhere = {"_position_commit": 0, "_position_row": 0, "_source_ms": 0}  # connectors have positions of their own
     assert [row | nowhere for row in schema] == [row | nowhere for row in plain[: len(schema)]]
     assert len(schema) >= 5
 
@@ -134,6 +137,28 @@ def test_unavailable_values_are_dirty_where_a_column_takes_them() -> None:
             assert {each.field for each in bad} == {column.split()[0]}
             assert len(bad) == 4  # the update and the key change, both sent twice
             assert "long long" in str(found.table["note"][1]) if column == "note string" else True
+
+
+PLACEHOLDER = "__debezium_unavailable_value"
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("tags array<int>", [*PLACEHOLDER.encode()]),
+        ("tags array<bigint>", [*PLACEHOLDER.encode()]),
+        ("tags array<string>", [PLACEHOLDER]),
+        ("tags array<string>", [str(uuid.UUID(bytes=hashlib.md5(PLACEHOLDER.encode()).digest(), version=3))]),
+        ("tags string", json.dumps({PLACEHOLDER: PLACEHOLDER})),
+        ("tags string", base64.b64encode(PLACEHOLDER.encode()).decode()),
+    ],
+)
+def test_unavailable_values_have_a_form_for_each_type(column: str, value: object) -> None:
+    """As Debezium's UnchangedToastedPlaceholder makes them; taken for values they would replace what is still there."""
+    message = spoilt("postgres-plain", 1, lambda event: event | {"after": event["after"] | {"tags": value}})
+    found = decoder_for(reading(KEYS["postgres"], column)).decode(chunk([message]))
+    assert "unavailable" in found.bad[0].reason
+    assert not decoder_for(reading(KEYS["postgres"], "pieces int")).decode(chunk([message])).bad
 
 
 def test_numbers_dates_and_bytes_are_as_the_connector_writes_them() -> None:

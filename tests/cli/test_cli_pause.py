@@ -16,12 +16,12 @@ from airflow.utils.session import create_session
 from tests.cli.test_cli_commands import Tide, the_json, tide, world
 from tests.world import World
 from tidegate.airflow.switches import Switches
-from tidegate.core.tell.pauses import ALL
+from tidegate.kinds import DAGS
 from tidegate.ledger import SqlLedger
 
 __all__ = ["tide", "world"]
 
-IDS = [f"readings.{kind}" for kind in ALL]
+IDS = [f"readings.{kind}" for kind in DAGS]
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_a_pause_is_kept_with_its_reason_and_ends_with_unpause(tide: Tide, world
     assert "readings.ingest: was paused already" in tide(*words).stdout
     assert events(world) == [("paused on purpose", "DAGs")], "the same again says nothing new"
     more = the_json(tide("pause", "readings", "--why", "the hall has no power", "--json"))["paused_on_purpose"]
-    assert (more["kinds"], more["why"], more["until"]) == (list(ALL), "the hall has no power", None)
+    assert (more["kinds"], more["why"], more["until"]) == (list(DAGS), "the hall has no power", None)
     assert running() == set()
     said = tide("status", "readings", "--no-kafka")
     assert (said.exit_code, said.stdout.splitlines()[0]) == (0, "readings: paused")
@@ -148,7 +148,7 @@ def test_a_pipeline_that_no_run_has_registered_is_paused_without_a_reason(tide: 
     (world.folder / "pipelines/fresh.yaml").write_text(
         (world.folder / "pipelines/readings.yaml").read_text().replace("readings", "fresh")
     )
-    add(*(f"fresh.{kind}" for kind in ALL))
+    add(*(f"fresh.{kind}" for kind in DAGS))
     tide("unpause", "fresh")
     result = tide("pause", "fresh", "--why", "later")
     assert result.exit_code == 1

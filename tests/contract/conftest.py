@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import random
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,9 +15,23 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
 from dev.stack.info import StackInfo
+from dev.stack.objects import BUCKET
 from tests.contract.storage_places import OBJECTS, TREES, opened
 from tests.targets.iceberg.catalogues import Site
 from tidegate.core.base.storage import Storage
+
+SAMPLE = 0.25
+"""Of what runs on moto, the second of two servers: this part, drawn by the run's seed; `make test-nightly` runs all."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("TIDEGATE_NIGHTLY") == "all":
+        return
+    for item in items:
+        params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        drawn = random.Random(f"{os.environ['TIDEGATE_TEST_SEED']}:{item.nodeid}").random() < SAMPLE
+        if not drawn and any(isinstance(p, str) and p == "moto" for p in params):
+            item.add_marker(pytest.mark.skip(reason="on moto: make test-nightly"))
 
 
 @pytest.fixture(params=TREES + OBJECTS)
@@ -36,6 +53,28 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Stor
     """`place`, of adapters for object stores"""
     with opened(request.param, request, tmp_path) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def moto_objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
+    """moto's server as an object store, in a thread. It asks nobody who he is."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    asked = urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")
+    urllib.request.urlopen(asked, timeout=60).close()
+    yield StackInfo(
+        root=str(tmp_path_factory.getbasetemp()),
+        env={},
+        objects_uri=f"s3://{BUCKET}",
+        objects_endpoint=endpoint,
+        objects_key="anybody",
+        objects_secret="anything",
+    )
+    server.stop()
 
 
 @pytest.fixture

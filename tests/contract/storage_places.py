@@ -17,7 +17,9 @@ from tidegate.storage import HdfsStorage, LocalStorage, ObjectStorage
 
 TREES = ["local", "memory", "hdfs"]
 """Adapters with directories that can be renamed."""
-OBJECTS = ["objects", "seaweedfs"]
+SERVERS = {"seaweedfs": "objects", "moto": "moto_objects"}
+"""Fixtures of object stores, by what serves them: two, so that what one of them does alone is not taken for a rule."""
+OBJECTS = ["objects", *SERVERS]
 """Adapters without."""
 
 
@@ -36,8 +38,8 @@ def opened(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[
         storage = MemoryStorage()
         storage.make_dirs("mem:///base")
         yield storage, "mem:///base"
-    elif kind == "seaweedfs":
-        info = request.getfixturevalue("objects")
+    elif kind in SERVERS:
+        info = request.getfixturevalue(SERVERS[kind])
         storage, root = ObjectStorage(access_to(info)), f"{info.objects_uri}/{uuid.uuid4().hex}"
         yield storage, root
         storage.delete(root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import select, update
 
 from tests.contract.ledgers import (
     HOUR,
@@ -23,10 +24,10 @@ from tests.contract.ledgers import (
 from tests.world import make_pipeline
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.batch.refusal import Refusal, RefusalKind
-from tidegate.core.batch.states import AbandonedBatch, SealedBatch
+from tidegate.core.batch.states import AbandonedBatch, OpenBatch, SealedBatch
 from tidegate.core.restore.record import BatchRecord, GenerationRecord, pack, unpack
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
-from tidegate.ledger import SqlLedger
+from tidegate.ledger import SqlLedger, schema
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 
@@ -63,7 +64,7 @@ def test_a_record_holds_the_batch_its_spec_and_its_manifest(ledger: SqlLedger) -
     record = ledger.recovery.record(batch)
     assert record == BatchRecord(batch.plan, make_pipeline("file:///lake/t"), "fingerprint", batch.manifest)
     assert unpack(BatchRecord, pack(record)) == record
-    given_up = ledger.recovery.record(AbandonedBatch(batch.plan, "retention"))
+    given_up = ledger.recovery.record(AbandonedBatch(batch.plan, "retention", batch.epoch, batch.nonce))
     assert (given_up.manifest, given_up.abandoned) == (None, "retention")
 
 
@@ -107,6 +108,61 @@ def test_a_sealed_batch_gives_way_with_its_files_but_a_landed_one_never(ledger: 
     ledger.batches.land(ledger.batches.seal(writing, manifest(writing)))
     with pytest.raises(LostComparison):
         ledger.recovery.withdraw(batch, "no")
+
+
+def test_a_batch_that_was_given_up_gives_way_while_it_is_the_newest(ledger: SqlLedger) -> None:
+    first = ledger.batches.take(planned(ledger), "n1")
+    ledger.batches.abandon(first, "in vain")
+    given_up = ledger.batches.get(NAME, 1)
+    assert given_up == AbandonedBatch(first.plan, "in vain", 1, "n1")
+    version = ledger.batches.planning_view(NAME).version
+    ledger.recovery.withdraw(given_up, "storage has landed another")
+    view = ledger.batches.planning_view(NAME)
+    assert (view.next_batch_id, view.version, view.begun) == (1, version + 1, False)
+    with pytest.raises(LedgerError, match="no batch 1"):
+        ledger.batches.get(NAME, 1)
+    with pytest.raises(LostComparison):
+        ledger.recovery.withdraw(given_up, "twice")
+    again = ledger.batches.take(_planned_again(ledger, 1, 0, 5), "n2")
+    ledger.batches.abandon(again, "in vain")
+    with pytest.raises(LostComparison):
+        ledger.recovery.withdraw(given_up, "it is another attempt's batch")
+    mine = ledger.batches.get(NAME, 1)
+    assert isinstance(mine, AbandonedBatch)
+    planned(ledger, 2, 5, 9)
+    with pytest.raises(LostComparison):
+        ledger.recovery.withdraw(mine, "another is planned")
+
+
+def test_sums_never_pass_over_a_batch_that_may_come_back(ledger: SqlLedger) -> None:
+    """Nor do those that another release has advanced."""
+    landed(ledger)
+    writing = ledger.batches.take(planned(ledger, 2, 5, 9), "n2")
+    ledger.batches.abandon(writing, "in vain")
+    assert not ledger.totals.advance(NAME)
+    assert _summed(ledger) == 1
+    with ledger.store.begin() as c:
+        c.execute(update(schema.totals).values(through_batch=2))
+    given_up = ledger.batches.get(NAME, 2)
+    assert isinstance(given_up, AbandonedBatch)
+    ledger.recovery.withdraw(given_up, "storage has landed another")
+    writing = ledger.batches.take(_planned_again(ledger, 2, 5, 9), "n3")
+    ledger.batches.land(ledger.batches.seal(writing, manifest(writing)))
+    ledger.totals.advance(NAME)
+    assert (_summed(ledger), ledger.reads.totals([NAME])[NAME].balance.offsets) == (2, 9)
+
+
+def _planned_again(ledger: SqlLedger, batch_id: int, start: int, end: int) -> OpenBatch:
+    """By no run: the one that planned it before stays bound to the id."""
+    ledger.batches.insert_plan(plan(batch_id, start, end), ledger.batches.planning_view(NAME).version, None)
+    found = ledger.batches.open(NAME)
+    assert found is not None
+    return found
+
+
+def _summed(ledger: SqlLedger) -> int:
+    with ledger.store.begin() as c:
+        return c.execute(select(schema.totals.c.through_batch)).scalar_one()
 
 
 def test_a_lost_publication_comes_back_with_its_window(ledger: SqlLedger) -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from tests.contract.ledgers import NAME, WINDOW, ledger, now, open_ledger, url
 from tests.contract.test_ledger_swap import first_published
 from tests.world import make_pipeline
-from tidegate.core.late.reopen import QUIET_MS
-from tidegate.core.replay.rehearsal import EVENT, Unfinished
-from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
+from tidegate.core.clean.dry_runs import EVENT
+from tidegate.core.replay.abandoned import Unfinished
+from tidegate.core.window.states import QUIET_MS, BuiltGeneration, PublishedGeneration
 from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures

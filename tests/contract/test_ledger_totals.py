@@ -107,7 +107,12 @@ def test_running_sums_are_the_full_sums(ledger, now, rng, monkeypatch, most: int
     through = standing(ledger)
     row = ledger.pipelines.row(NAME)
     assert row is not None
-    assert (through and through[0]) in (row.next_batch_id - 1, None)
+    last = row.next_batch_id - 1
+    ends = {None, last}
+    if last and ledger.batches.get(NAME, last).state == "ABANDONED":
+        # storage may say that it has landed, while it is the newest; it was final if a later one was withdrawn since
+        ends.add(last - 1)
+    assert (through and through[0]) in ends
     assert seen(ledger) == full_sums(ledger.store.engine, NAME)
 
 

@@ -16,7 +16,7 @@ from fakes.proxy import Fate, LossyProxy
 
 from dev.stack.info import StackInfo
 from dev.stack.objects import READ_ONLY
-from tests.contract.storage_places import access_to
+from tests.contract.storage_places import SERVERS, access_to
 from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, StorageError
 from tidegate.storage.objects import ObjectStorage
 from tidegate.storage.objects_errors import said
@@ -25,29 +25,36 @@ LARGE = b"x" * 20_000_000
 PUT, POST = b"PUT /tidegate/", b"POST /tidegate"
 
 
-@pytest.fixture
-def root(objects: StackInfo) -> str:
-    return f"{objects.objects_uri}/{uuid.uuid4().hex}"
+@pytest.fixture(params=SERVERS)
+def bucket(request: pytest.FixtureRequest) -> StackInfo:
+    """A bucket, whatever serves it."""
+    found: StackInfo = request.getfixturevalue(SERVERS[request.param])
+    return found
 
 
 @pytest.fixture
-def straight(objects: StackInfo) -> ObjectStorage:
+def root(bucket: StackInfo) -> str:
+    return f"{bucket.objects_uri}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def straight(bucket: StackInfo) -> ObjectStorage:
     """To the store itself."""
-    return ObjectStorage(access_to(objects))
+    return ObjectStorage(access_to(bucket))
 
 
 @pytest.fixture
-def proxy(objects: StackInfo) -> Iterator[LossyProxy]:
-    port = urlsplit(objects.objects_endpoint).port
+def proxy(bucket: StackInfo) -> Iterator[LossyProxy]:
+    port = urlsplit(bucket.objects_endpoint).port
     assert port is not None
     with LossyProxy("127.0.0.1", port, b"no request has this", Fate.HANG, once=True) as made:
         yield made
 
 
 @pytest.fixture
-def storage(objects: StackInfo, proxy: LossyProxy) -> ObjectStorage:
+def storage(bucket: StackInfo, proxy: LossyProxy) -> ObjectStorage:
     """Through the proxy."""
-    return ObjectStorage(access_to(objects, f"http://127.0.0.1:{proxy.port}"))
+    return ObjectStorage(access_to(bucket, f"http://127.0.0.1:{proxy.port}"))
 
 
 class TestPutIfAbsent:
@@ -77,22 +84,22 @@ class TestPutIfAbsent:
         with pytest.raises(PathExists):
             storage.write_new(f"{root}/f", b"content")
 
-    def test_a_look_that_fails_too_leaves_it_unknown(self, objects, storage, straight, proxy, root) -> None:
-        with LossyProxy("127.0.0.1", urlsplit(objects.objects_endpoint).port, b"/tidegate/", Fate.LOSE_REPLY) as other:
-            away = ObjectStorage(access_to(objects, f"http://127.0.0.1:{other.port}"))
+    def test_a_look_that_fails_too_leaves_it_unknown(self, bucket, storage, straight, proxy, root) -> None:
+        with LossyProxy("127.0.0.1", urlsplit(bucket.objects_endpoint).port, b"/tidegate/", Fate.LOSE_REPLY) as other:
+            away = ObjectStorage(access_to(bucket, f"http://127.0.0.1:{other.port}"))
             with pytest.raises(OutcomeUnknown):
                 away.write_new(f"{root}/f", b"ours")
         assert straight.read(f"{root}/f") == b"ours"
 
-    def test_a_store_that_cannot_be_reached_has_not_written(self, objects, root) -> None:
-        away = ObjectStorage(access_to(objects, "http://127.0.0.1:9"))
+    def test_a_store_that_cannot_be_reached_has_not_written(self, bucket, root) -> None:
+        away = ObjectStorage(access_to(bucket, "http://127.0.0.1:9"))
         with pytest.raises(StorageError, match="no answer") as refused:
             away.write_new(f"{root}/f", b"")
         assert not isinstance(refused.value, OutcomeUnknown)
         assert refused.value.retry
 
-    def test_an_answer_that_never_comes(self, objects, straight, proxy, root) -> None:
-        storage = ObjectStorage(access_to(objects, f"http://127.0.0.1:{proxy.port}"), limit_s=1)
+    def test_an_answer_that_never_comes(self, bucket, straight, proxy, root) -> None:
+        storage = ObjectStorage(access_to(bucket, f"http://127.0.0.1:{proxy.port}"), limit_s=1)
         proxy.lose_next(PUT, Fate.HANG)
         with pytest.raises(OutcomeUnknown):
             storage.write_new(f"{root}/f", b"ours")
@@ -129,8 +136,8 @@ class TestLooks:
         proxy.lose_next(b"HEAD /tidegate", fate)
         assert storage.exists(f"{root}/f")
 
-    def test_what_cannot_be_asked_is_not_absent(self, objects, root) -> None:
-        away = ObjectStorage(access_to(objects, "http://127.0.0.1:9"))
+    def test_what_cannot_be_asked_is_not_absent(self, bucket, root) -> None:
+        away = ObjectStorage(access_to(bucket, "http://127.0.0.1:9"))
         for ask in (away.exists, away.list_files, away.list_names, away.read, away.open_existing, away.open_new):
             with pytest.raises(StorageError) as refused:
                 ask(f"{root}/f")
@@ -144,6 +151,23 @@ class TestUploads:
             proxy.lose_next(PUT, fate)
             file.write(LARGE)
         assert straight.read(f"{root}/f") == LARGE
+
+    def test_credentials_that_expire_between_two_parts_leave_nothing(self, storage, straight, proxy, root) -> None:
+        def write() -> None:
+            with storage.open_new(f"{root}/f") as file:
+                file.write(LARGE)
+                proxy.expire(PUT, 1)
+                file.write(LARGE + LARGE)
+
+        with pytest.raises(StorageError, match="ExpiredToken") as refused:
+            write()
+        assert not refused.value.retry
+        assert "renew" in refused.value.advice
+        proxy.renew()
+        assert not straight.exists(f"{root}/f")
+        with storage.open_new(f"{root}/f") as file:
+            file.write(b"again")
+        assert straight.read(f"{root}/f") == b"again"
 
     def test_an_end_whose_answer_was_lost_is_found_by_a_look(self, storage, straight, proxy, root) -> None:
         file = storage.open_new(f"{root}/f")
@@ -162,8 +186,8 @@ class TestDelete:
         storage.delete(f"{root}/d")
         assert not straight.exists(f"{root}/d")
 
-    def test_never_a_whole_bucket(self, objects, straight) -> None:
-        for path in (objects.objects_uri, f"{objects.objects_uri}/"):
+    def test_never_a_whole_bucket(self, bucket, straight) -> None:
+        for path in (bucket.objects_uri, f"{bucket.objects_uri}/"):
             with pytest.raises(StorageError):
                 straight.delete(path)
 
@@ -187,15 +211,15 @@ class TestRefusals:
             ({"access_key_id": READ_ONLY}, "AccessDenied"),
         ],
     )
-    def test_credentials(self, objects, root, change, code) -> None:
+    def test_credentials(self, objects, change, code) -> None:
         storage = ObjectStorage(access_to(objects) | change)
         with pytest.raises(StorageError, match=code) as refused:
-            storage.write_new(f"{root}/f", b"")
+            storage.write_new(f"{objects.objects_uri}/{uuid.uuid4().hex}/f", b"")
         assert not refused.value.retry
         assert refused.value.advice
         assert objects.objects_secret not in str(refused.value)
 
-    def test_after_a_fork_it_says_so_instead_of_waiting_for_ever(self, objects, root) -> None:
+    def test_after_a_fork_it_says_so_instead_of_waiting_for_ever(self, objects) -> None:
         code = """
 import json, os, sys
 from tidegate.storage.objects import ObjectStorage
@@ -210,7 +234,8 @@ if os.fork() == 0:
 os.wait()
 """
         env = os.environ | {"ACCESS": json.dumps(access_to(objects))}
-        done = subprocess.run([sys.executable, "-c", code, root], env=env, capture_output=True, text=True, timeout=120)
+        command = [sys.executable, "-c", code, f"{objects.objects_uri}/f"]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
         assert "forked" in done.stdout, done.stderr
 
 
@@ -229,6 +254,7 @@ def _answer(status: int, code: str) -> Exception:
         (_answer(301, "PermanentRedirect"), False, False, "region"),
         (_answer(400, "RequestTimeout"), False, True, ""),
         (_answer(403, ""), False, False, "docs/object-stores.md"),
+        (_answer(400, ""), False, False, "have expired"),  # all that a HEAD says
         (Exception("Generic S3 error: ... - HTTP error: request or response body error"), True, True, ""),
         (Exception("error sending request\n\nDebug source:\nGeneric { kind: Connect }"), False, True, "endpoint"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import fields, replace
 from typing import Any
 
@@ -12,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.core.base.errors import Alarm, StorageAhead
+from tidegate.core.base.instants import DAY_MS
 from tidegate.core.mirror import purge
+from tidegate.core.mirror.applies import APPLIED, REFUSED, Apply, Horizon, Tried, parse_apply, refused_again
 from tidegate.core.mirror.balance import Totals, after, imbalance, receipt_errors
 from tidegate.core.mirror.counts import Counts, add_up
 from tidegate.core.mirror.jobs import (
@@ -24,7 +27,7 @@ from tidegate.core.mirror.jobs import (
     EventFile,
     MirrorFile,
 )
-from tidegate.core.mirror.order import Fates, Version, contradict, fates, is_below, newer, same
+from tidegate.core.mirror.order import Fates, Version, contradict, fates, goes_back, is_below, newer, same
 from tidegate.core.mirror.prefix import BatchRange, follows, next_range
 from tidegate.core.target.port import Prefix
 
@@ -57,6 +60,16 @@ def test_the_order_is_total() -> None:
 def test_two_upserts_at_one_position_contradict_each_other() -> None:
     found = [(i, j) for (i, a), (j, b) in itertools.combinations(enumerate(IN_ORDER), 2) if contradict(a, b)]
     assert found == [(3, 4)], "a delete beside an upsert wins, and is no conflict"
+
+
+@pytest.mark.parametrize(
+    ("beaten", "later", "at_ms", "back"),
+    [(True, True, 11, True), (True, True, 10, False), (True, False, 11, False), (False, True, 11, False)],
+)
+def test_news_that_an_older_event_beats_are_of_another_log(beaten: bool, later: bool, at_ms: int, back: bool) -> None:
+    """M8: a repeat has its old time; what lags in another lane has not come later."""
+    assert goes_back(beaten, later, at_ms, 10) is back
+    assert goes_back(beaten, later, at_ms, 0) is False, "nothing had a time"
 
 
 def test_below_a_purge_is_below_its_whole_position() -> None:
@@ -170,17 +183,79 @@ def test_a_merge_begins_right_above_the_table() -> None:
     assert follows(0, 1, 9)
     assert not follows(2, 2, 3)
     assert not follows(2, 4, 4)
-    assert not follows(2, 3, 2)
+    assert follows(2, 3, 2), "upkeep merges no batch"
+    assert not follows(2, 3, 1)
+    assert not follows(2, 2, 1)
+
+
+def test_upkeep_is_an_empty_range_that_names_say() -> None:
+    none, some = BatchRange.upkeep(4), BatchRange(5, 5)
+    assert (none, none.merges, some.merges) == (BatchRange(5, 4), False, True)
+    assert not any(n in none for n in range(9))
+    mine = Apply(pipeline="p", first=none.first, last=none.last, epoch=7, nonce="ab")
+    assert parse_apply("p", mine.name) == mine
+    assert (mine.merges, mine.subject) == (False, "upkeep at 4")
+    refused = Tried(apply=mine, state=REFUSED, began_ms=1, why="a file is gone")
+    assert refused_again(refused, 5) is None, "a merge of batch 5 has not met it"
 
 
 # ---------------------------------------------------------------- M5, M6
 
 
-def test_a_purge_needs_a_promise_that_reaches_as_far() -> None:
-    assert purge.refusal((5, 0, 0), (5, 0, 0)) is None
-    assert purge.refusal((5, 0, 0), None) is not None
-    assert "is above it" in (purge.refusal((5, 0, 1), (5, 0, 0)) or "")
+NOW = purge.Standing(now_ms=100 * DAY_MS, keep_ms=10 * DAY_MS, rows=1_000, tombstones=10)
+READ = Horizon(read_ms=90 * DAY_MS, settled=3)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "why"),
+    [
+        (READ, None),
+        (replace(READ, read_ms=90 * DAY_MS - 1), "no merged batch has read the whole topic within the last 10.0 days"),
+        (replace(READ, read_ms=None), "no merged batch has read"),
+        (replace(READ, settled=None), "no batch with events had landed 20.0 days ago"),
+        (replace(READ, left_out=True), "wait for a redrive"),
+    ],
+)
+def test_m6_a_purge_needs_a_promise_that_reaches_as_far(horizon: Horizon, why: str | None) -> None:
+    found = purge.refusal(NOW, horizon)
+    assert (found is None) == (why is None)
+    assert (why or "") in (found or "")
+    assert purge.settled_ms(NOW) == 80 * DAY_MS
+
+
+def test_m6_what_is_promised_is_at_or_above_the_marker(rng: random.Random) -> None:
+    """A source that keeps its promise to the edge: whenever a purge is allowed, no event that is not merged is below
+    the newest position that was readable at `settled_ms`."""
+    keep, allowed = 5, 0
+    for _ in range(400):
+        log: list[tuple[int, int]] = []  # (readable at, position)
+        for at in range(40):
+            floor = max((p for when, p in log if when < at - keep), default=0)
+            log += [(at, rng.randint(floor, floor + 6)) for _ in range(rng.randint(0, 2))]
+        now, read = 30, rng.randint(10, 30)
+        standing = purge.Standing(now_ms=now, keep_ms=keep, rows=0, tombstones=1)
+        settled = [p for when, p in log if when < purge.settled_ms(standing)]
+        horizon = Horizon(read_ms=read, settled=1 if settled else None)
+        if purge.refusal(standing, horizon) is None:
+            allowed += 1
+            assert all(p >= max(settled) for when, p in log if when > read)
+    assert allowed > 50
+
+
+def test_m5_a_marker_never_goes_back() -> None:
     assert purge.marker((5, 0, 0), (4, 9, 9)) == purge.marker((4, 9, 9), (5, 0, 0)) == (5, 0, 0)
+
+
+def test_a_purge_is_done_once_a_day_and_where_it_is_worth_it() -> None:
+    assert not purge.idle(NOW)
+    assert purge.idle(replace(NOW, tombstones=9))
+    assert purge.idle(replace(NOW, tombstones=0, rows=0))
+    assert not purge.idle(replace(NOW, tombstones=1, rows=0))
+    done = Tried(
+        apply=Apply(pipeline="p", first=2, last=1, epoch=1, nonce="a"), state=APPLIED, began_ms=0, done_ms=99 * DAY_MS
+    )
+    assert not purge.idle(replace(NOW, last=done))
+    assert purge.idle(replace(NOW, last=replace(done, done_ms=99 * DAY_MS + 1)))
 
 
 # ---------------------------------------------------------------- sums
@@ -230,6 +305,23 @@ def test_sums_go_on_from_merge_to_merge() -> None:
     now = after(before, RECEIPT)
     assert now == Totals(rows=11, tombstones=5, events=36, inserted=18, purged=2)
     assert imbalance(now) is None
+
+
+def test_a_purge_drops_tombstones_alone() -> None:
+    """And counts them: a bucket whose rows it took instead does not add up."""
+    gone = BucketDone(0, True, Counts(), (MirrorFile("p", 10, 3, 1),), 5, 3, 2)
+    receipt = ApplyReceipt("4-3.1-x", (), (gone,), purged_below=(7, 0, 0))
+    assert receipt_errors((), BASE, receipt, {"p": 10}) == []
+    assert after(Prefix(rows=8, tombstones=6, inserted=16, purged=2), receipt) == Totals(
+        rows=8, tombstones=4, inserted=16, purged=4
+    )
+    for wrong, said in (
+        (replace(gone, files=(MirrorFile("p", 10, 3, 3),)), "2 of 3 tombstones purged, 3 left"),
+        (replace(gone, files=(MirrorFile("p", 10, 2, 1),)), "2 rows in its new files, 5 before and 0 inserted, 2"),
+        (replace(gone, changed=False, files=()), "unchanged, by counts"),
+        (replace(gone, purged=0, files=(MirrorFile("p", 10, 5, 3),)), "changed, by counts"),
+    ):
+        assert said in " ".join(receipt_errors((), BASE, replace(receipt, buckets=(wrong,)), {"p": 10}))
 
 
 def test_rows_that_nobody_purged_are_told() -> None:

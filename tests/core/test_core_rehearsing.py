@@ -5,17 +5,9 @@ from __future__ import annotations
 import pytest
 from core_values import HOUR, T0
 
+from tidegate.core.clean.dry_runs import EVENT, Rehearsal, may_go, parse_rehearsal
 from tidegate.core.clean.rules import Moment
-from tidegate.core.replay.rehearsal import (
-    EVENT,
-    GIVEN_UP_MS,
-    Rehearsal,
-    Unfinished,
-    is_given_up,
-    may_go,
-    parse_rehearsal,
-    touched_ms,
-)
+from tidegate.core.replay.abandoned import GIVEN_UP_MS, Unfinished, is_given_up, touched_ms
 from tidegate.core.spec.pipeline import Cleaning
 from tidegate.core.target.paths import Layout
 

@@ -12,7 +12,6 @@ from tidegate.core.files.overflow import Overflow
 from tidegate.core.files.receipt import BatchRows, FileEntry, PartitionRows
 from tidegate.core.late.reopen import (
     MOST_REFUSED,
-    QUIET_MS,
     LateBatch,
     LateWindow,
     ReopenReceipt,
@@ -23,6 +22,7 @@ from tidegate.core.late.reopen import (
     over_budget,
 )
 from tidegate.core.spec.pipeline import Reopening
+from tidegate.core.window.states import QUIET_MS
 
 HOUR = 3_600_000
 NOW = 10 * HOUR

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 WORDS = (BatchState, BatchKind, WindowState, GenerationState, GenerationKind, RefusalKind)
 STATES = {str(word) for kind in (BatchState, WindowState, GenerationState) for word in kind}
 KINDS = {str(word) for kind in (BatchKind, GenerationKind) for word in kind}
-HERE = ("core/batch/states.py", "core/window/states.py")
+HERE = ("core/batch/states.py", "core/window/states.py", "core/mirror/applies.py")
 """Where the states are defined."""
 
 
@@ -49,7 +49,7 @@ def test_the_texts_are_contracts() -> None:
         ["archive", "heal", "replay", "reopen", "rollback"],
         [
             *("dirty_limit", "unknown_field", "job", "receipt", "reread", "log_cut", "windows"),
-            *("conflict", "null_key", "mirror_files", "other"),
+            *("conflict", "goes_back", "null_key", "mirror_files", "other"),
         ],
     ]
 

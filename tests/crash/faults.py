@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.crash.partial import partly
 from tests.crash.sites import site_of
+from tests.fakes.objects import upload
 from tidegate.adapters.watchdog import Watched
 from tidegate.core.base.errors import (
     CatalogueError,
@@ -64,6 +65,8 @@ CHANGING: dict[str, frozenset[str]] = {
     "rollbacks": frozenset({"begin"}),
     "replays": frozenset({"rehearsed"}),
     "repairs": frozenset({"clear_batch", "clear_window", "release"}),
+    "applies": frozenset({"begin", "refuse", "applied", "overtaken", "stands"}),
+    "schema_changes": frozenset({"accept"}),
     "launcher": frozenset({"run"}),
     "source": frozenset({"remember"}),
 }
@@ -71,6 +74,10 @@ CHANGING: dict[str, frozenset[str]] = {
 
 OF_A_LAKEHOUSE = frozenset({"cleaning.generation_goes", "iceberg.create", "iceberg.commit", "pipelines.pin"})
 """Hive's catalogue knows no field ids."""
+OF_A_MIRROR = frozenset(f"applies.{method}" for method in CHANGING["applies"])
+"""Pipelines with windows merge nothing; `tests/mirror/test_faults.py` meets these."""
+OF_EVOLUTION = frozenset({"schema_changes.accept"})
+"""No field of this life becomes a column; `tests/mirror/test_evolve.py` meets it."""
 
 UNKNOWN: dict[str, type[TidegateError]] = {
     "storage": OutcomeUnknown,
@@ -90,6 +97,8 @@ UNKNOWN: dict[str, type[TidegateError]] = {
     "rollbacks": LedgerError,
     "replays": LedgerError,
     "repairs": LedgerError,
+    "applies": LedgerError,
+    "schema_changes": LedgerError,
     "launcher": JobFailed,
     "source": SourceUnavailable,
 }
@@ -288,6 +297,8 @@ class _Port:
         self._faults, self._name, self._port = faults, name, port
 
     def __getattr__(self, method: str) -> Any:
+        if method == "open_new" and not self._port.renames:
+            return partial(upload, self)  # there a file's one change is the write that closes it
         if method not in CHANGING.get(self._name, ()):
             return getattr(self._port, method)
 

@@ -12,9 +12,11 @@ from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table.snapshots import Snapshot
 
 from tests.crash.kept import KEPT
-from tests.targets.iceberg.lab import Tables
+from tests.fakes.objects import MemoryObjects
+from tests.targets.iceberg.lab import Tables, through
 from tests.world import T0, World
 from tidegate.core.base.instants import iso
+from tidegate.core.base.storage import can_rename
 from tidegate.core.files.receipt import DATA
 from tidegate.core.target.port import Targets
 from tidegate.core.target.tables import table_name
@@ -24,11 +26,15 @@ from tidegate.targets.iceberg.complete import THROUGH
 from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
 
 KIND = "iceberg"
+IN_PLACE = "iceberg in place"
+"""The same on a store where nothing moves."""
 DATABASE = "catalogue.db"
 
 
 def install(world: World) -> World:
-    """From now on the world's tables are Iceberg's."""
+    """From now on the world's tables are Iceberg's; where its location is an object store, so is its storage."""
+    if not can_rename(world.pipeline.sink.location):
+        world.store = MemoryObjects()
     if world.pipeline.sink.kind != KIND:
         sink = replace(world.pipeline.sink, kind=KIND, conn_id="lake")
         world.change_spec(sink=sink, archive=replace(world.pipeline.archive, on_publish=()))
@@ -38,16 +44,12 @@ def install(world: World) -> World:
 
 def _tables(world: World) -> Targets:
     """Metadata and manifests are written by the world's storage, so each such file is a site."""
-    files = world.wrap("storage", LocalStorage())
+    files = world.wrap("storage", world.store)
     return Tables(world.wrap(KIND, _catalogue(world.folder, files)))
 
 
 def _catalogue(folder: Path, storage: Any) -> SqlCatalogue:
-    made = _opened(f"sqlite:///{folder}/{DATABASE}")
-    found = SqlCatalogue.__new__(SqlCatalogue)
-    found.__dict__.update(made.__dict__)
-    found._io = type(made._io)(storage)
-    return found
+    return through(_opened(f"sqlite:///{folder}/{DATABASE}"), storage)
 
 
 @lru_cache(maxsize=4)
@@ -61,20 +63,19 @@ def contents(world: World) -> dict[str, list[tuple[Any, ...]]]:
     found: dict[str, list[tuple[Any, ...]]] = {}
     for file in live(world, DATA):
         hour = f"{(file.partition[0] // 1000 - T0) // 3_600_000:02d}"
-        found.setdefault(hour, []).extend((*row, file.partition[1]) for row in KEPT.rows(path_of(file)))
+        found.setdefault(hour, []).extend((*row, file.partition[1]) for row in KEPT.rows(world.store, file.file_path))
     return {hour: sorted(rows, key=str) for hour, rows in sorted(found.items())}
 
 
 def side(world: World, kind: str) -> list[tuple[int, int]]:
     """Kafka coordinates of the rows of the late or the dirty table, sorted."""
-    return sorted(at for file in live(world, kind) for at in KEPT.coordinates(path_of(file)))
+    return sorted(at for file in live(world, kind) for at in KEPT.coordinates(world.store, file.file_path))
 
 
-def a_file(world: World, hour: int, site: str) -> Path:
-    """One that stands for the window."""
+def a_file(world: World, hour: int, site: str) -> str:
+    """URI of one that stands for the window."""
     start_us = (T0 + hour * 3_600_000) * 1000
-    found = [path_of(f) for f in live(world, DATA) if (f.partition[0], f.partition[1]) == (start_us, site)]
-    return min(found)
+    return min(f.file_path for f in live(world, DATA) if (f.partition[0], f.partition[1]) == (start_us, site))
 
 
 def path_of(file: DataFile) -> Path:
@@ -83,7 +84,7 @@ def path_of(file: DataFile) -> Path:
 
 def loaded(world: World, kind: str = DATA) -> Loaded | None:
     """One of its tables, by a catalogue of the reader's own."""
-    return _catalogue(world.folder, LocalStorage()).load(table_name(world.pipeline, kind))
+    return _catalogue(world.folder, world.store).load(table_name(world.pipeline, kind))
 
 
 def live(world: World, kind: str = DATA) -> Iterator[DataFile]:

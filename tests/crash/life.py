@@ -55,13 +55,11 @@ from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import rehearsal, replay, rollback
 
 HIVE = "hive"
-TARGETS = (HIVE, lakehouse.KIND)
-"""Kinds of tables that the same life is lived with."""
 
 
 def beginning(folder: Path, wrap: Callable[[str, Any], Any], target: str = HIVE) -> World:
     """A pipeline that starts with what is produced from now on, and has another engine refreshed where it can."""
-    spec = make_pipeline(f"file://{folder}/lake/readings")
+    spec = make_pipeline("s3://lake/readings" if target == lakehouse.IN_PLACE else f"file://{folder}/lake/readings")
     spec = replace(
         spec,
         source=replace(spec.source, start="latest"),
@@ -69,7 +67,7 @@ def beginning(folder: Path, wrap: Callable[[str, Any], Any], target: str = HIVE)
         reopening=Reopening(age_ms=None),
     )
     world = World(folder, spec, wrap)
-    return lakehouse.install(world) if target == lakehouse.KIND else world
+    return world if target == HIVE else lakehouse.install(world)
 
 
 # ---------------------------------------------------------------- tasks

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,12 +17,20 @@ from unittest import mock
 from tests.crash.faults import OVERTAKEN, Call, Faults
 from tests.crash.kept import InProcess
 from tests.crash.life import HIVE, STEPS, beginning
-from tests.crash.scenario import Snapshot, calm, happen, run_tasks, state
+from tests.crash.scenario import MAINTAIN, Snapshot, calm, happen, run_tasks, state
+from tests.crash.sites import without_tries
 from tests.world import World
 from tidegate.workflow.audit.audit import audit
 
 ROOM_BYTES = 512 * 1024 * 1024
-SHARE = 0.1
+AGE_MS = 40 * 86_400_000
+"""By then a cleaner may take whatever is useless."""
+RECORDS = re.compile(r"hwm/|quarantine/|(?:late/|dirty/)?metadata/")
+BATCHES = 100
+"""More than the life has."""
+LOOKED_THROUGH = 0.2
+"""Of the cases where nothing moves: what lies there when all that may go has gone. It takes as long as the case."""
+SHARE = 0.01
 """Of the cases, in `make test`, beside those that it always takes."""
 
 
@@ -35,6 +44,7 @@ class Reference:
         self.before: list[Snapshot] = []
         self.calls: list[list[Call]] = []
         self.after: list[dict[str, Any]] = []
+        self._left: dict[int, Counter[str]] = {}
         faults = Faults()
         world = beginning(self.world_folder, faults.wrap, target)
         for number, step in enumerate(STEPS):
@@ -45,6 +55,17 @@ class Reference:
             self.calls.append(faults.calls[start:])
             self.after.append(state(world))
             world.said.clear()
+
+    def left(self, number: int) -> Counter[str]:
+        """What stays in storage for good if the life ends after this step."""
+        if number not in self._left:
+            world = self.restore(number, Faults())
+            try:
+                run_tasks(world, STEPS[number], Faults())
+                self._left[number] = left(world)
+            finally:
+                world.close()
+        return self._left[number]
 
     def restore(self, number: int, faults: Faults) -> World:
         return self.before[number].restore(self.world_folder, faults)
@@ -100,18 +121,29 @@ def cases(reference: Reference) -> list[Case]:
 def run_case(reference: Reference, case: Case) -> str | None:
     """What went wrong; None if the fault fired and nothing of it can be seen."""
     site = reference.calls[case.step][case.at].site
+    wanted = reference.left(case.step) if _looks_through(reference, case) else None
     faults = Faults.one(case.at, case.kind)
     world = reference.restore(case.step, faults)
     try:
         run_tasks(world, STEPS[case.step], faults)
         if faults.fired != [site]:
             return f"the fault did not fire, but {faults.fired}"
-        return difference(world, reference.after[case.step])
+        wrong = difference(world, reference.after[case.step])
+        if wrong is None and wanted is not None:
+            more = left(world) - wanted
+            wrong = f"left for good: {sorted(more)}" if more else None
+        return wrong
     except Exception as e:
         return f"{type(e).__name__}: {e}\nsaid: {world.said[-6:]}"
     finally:
         faults.arrive()
         world.close()
+
+
+def _looks_through(reference: Reference, case: Case) -> bool:
+    if reference.before[0].store.renames:
+        return False
+    return random.Random(f"{os.environ['TIDEGATE_TEST_SEED']}:{case}").random() < LOOKED_THROUGH
 
 
 def difference(world: World, wanted: dict[str, Any]) -> str | None:
@@ -126,8 +158,29 @@ def problems(world: World) -> list[str]:
     """What the deep audit says; footers are read in this process."""
     with calm(world):
         ctx = world.context()
-        report = audit(ctx, ctx.ledger.reads, InProcess())  # type: ignore[attr-defined]
+        report = audit(ctx, ctx.ledger.reads, InProcess(world.store))  # type: ignore[attr-defined]
         return [f"audit: {p}" for p in report.problems] or ([] if report.balanced else ["audit: not balanced"])
+
+
+def left(world: World) -> Counter[str]:
+    """Names of the files that lie in the store once a cleaner has had all its time, and how many have each.
+
+    Records and the tables' own files stay for good, as many as the tries were: they count once. What a batch wrote may
+    stay as long as one of its hours is open: it does not count."""
+    with calm(world):
+        for _ in range(2):
+            world.clock.advance(AGE_MS)
+            MAINTAIN(world)
+        told = world.context().ledger.cleaning.batches("readings", range(1, BATCHES))
+    waiting = tuple(f"tmp/{number}.*/data/" for number, facts in told.items() if facts.cleaned_ms is None)
+    location = world.pipeline.sink.location
+    names = Counter(without_tries(f"{location}/{f.path}") for f in world.store.list_files(location) or ())
+    for name in list(names):
+        if name.startswith(waiting):
+            del names[name]
+        elif RECORDS.match(name):
+            names[name] = 1
+    return names
 
 
 @contextmanager

@@ -19,6 +19,8 @@ def partly(port: str, method: str, real: Any, args: tuple[Any, ...]) -> Callable
 
 
 def _make_dirs(storage: Any, directory: str) -> Callable[[], None] | None:
+    if not storage.renames:
+        return None
     missing = []
     while not storage.exists(directory):
         missing.append(directory)
@@ -29,7 +31,7 @@ def _make_dirs(storage: Any, directory: str) -> Callable[[], None] | None:
 
 
 def _delete(storage: Any, path: str) -> Callable[[], None] | None:
-    files = storage.list_files(path) if _is_directory(path) else None
+    files = storage.list_files(path) if not storage.renames or _is_directory(path) else None
     if not files or len(files) < 2:
         return None
 
@@ -40,8 +42,10 @@ def _delete(storage: Any, path: str) -> Callable[[], None] | None:
     return half
 
 
-def _write_new(storage: Any, path: str, content: bytes) -> Callable[[], None]:
+def _write_new(storage: Any, path: str, content: bytes) -> Callable[[], None] | None:
     """Appears whole or not at all; what a crash leaves is the file that it was written to first."""
+    if not storage.renames:
+        return None
 
     def half() -> None:
         parent = path.rsplit("/", 1)[0]

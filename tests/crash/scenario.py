@@ -155,12 +155,13 @@ class Snapshot:
     pipeline: Any
     events: Any
     registered: Any
+    store: Any
 
     @classmethod
     def of(cls, world: World, folder: Path, linked: bool = False) -> Snapshot:
         world.close()
         _copy(world.folder, folder, linked)
-        state = (world.kafka, world.catalogue, world.clock, world.pipeline, world.events, world.registered)
+        state = (world.kafka, world.catalogue, world.clock, world.pipeline, world.events, world.registered, world.store)
         return cls(folder, linked, *(copy.deepcopy(s) for s in state))
 
     def restore(self, folder: Path, faults: Faults) -> World:
@@ -172,8 +173,9 @@ class Snapshot:
             lakehouse.install(world)
         shutil.rmtree(folder)
         _copy(self.folder, folder, self.linked)
-        state = (self.kafka, self.catalogue, self.clock, self.events, self.registered)
-        world.kafka, world.catalogue, world.clock, world.events, world.registered = (copy.deepcopy(s) for s in state)
+        state = (self.kafka, self.catalogue, self.clock, self.events, self.registered, self.store)
+        copies = (copy.deepcopy(s) for s in state)
+        world.kafka, world.catalogue, world.clock, world.events, world.registered, world.store = copies
         return world
 
     def drop(self) -> None:
@@ -213,11 +215,12 @@ def state(world: World) -> dict[str, Any]:
         "published": {(start - T0) // HOUR: (start, number) in world.events for start, number in current.items()},
         "blocked": blocked,
         # without the generation's number: a replay that is tried again after its publication takes a number more
-        "quarantined": sorted(p.name.partition(".")[0] for p in (world.folder / QUARANTINE).glob("*")),
+        "quarantined": sorted(n.partition(".")[0] for n in _quarantine(world)),
     }
 
 
-QUARANTINE = "lake/readings/_tidegate/quarantine"
+def _quarantine(world: World) -> list[str]:
+    return world.store.list_names(f"{world.pipeline.sink.workdir}/quarantine") or []
 
 
 def _contents(world: World, table: str) -> dict[str, list[tuple[Any, ...]]]:
@@ -227,6 +230,6 @@ def _contents(world: World, table: str) -> dict[str, list[tuple[Any, ...]]]:
         named = dict(values)
         folder = Path(location.removeprefix("file://"))
         for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith(("_", "."))):
-            rows = KEPT.rows(path)
+            rows = KEPT.rows(world.store, f"file://{path}")
             found.setdefault(str(named["hour"]), []).extend((*row, named["site"]) for row in rows)
     return {hour: sorted(rows, key=str) for hour, rows in sorted(found.items())}

@@ -15,7 +15,7 @@ from tidegate.targets.hive.ports import TableDef
 from tidegate.targets.iceberg.catalogue import Loaded
 
 _CHANCE = (
-    (re.compile(r"^file://.*?/lake/readings/"), ""),
+    (re.compile(r"^(file://.*?/|s3://)lake/readings/"), ""),
     (re.compile(r"metadata/.*?-(m\d+\.avro)$"), r"metadata/*-\1"),  # an Iceberg table's own files
     (re.compile(r"metadata/snap-.*$"), "metadata/snap-*"),
     (re.compile(r"metadata/\d+-.*\.metadata\.json$"), "metadata/*.json"),
@@ -76,9 +76,30 @@ def _word(value: Any) -> str:
     return ""
 
 
-def _text(text: str) -> str:
+_TRIES = (
+    (re.compile(r"hwm/published/[\d-]+/"), "hwm/published/"),
+    (re.compile(r"(w\d\d)\.\d+\."), r"\1.*."),
+    (re.compile(r"/m\d+-"), "/m*-"),
+)
+
+
+def without_chance(path: str) -> str:
+    """The path without its location, and without the names that chance gives."""
     for pattern, instead in _CHANCE:
-        text = pattern.sub(instead, text)
+        path = pattern.sub(instead, path)
+    return path
+
+
+def without_tries(path: str) -> str:
+    """Likewise without what says how many tries it took: a generation's number, a merge's, the day of a record."""
+    path = without_chance(path)
+    for pattern, instead in _TRIES:
+        path = pattern.sub(instead, path)
+    return path
+
+
+def _text(text: str) -> str:
+    text = without_chance(text)
     if len(text) > 60 or re.fullmatch(r"[0-9a-f]{8,}|readings", text):  # nonces, call ids, reasons
         return ""
     return text

@@ -16,7 +16,7 @@ from tests.hooks import Hook, Once, catalogue_of, use_catalogue
 from tests.late.reopenings import BOTH, WORK, begun, once
 from tests.world import World, record, window
 from tidegate.core.base.errors import CatalogueUnsure, JobFailed, PathMissing
-from tidegate.core.replay.rehearsal import GIVEN_UP_MS
+from tidegate.core.replay.abandoned import GIVEN_UP_MS
 from tidegate.core.spec.pipeline import Column, Reopening
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import ingest

@@ -82,6 +82,7 @@ def test_the_core_uses_the_standard_library_only() -> None:
         "tidegate.sources.kafka.control",
         "tidegate.storage",
         "tidegate.files",
+        "tidegate.changes",
         "tidegate.wiring",
         "tidegate.spec",
         "tidegate.cli.main",

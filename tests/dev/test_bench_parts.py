@@ -30,6 +30,13 @@ except ChildProcessError: pass
 """
 
 
+TOGETHER = """
+import subprocess, sys
+subprocess.run([sys.executable, "-I", "-c", "import time\\nwhile time.process_time() < 0.6: pass"])
+import os
+os._exit(0)
+"""
+
 TRIES = 3
 """A busy machine may keep the sampler waiting for as long as a short-lived child lives; a measure that is wrong misses
 it each time."""
@@ -46,6 +53,12 @@ def test_cpu_time_of_a_tree_misses_neither_unheard_nor_short_lived_children() ->
     assert used.wall_s >= 0.3
     assert max(process.cpu_s for process in used.processes) >= 0.25
     assert used.peak_rss > 1_000_000
+
+
+def test_a_child_that_ends_together_with_its_parent_counts_once() -> None:
+    with TreeCpu(every_s=0.25) as used:
+        subprocess.run([sys.executable, "-I", "-c", TOGETHER], check=True)
+    assert 0.6 <= used.cpu_s <= 0.95  # 0.6, and the start of two interpreters
 
 
 def test_where_a_contender_without_a_jvm_is_overtaken() -> None:

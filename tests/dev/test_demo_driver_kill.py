@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.demo.driver_kill import KillMissed, kill_next_driver
+from dev.demo.driver_kill import MERGE, KillMissed, kill_next_driver
 
 # A driver whose workers go on without it, and who writes the receipt as soon as they have written all files: many, for
 # on a busy machine it takes long to find it; a few more once it is dead.
@@ -77,3 +77,31 @@ def test_another_pipelines_driver_is_left_alone(tmp_path: Path):
         assert driver.wait(60) == 0
     finally:
         driver.kill()
+
+
+# A merge of a mirror has no workers: while it is stopped, nothing comes.
+MERGE_JOB = """
+import pathlib, sys, time
+attempt = pathlib.Path(sys.argv[1]).with_suffix("")
+attempt.mkdir()
+(attempt / "handed.arrow").write_bytes(b"ARROW1")
+for n in range(10_000):
+    with open(attempt / f"{n}.parquet", "wb") as f:
+        f.write(b"PAR1" + bytes(100)); f.flush(); time.sleep(0.05); f.write(b"PAR1")
+"""
+
+
+def test_a_merge_of_a_mirror_dies_between_two_of_its_files(tmp_path: Path):
+    script, plan = tmp_path / "rewrite.py", tmp_path / "_tidegate" / "apply" / "1-2.1-abcd.json"
+    script.write_text(MERGE_JOB)
+    plan.parent.mkdir(parents=True)
+    plan.write_text("{}")
+    merge = subprocess.Popen([sys.executable, str(script), str(plan)])
+    try:
+        killed = kill_next_driver(tmp_path / "_tidegate", 120, MERGE)
+        assert merge.wait(60) == -9
+        assert killed.attempt == plan.with_suffix("")
+        assert killed.closed
+        assert "handed.arrow" not in killed.closed
+    finally:
+        merge.kill()

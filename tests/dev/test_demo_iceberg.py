@@ -21,7 +21,7 @@ from pyiceberg.typedef import Record
 
 from dev.demo import check
 from dev.demo.__main__ import _of_kind
-from dev.demo.check_catalogues import Iceberg
+from dev.demo.check_catalogues import Iceberg, table_metadata
 from dev.demo.tables import IcebergTables
 from tests.dev.test_demo_check import SPAN, right  # noqa: F401 - a fixture
 from tidegate.spec.loader import load_file
@@ -42,7 +42,7 @@ class Found(Iceberg):
         loaded = self._catalogue.load(name)
         if loaded is None:
             return None
-        return StaticTable((name,), *self._metadata(loaded.metadata_location), NoopCatalog("tests"))
+        return StaticTable((name,), *table_metadata(loaded.metadata_location, self._copy), NoopCatalog("tests"))
 
     def _ask(self, statement: str) -> list[tuple[Any, ...]]:
         assert "FROM iceberg.lake.flights GROUP BY" in statement

@@ -13,8 +13,8 @@ from tests.dirty.redrives import balanced, first_batch, mend, odd, once, redrive
 from tests.world import World, record
 from tidegate.adapters.dirty_rows import LineDirty
 from tidegate.core.base.errors import BatchRefused, JobFailed
+from tidegate.core.clean.dry_runs import EVENT, NO_WINDOW, Rehearsal, parse_rehearsal
 from tidegate.core.dirty.redrive import Change, Example
-from tidegate.core.replay.rehearsal import EVENT, NO_WINDOW, Rehearsal, parse_rehearsal
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.clean import duties
 from tidegate.workflow.dirty import rehearsal

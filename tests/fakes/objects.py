@@ -7,7 +7,7 @@ import re
 import threading
 
 from tidegate.core.base.errors import PathExists, PathMissing, StorageError
-from tidegate.core.base.storage import FileStat
+from tidegate.core.base.storage import FileStat, Storage
 
 
 class MemoryObjects:
@@ -22,6 +22,13 @@ class MemoryObjects:
         self._objects: dict[str, tuple[bytes, int]] = {}
         self._lock = threading.RLock()
         self._writes = 0
+
+    def __deepcopy__(self, _: object) -> MemoryObjects:
+        """What the store holds now: a snapshot for another world."""
+        made = type(self)()
+        with self._lock:
+            made._objects, made._writes = dict(self._objects), self._writes
+        return made
 
     def list_files(self, directory: str) -> list[FileStat] | None:
         below = _key(directory) + "/"
@@ -69,9 +76,7 @@ class MemoryObjects:
 
     def open_new(self, path: str) -> io.BytesIO:
         """Seen by others once it is closed without an error."""
-        if _key(path) in self._objects:
-            raise PathExists(f"{path}: is already there")
-        return _Writer(self, path)
+        return upload(self, path)
 
     def files(self, directory: str = "/") -> dict[str, bytes]:
         """Content of every file below, by relative path: for assertions."""
@@ -80,8 +85,16 @@ class MemoryObjects:
             return {key.removeprefix(below): c for key, (c, _) in self._objects.items() if key.startswith(below)}
 
 
+def upload(storage: Storage, path: str) -> io.BytesIO:
+    """What a store's `open_new` returns: it looks, and its close sends the one request that changes something.
+    `storage`: any that takes a write."""
+    if storage.exists(path):
+        raise PathExists(f"{path}: is already there")
+    return _Writer(storage, path)
+
+
 class _Writer(io.BytesIO):
-    def __init__(self, storage: MemoryObjects, path: str) -> None:
+    def __init__(self, storage: Storage, path: str) -> None:
         super().__init__()
         self._storage, self._path = storage, path
 

@@ -17,6 +17,10 @@ class Fate(enum.Enum):
     LOSE_REPLY = "the server answers, and the connection breaks"
     REPEAT = "the server gets an HTTP request twice, and the second answer comes back"
     HANG = "nothing comes back, and the connection stays"
+    EXPIRED = "the server is not asked: S3's answer that the credentials have expired"
+
+
+_EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
 
 
 class LossyProxy:
@@ -27,7 +31,7 @@ class LossyProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = [self._listener]
         self._lock = threading.Lock()
-        self.matched = 0
+        self.matched, self._spared = 0, 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -36,7 +40,16 @@ class LossyProxy:
 
     def lose_next(self, marker: bytes, fate: Fate) -> None:
         """From now on the first request that matches meets this fate, and no other."""
-        self._marker, self._fate, self._once, self.matched = marker, fate, True, 0
+        self._marker, self._fate, self._once, self.matched, self._spared = marker, fate, True, 0, 0
+
+    def expire(self, marker: bytes, after: int) -> None:
+        """So many requests that match are still served; from then on credentials have expired, until `renew`."""
+        self._marker, self._fate, self._once, self.matched, self._spared = marker, Fate.EXPIRED, False, 0, after
+
+    def renew(self) -> bool:
+        """Serve all again. Whether any request was refused."""
+        refused, self._spared = self.matched > self._spared, 1 << 30
+        return refused
 
     def close(self) -> None:
         with self._lock:
@@ -70,6 +83,9 @@ class LossyProxy:
                     break
                 if self._fate is Fate.HANG:
                     continue
+                if self._fate is Fate.EXPIRED:
+                    _answer_expired(client, data)
+                    break
                 if self._fate is Fate.REPEAT:
                     data = _whole(client, data)
                     self._send_apart(data)
@@ -97,7 +113,7 @@ class LossyProxy:
 
     def _take(self) -> bool:
         self.matched += 1
-        return self.matched == 1 or not self._once
+        return self.matched > self._spared and (self.matched == self._spared + 1 or not self._once)
 
 
 def _received(connection: socket.socket) -> Iterator[bytes]:
@@ -118,6 +134,15 @@ def _whole(client: socket.socket, data: bytes) -> bytes:
         piece = next(pieces)
         data, missing = data + piece, missing - len(piece)
     return data
+
+
+def _answer_expired(client: socket.socket, request: bytes) -> None:
+    with contextlib.suppress(StopIteration):  # it has gone
+        request = _whole(client, request)
+    body = b"" if request.startswith(b"HEAD ") else _EXPIRED
+    head = f"HTTP/1.1 400 Bad Request\r\nContent-Length: {len(_EXPIRED)}\r\nConnection: close\r\n\r\n".encode()
+    with contextlib.suppress(OSError):
+        client.sendall(head + body)
 
 
 def _close(connection: socket.socket) -> None:

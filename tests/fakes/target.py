@@ -49,6 +49,10 @@ class FakeTarget:
 
     unit = Unit.WINDOW
     marks = ()
+    daily = None
+
+    def beside(self, location: str) -> dict[str, int]:
+        return {}
 
     def __init__(self, site: Site, catalogue: FakeTargets) -> None:
         self.site, self.catalogue = site, catalogue

@@ -11,9 +11,10 @@ from tests.hooks import Died, Hook, catalogue_of, die, use_catalogue
 from tests.late.reopenings import BOTH, WORK, balanced, begun, once, reopened
 from tests.world import HOUR, World, record, window
 from tidegate.core.base.errors import Alarm
-from tidegate.core.late.reopen import MOST_REFUSED, QUIET_MS
+from tidegate.core.late.reopen import MOST_REFUSED
 from tidegate.core.look.concerns import late_words
 from tidegate.core.spec.pipeline import Reopening
+from tidegate.core.window.states import QUIET_MS
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.late import reopen
 from tidegate.workflow.look import explanation

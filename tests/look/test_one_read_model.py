@@ -91,7 +91,7 @@ def _pipeline(dice: random.Random, number: int, start: int) -> Pipeline:
     windows = replace(
         one.windows, idle=dice.choice(("wait", "clock", "follow")), watermark_delay_ms=dice.choice((0, HOUR))
     )
-    windows = replace(windows, on_silence=dice.choice(("hold", "close")))
+    windows = replace(windows, on_silence=dice.choice(("hold", "close")), closes=number % 10 != 4)
     one = replace(one, windows=windows, archive=replace(one.archive, sla_ms=dice.choice((MINUTE, HOUR, 48 * HOUR))))
     if dice.random() < 0.5:
         one = replace(
@@ -109,7 +109,7 @@ def _more(dice: random.Random, one: Pipeline, start: int) -> Iterator[tuple[str,
     """What the writer of the board's ledger does not have."""
     mine = {"pipeline": one.name}
     if dice.random() < 0.3:
-        kinds = dice.choice((["ingest"], ["archive"], ["ingest", "archive", "maintain"]))
+        kinds = dice.choice((["ingest"], ["archive"], ["ingest", "archive", "apply", "maintain"]))
         until = dice.choice((None, NOW - HOUR, NOW + HOUR))
         why = {"kinds": kinds, "why": "power", "by": "anna", "since_ms": NOW - 9 * HOUR, "until_ms": until}
         yield "events", _event(one, "paused on purpose", "DAGs", why)
@@ -144,8 +144,21 @@ def _more(dice: random.Random, one: Pipeline, start: int) -> Iterator[tuple[str,
         kind = dice.choice(("loss_ahead", "data_loss", "held_window"))
         told = dumps(Finding(kind=kind, key=kind, subject="", what="it was seen before", advice="look again"))
         yield "notices", {**mine, "key": kind, "content": told, "first_ms": NOW - HOUR, "told_ms": NOW - HOUR}
+    if not one.windows.closes:
+        yield from _merges(dice, one)
     if dice.random() < 0.2:
         yield "losses", {**mine, "batch_id": 1, "partition": 0, "start": 0, "end": 7, "reason": "retention"}
+
+
+def _merges(dice: random.Random, one: Pipeline) -> Iterator[tuple[str, dict[str, Any]]]:
+    upto, mine = dice.choice((0, 1, SIZES.windows - 1, SIZES.windows)), {"pipeline": one.name}
+    if upto:
+        sums = {"rows": 3, "tombstones": 1, "events": 9, "inserted": 4, "purged": 0}
+        sums |= {"below_purge": 3, "kept_out_ms": NOW - HOUR} if upto == 1 else {"below_purge": 0, "kept_out_ms": None}
+        yield "prefixes", {**mine, "upto": upto, "attempt": "1-1.1-n", "snapshot": "7", "told_ms": NOW, **sums}
+    state = dice.choice(("OPEN", "REFUSED", "APPLIED"))
+    said = {"state": state, "why": "two contents of one key" if state == "REFUSED" else None, "nonce": "n"}
+    yield "applies", {**mine, "epoch": 1, "first_batch": upto + 1, "last_batch": upto + 1, "began_ms": NOW, **said}
 
 
 def _event(one: Pipeline, what: str, subject: str, detail: Any) -> dict[str, Any]:
@@ -319,9 +332,29 @@ def test_late_and_dirty_rows_and_the_balance(asked: list[Asked]) -> None:
         assert one.value("unaccounted_records") == survey.unaccounted == 0
         assert one.json["lost_offsets"] == one.value("lost_offsets_total")
         published = one.json["generations"].get("CURRENT", 0)
-        assert published == one.value("windows_published") == one.line.works["published"]
+        assert published == one.value("windows_published") == one.line.works.get("published", published)
         assert one.json["published_rows"] == one.value("rows_published")
-        assert one.json["windows"].get("CLOSING", 0) == one.line.works.get("closing", 0)
+        if one.pipeline.windows.closes:
+            assert one.json["windows"].get("CLOSING", 0) == one.line.works.get("closing", 0)
+
+
+def test_how_far_a_mirror_is(asked: list[Asked]) -> None:
+    mirrors = [one for one in asked if not one.pipeline.windows.closes and one.status.survey is not None]
+    assert len(mirrors) > 5
+    for one in asked:
+        told = one.json.get("merging")
+        assert (told is not None) == (one in mirrors)
+        assert one.value("batches_to_merge") == (told and told["waiting_batches"])
+        if told is None:
+            continue
+        assert one.line.works == {
+            "merged": told["newest_batch"] - told["waiting_batches"],
+            "to merge": told["waiting_batches"],
+        }
+        assert (one.value("merge_age_seconds") is None) == (told["waiting_batches"] == 0)
+        assert (one.status.next_window, one.status.watermark_ms, list(one.status.due)) == (None, None, [])
+        refused = [c for c in one.status.concerns if c.kind == "refused_merge"]
+        assert bool(refused) == (told["refused"] is not None)
 
 
 def test_the_open_batch_pauses_and_blocks(asked: list[Asked]) -> None:

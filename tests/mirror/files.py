@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from tests.mirror.histories import Event, Position
 from tests.mirror.tables import landed, plan_of, read_back
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import ApplyPlan, dumps_plan, loads_plan
-from tidegate.core.mirror.balance import Totals, after, imbalance, receipt_errors
+from tidegate.core.mirror import recut
+from tidegate.core.mirror.balance import Totals, after, imbalance
 from tidegate.core.mirror.jobs import START, ApplyReceipt, BaseFile, Bucket, EventFile
+from tidegate.core.mirror.purge import marker
 from tidegate.core.target.paths import HANDED, RECEIPT
 from tidegate.storage.local import LocalStorage
 
@@ -70,18 +72,22 @@ class OnDisk:
         storage = LocalStorage()
         opened = None if run_tasks is None else lambda uri: LocalStorage()
         said = apply.carry_out(plan, storage, run_tasks, opened, tasks)
-        assert said.startswith(f"tidegate: {plan.attempt}: merged ")
+        assert said.startswith(f"tidegate: {plan.attempt}: {'purged' if plan.settled else 'merged'} ")
         receipt = loads(ApplyReceipt, storage.read(f"{plan.attempt_dir}/{RECEIPT}"))
         listing = {f.path: f.bytes for f in storage.list_files(plan.attempt_dir) or ()}
-        assert receipt_errors(plan.events, plan.base, receipt, listing) == []
+        assert recut.errors(plan, receipt, listing) == []
         assert not storage.exists(f"{plan.attempt_dir}/{HANDED}")
         return receipt
 
     def commit(self, plan: ApplyPlan, receipt: ApplyReceipt) -> None:
+        if plan.cut_before:
+            self.base, self.buckets = {}, plan.buckets
+        self.purged_below = marker(self.purged_below, receipt.purged_below or START)
         for bucket in receipt.buckets:
             if bucket.changed:
                 files = tuple(BaseFile(f"{plan.attempt_dir}/{f.path}", f.rows, f.bytes) for f in bucket.files)
                 self.base[bucket.number] = Bucket(bucket.number, files)
+        self.base = {n: bucket for n, bucket in self.base.items() if bucket.files}
         self.totals = after(self.totals, receipt)
         assert imbalance(self.totals) is None, imbalance(self.totals)
 
@@ -91,6 +97,15 @@ class OnDisk:
         receipt = self.run(plan, **how)
         self.commit(plan, receipt)
         return receipt
+
+    def recut(self, buckets: int, **how: Any) -> None:
+        plan = replace(self.plan((), 2, 1), buckets=buckets, cut_before=self.buckets)
+        self.commit(plan, self.run(plan, **how))
+
+    def purge(self, settled: Iterable[Event], **how: Any) -> None:
+        """Tombstones below the greatest commit of these events, which have landed."""
+        plan = replace(self.plan((), 2, 1), settled=self.land(0, settled))
+        self.commit(plan, self.run(plan, **how))
 
     def tables(self) -> dict[int, pa.Table]:
         """By bucket, with the bucket's column."""

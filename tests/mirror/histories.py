@@ -5,7 +5,7 @@ Knows nothing of the product."""
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Key = tuple[Any, ...]
@@ -23,6 +23,8 @@ class Event:
     batch: int = 0
     partition: int = 0
     offset: int = 0
+    ms: int | None = field(default=None, compare=False)
+    """When it happened, by the source."""
 
     @property
     def deleted(self) -> bool:

@@ -15,6 +15,7 @@ from tests.mirror import oracle
 from tests.mirror.histories import History, draw
 from tests.mirror.tables import InMemory, cut_at_random, spelled
 from tidegate.core.mirror.balance import Totals, imbalance
+from tidegate.core.mirror.comparison import Kind
 
 
 class Wrong(AssertionError):
@@ -56,12 +57,13 @@ def _contradicted(rng: random.Random, history: History) -> None:
 def _course(rng: random.Random, history: History, purges: bool) -> set:
     mirror, table = InMemory(history.kinds, history.buckets), oracle.Rows()
     events = inserted = 0
+    purged_below = mirror.purged_below
     for first, last in cut_at_random(rng, len(history.batches)):
         due = history.events(first, last)
         if due and rng.random() < 0.2:
             _died(mirror, due, rng)
         counts = mirror.merge(due) if due else None
-        table, fates = oracle.merged(table, due, mirror.purged_below)
+        table, fates = oracle.merged(table, due, purged_below)
         _compare(mirror, table, f"batches {first} to {last}")
         if counts is not None:
             told = {name: n for name, n in asdict(counts).items() if n}
@@ -74,12 +76,39 @@ def _course(rng: random.Random, history: History, purges: bool) -> set:
         if purges and floor is not None and rng.random() < 0.5:
             below = rng.choice([floor, (rng.randint(0, floor[0]), 0, 0)])
             mirror.purge(below)
-            table = oracle.purged(table, below)
+            table, purged_below = oracle.purged(table, below), max(purged_below, below)
+            if mirror.purged_below != purged_below:
+                raise Wrong(f"after a purge below {below} the marker is {mirror.purged_below}, not {purged_below}")
             _compare(mirror, table, f"a purge below {below}")
         _balance(mirror, events, inserted)
     if events != sum(len(batch) for batch in history.batches):
         raise Wrong(f"{events} events were counted")
+    _audited(rng, mirror, history)
     return set(mirror.standing())
+
+
+def _audited(rng: random.Random, mirror: InMemory, history: History) -> None:
+    """The table as it is differs in nothing from what its events make; a harmed row is found, and nothing else."""
+    events, until = history.events(1, len(history.batches)), rng.randint(0, len(history.batches))
+    wrong = [one for one in mirror.compared(events, until) if one.differ or one.kept_out]
+    if wrong:
+        raise Wrong(f"an audit finds differences in an unharmed table: {wrong}")
+    standing = [n for n, rows in mirror.tables.items() for _ in range(len(rows))]
+    if not standing:
+        return
+    harmed, number = mirror.copy(), rng.choice(standing)
+    rows = mirror.tables[number]
+    kind, at = rng.choice([Kind.LACKING, Kind.OTHER, Kind.DOUBLED]), rng.randrange(len(rows))
+    harmed.tables[number] = mirror.harmed(rows, at, kind)
+    compared = harmed.compared(events, until)
+    found = [(one.bucket, dict(one.differ)) for one in compared if one.differ]
+    if kind is Kind.LACKING and mirror.is_below(rows, at):  # a purge may have taken it, or kept it out
+        kept_out = sum(one.kept_out for one in compared)
+        if found or kept_out != (rows.slice(at, 1)["_op"][0].as_py() != "d"):
+            raise Wrong(f"row {at} of bucket {number} is below the purge, an audit finds {found}, {kept_out} kept out")
+        return
+    if found != [(number, {kind.value: 1})]:
+        raise Wrong(f"row {at} of bucket {number} was made {kind}, an audit finds {found}")
 
 
 def _died(mirror: InMemory, due: Sequence, rng: random.Random) -> None:

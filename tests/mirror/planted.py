@@ -62,6 +62,48 @@ def _asked_first(original, self, before, merged, holds):
     return original(self, before, merged, lambda: True)
 
 
+def _alike(original, rows):
+    return original(rows.slice(0, 0)) if not len(rows) else original(rows.take([0] * len(rows)).select([0]))
+
+
+def _without_batch(original, rows):
+    from spark_jobs.engine.identity import row_hashes
+
+    return row_hashes(rows, {})
+
+
+def _any_tombstone(original, shape, made, below):
+    return original(shape, made, (2**62, 0, 0))
+
+
+def _no_tombstone(original, shape, made, below):
+    return original(shape, made, (-1, 0, 0))
+
+
+def _anywhere(original, waiting, last, following):
+    return original(waiting, -1, following)
+
+
+def _all_landed(original, ctx, upto):
+    return original(ctx, 2**62)
+
+
+def _live_rows_too(original, shape, rows, below):
+    from spark_jobs.engine.mirror.merge import versions_of
+    from tidegate.core.mirror.order import is_below
+
+    return is_below(versions_of(shape, rows, rows["_offset"].to_numpy().astype("uint64")), below)
+
+
+def _at_the_marker_too(original, shape, rows, below):
+    commit, row, n = below
+    return original(shape, rows, (commit, row, n + 1))
+
+
+def _as_the_purge_says(original, before, below):
+    return below
+
+
 def _bug(name: str, rule: str, *patches: tuple[str, Any]) -> Bug:
     return Bug(name, rule, "a life", "the oracle", tuple(Patch(seam, bug) for seam, bug in patches))
 
@@ -75,12 +117,39 @@ BUGS = {
         _bug("positions without their row, against the table", "M2", (seams.MIRROR_NEWER, _by_the_commit_alone)),
         _bug("of repeats the last one stays", "M2", (seams.MIRROR_FIRST, _last_to_arrive)),
         _bug("a purge marker is ignored", "M5", (seams.MIRROR_BELOW, always(False))),
+        _bug("a purge takes live rows", "M5", (seams.MIRROR_GOING, _live_rows_too)),
+        _bug("a purge takes what is at its position", "M5", (seams.MIRROR_GOING, _at_the_marker_too)),
+        _bug("the marker goes back", "M5", (seams.MIRROR_MARKER, _as_the_purge_says)),
         _bug("a delete leaves no tombstone", "M2", (seams.MIRROR_ROWS, _without_tombstones)),
         _bug("the row before stays too", "M2", (seams.MIRROR_ROWS, _twice)),
         _bug("two contents at one position pass", "M7", (seams.MIRROR_CONTRADICT, always(False))),
         _bug("repeats are taken for news", "M2", (seams.MIRROR_SAME, always(False))),
     )
 }
+
+
+def _never(original, beaten, arrived_later, at_ms, known_ms):
+    return beaten & False
+
+
+def _whatever_its_time(original, beaten, arrived_later, at_ms, known_ms):
+    return beaten & arrived_later
+
+
+def _since_the_last_merge(original, beaten, arrived_later, at_ms, known_ms):
+    """What has come before in this merge is not asked."""
+    return beaten & arrived_later & (at_ms > known_ms.min())
+
+
+LOG_BUGS = {
+    bug.name: bug
+    for bug in (
+        _bug("another log passes", "M8", (seams.MIRROR_GOES_BACK, _never)),
+        _bug("repeats are taken for another log", "M8", (seams.MIRROR_GOES_BACK, _whatever_its_time)),
+        _bug("repeats in one merge are taken for another log", "M8", (seams.MIRROR_GOES_BACK, _since_the_last_merge)),
+    )
+}
+"""What `tests/mirror/test_goes_back.py` finds."""
 
 TABLE_BUGS = {
     bug.name: bug
@@ -100,3 +169,16 @@ TABLE_BUGS = {
     )
 }
 """What breaks a table: `tests/mirror/test_table.py` names the trace that finds each."""
+
+AUDIT_BUGS = {
+    bug.name: bug
+    for bug in (
+        _bug("all rows are alike", "balance", (seams.MIRROR_HASHES, _alike)),
+        _bug("a row has no batch", "balance", (seams.MIRROR_HASHES, _without_batch)),
+        _bug("any tombstone may be purged", "M5", (seams.MIRROR_PURGED, _any_tombstone)),
+        _bug("tombstones that were purged are missed", "M5", (seams.MIRROR_PURGED, _no_tombstone)),
+        _bug("a run ends within a batch", "M2", (seams.MIRROR_RUN, _anywhere)),
+        _bug("batches above upto are read too", "M4", (seams.MIRROR_BATCHES, _all_landed)),
+    )
+}
+"""What a deep audit would no longer see, or see wrongly: `tests/mirror/test_audit_deep.py` names the trace."""

@@ -9,23 +9,29 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from spark_jobs.engine.mirror.compare import compare, folded
 from spark_jobs.engine.mirror.hashing import buckets_of
 from spark_jobs.engine.mirror.merge import Merged, merge_bucket
+from spark_jobs.engine.mirror.numbers import mask_of, numbers
+from spark_jobs.engine.mirror.purge import purged
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.types import schema_of
 from tests.engine_fixtures import pipeline
 from tests.mirror.histories import Event, Position
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import ApplyPlan
+from tidegate.core.mirror.comparison import Compared, Kind
 from tidegate.core.mirror.counts import Counts, add_up
 from tidegate.core.mirror.jobs import BUCKET, START, N, TableColumn
+from tidegate.core.mirror.purge import marker
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS
 from tidegate.core.target.stored import field_paths
 
 TOPIC = "shop.public.orders"
 CONTENT = (("word", "string"), ("number", "int"))
-EVENT = (("_op", "string"), ("_position_commit", "bigint"), ("_position_row", "bigint"))
+EVENT = (("_op", "string"), ("_position_commit", "bigint"), ("_position_row", "bigint"), ("_source_ms", "bigint"))
 _RENAMED = {"_partition": "_kafka_partition"}
 
 
@@ -70,7 +76,7 @@ def landed(kinds: Sequence[str], events: Iterable[Event]) -> pa.Table:
         content = e.content or (None, None)
         stamp = 1_700_000_000_000_000 + e.offset
         key = [_value(k, v) for k, v in zip(kinds, e.key, strict=True)]
-        rows.append((*key, *content, e.op, *e.position[:2], TOPIC, e.partition, e.offset, stamp, e.batch))
+        rows.append((*key, *content, e.op, *e.position[:2], e.ms, TOPIC, e.partition, e.offset, stamp, e.batch))
     schema = schema_of(logical(kinds))
     return pa.Table.from_arrays(
         [pa.array([row[i] for row in rows], f.type) for i, f in enumerate(schema)], schema=schema
@@ -126,6 +132,7 @@ class InMemory:
     tables: dict[int, pa.Table] = field(default_factory=dict)
     purged_below: Position = START
     purged: int = 0
+    newest_ms: int = 0
 
     def __post_init__(self) -> None:
         self.shape = Shape(plan_of(self.kinds, self.buckets))
@@ -145,18 +152,47 @@ class InMemory:
         return add_up(m.counts for m in done)
 
     def copy(self) -> InMemory:
-        return InMemory(self.kinds, self.buckets, dict(self.tables), self.purged_below, self.purged)
+        return InMemory(self.kinds, self.buckets, dict(self.tables), self.purged_below, self.purged, self.newest_ms)
 
     def purge(self, below: Position) -> None:
         """M5, in one step: tombstones go, the marker stays."""
         for number, rows in self.tables.items():
-            kept = [
-                not (row["_op"] == "d" and (row["_position_commit"], row["_position_row"], row["_position_n"]) < below)
-                for row in rows.to_pylist()
-            ]
-            self.purged += kept.count(False)
-            self.tables[number] = rows.filter(pa.array(kept, pa.bool_()))
-        self.purged_below = max(self.purged_below, below)
+            done = purged(self.shape, rows, below)
+            self.purged += done.purged
+            self.tables[number] = rows if done.rows is None else done.rows
+        self.purged_below = marker(self.purged_below, below)
+
+    def compared(self, events: Sequence[Event], until: int) -> list[Compared]:
+        """As a deep audit does it, bucket by bucket, in two runs of events: up to a batch, and after it."""
+        rows = rows_of(self.shape, landed(self.kinds, events))
+        found = buckets_of([rows[name] for name in self.shape.key], self.buckets)
+        done = []
+        for number in range(self.buckets):
+            mine = rows.filter(pa.array(found == number))
+            batches = numbers(mine[self.shape.batch])
+            runs = [mine.filter(mask_of(part)) for part in (batches <= until, batches > until) if part.any()]
+            made = folded(self.shape, runs)
+            held = self.tables.get(number, self.shape.empty())
+            done.append(compare(self.shape, number, made, held, self.purged_below))
+        return done
+
+    def harmed(self, rows: pa.Table, at: int, kind: Kind) -> pa.Table:
+        """The rows of a bucket after somebody has changed the one at that place."""
+        one = rows.slice(at, 1)
+        if kind is Kind.DOUBLED:
+            return pa.concat_tables([rows, one])
+        rest = pa.concat_tables([rows.slice(0, at), rows.slice(at + 1)])
+        if kind is Kind.LACKING:
+            return rest
+        i = rows.schema.get_field_index("_offset")
+        other = one.set_column(i, rows.schema.field(i), pc.add(one["_offset"], 1).cast(rows.schema.field(i).type))
+        return pa.concat_tables([rest, other])
+
+    def is_below(self, rows: pa.Table, at: int) -> bool:
+        """Whether it is older than the purge."""
+        (row,) = rows.slice(at, 1).to_pylist()
+        position = (row["_position_commit"], row["_position_row"], row["_position_n"])
+        return position < self.purged_below
 
     def standing(self) -> list[Event]:
         return [e for rows in self.tables.values() for e in read_back(self.kinds, self.shape, rows)]

@@ -75,7 +75,7 @@ def test_a_first_merge_and_the_next_one(mirror: OnDisk) -> None:
 
 
 def test_random_lives_on_files(tmp_path: Path, rng: random.Random) -> None:
-    """The job as a whole, in several tasks, against the oracle."""
+    """The job as a whole, in several tasks, against the oracle; purged and cut anew on its way."""
     for n in range(4):
         history = draw(random.Random(f"{rng.random()}"))
         mirror, table = OnDisk(tmp_path / str(n), history.kinds, history.buckets), oracle.Rows()
@@ -85,6 +85,15 @@ def test_random_lives_on_files(tmp_path: Path, rng: random.Random) -> None:
             table, fates = oracle.merged(table, history.events(first, last), mirror.purged_below)
             assert {k: n for k, n in vars(counts(receipt)).items() if n} == dict(fates)
             assert set(mirror.standing()) == spelled(history.kinds, table.values())
+            floor = history.floors[last - 1]
+            below = max((e.position[0] for e in history.batches[first - 1]), default=0)
+            if floor is not None and 0 < below <= floor[0]:
+                mirror.purge(history.batches[first - 1], run_tasks=shuffled, tasks=2)
+                table = oracle.purged(table, (below, 0, 0))
+                assert set(mirror.standing()) == spelled(history.kinds, table.values())
+            if rng.random() < 0.5:
+                mirror.recut(mirror.buckets * 3 if mirror.buckets % 2 else mirror.buckets // 2, run_tasks=shuffled)
+                assert set(mirror.standing()) == spelled(history.kinds, table.values())
         assert mirror.totals.events == sum(map(len, history.batches))
 
 

@@ -63,6 +63,7 @@ class Mirror:
     catalogue: Any
     batches: dict[int, list[Event]] = field(default_factory=dict)
     tries: int = 0
+    name: str = "lake.orders"
 
     def table(self, catalogue: Any = None) -> MirrorTable:
         logical = (("k0", "bigint"), *CONTENT, *EVENT)
@@ -72,7 +73,7 @@ class Mirror:
             pipeline,
             columns=columns,
             partition_by=("date", "hour"),
-            sink=replace(pipeline.sink, kind="iceberg", conn_id="lake", table="lake.orders"),
+            sink=replace(pipeline.sink, kind="iceberg", conn_id="lake", table=self.name),
         )
         site: Any = SimpleNamespace(
             pipeline=pipeline, storage=LocalStorage(), clock=None, request_ttl_ms=0, say=lambda line: None
@@ -110,7 +111,7 @@ class Mirror:
             yield EventFile(n, f"file://{path}", len(rows))
 
     def loaded(self) -> Loaded:
-        found = self.catalogue.load("lake.orders")
+        found = self.catalogue.load(self.name)
         assert found is not None
         return found  # type: ignore[no-any-return]
 

@@ -1,8 +1,9 @@
 """A model of batches on a store that cannot rename: the record of a batch, put if absent, is its landing.
 
 Two writers, whose requests are lost or come late, a ledger that is restored from a backup at any moment, an operator
-who adopts what storage knows, a redrive's refusal, a publisher that refers to files where they lie, and a cleaner that
-asks the ledger, then storage, and deletes later. An attempt is told by its nonce; its files and receipt come at once.
+who adopts what storage knows, a batch that is given up, a publisher that refers to files where they lie, and a cleaner
+that asks the ledger, then storage, and deletes later. An attempt is told by its nonce; its files and receipt come at
+once.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Cfg:
     clean_by_record = True  # an attempt goes only once the batch's record names another one
     clean_unrecorded = False  # ... or while there is no record
     adopt_nonce = True  # an operator's adoption compares attempts, not only offsets
+    adopt_given_up = True  # an operator's adoption takes up what the ledger gave up, if it has landed
     compare_mark = True  # the mark of an abandonment that finds a landing is no mark
     publish_recorded = True  # files are those of LANDED batches, not of SEALED ones
     procs = ()
@@ -55,6 +57,7 @@ class Cfg:
     budget = (0, 1, 1, 2)  # crashes, lost answers, requests in flight, environment events
     most = 2  # records of the log
     begun = True  # the first batch is PLANNED
+    drops = False  # what is given up is gone for good, as offsets of Kafka are; a redrive's rows are due again
 
     def __init__(self, **kw):
         for k, v in kw.items():
@@ -67,11 +70,11 @@ class Cfg:
         return {"end": 1, "batches": first, "backup": first, "attempts": frozenset(), "table": (), "uid": 0}
 
 
-def due(batches):
+def due(cfg, batches):
     """Where the next batch begins."""
     if not batches:
         return 0
-    return batches[-1].lo if batches[-1].state == "ABANDONED" else batches[-1].hi
+    return batches[-1].lo if batches[-1].state == "ABANDONED" and not cfg.drops else batches[-1].hi
 
 
 def attempt_of(number, batch):
@@ -88,9 +91,9 @@ def look(s, cfg):
 def plan(s, cfg, seen):
     if s["batches"] != seen:
         return "lost"
-    if due(seen) == s["end"]:
+    if due(cfg, seen) == s["end"]:
         return "nothing"
-    s["batches"] = (*seen, Batch("PLANNED", 0, 0, due(seen), s["end"]))
+    s["batches"] = (*seen, Batch("PLANNED", 0, 0, due(cfg, seen), s["end"]))
     return "ok"
 
 
@@ -132,7 +135,7 @@ def withdraw(s, cfg, number, seen):
 def adopt(s, cfg, seen, found):
     if s["batches"] != seen:
         return "lost"
-    if due(seen) != found.lo:
+    if due(cfg, seen) != found.lo:
         return "contradiction"
     state = "LANDED" if found.nonce else "ABANDONED"
     s["batches"] = (*seen, Batch(state, found.epoch, found.nonce, found.lo, found.hi))
@@ -264,7 +267,7 @@ def _land(cfg, number, batch):
 
 
 def refusal(cfg):
-    """A redrive that is refused: ABANDONED in the ledger, then its mark. What it was to read is read by another."""
+    """A redrive that is refused, or a batch that a person gives up: ABANDONED in the ledger, then its mark."""
     batches = yield ("look",)
     if not batches or batches[-1].state not in ("PLANNED", "WRITING"):
         return "nothing"
@@ -288,7 +291,7 @@ def _contradicted(cfg, batches):
 def operator(cfg):
     """`repair --adopt`: what storage knows beyond the ledger."""
     batches = yield ("look",)
-    if batches and batches[-1].state != "LANDED":
+    if batches and batches[-1].state != "LANDED" and (cfg.adopt_given_up or batches[-1].state != "ABANDONED"):
         last = batches[-1]
         found = yield ("record", len(batches))
         if found is not None and not _is_of(cfg, found, last):
@@ -384,9 +387,17 @@ def heal(model, st):
             s, _ = _alone(model, s, "publisher")
             s, _ = _alone(model, s, "cleaner")
             invariant(s, model.cfg)
+        if _alone(model, s, "ingest")[1] == "ahead":
+            raise Violation("storage tells of more than the ledger knows, whatever is adopted")
+        for i, b in enumerate(s["batches"]):
+            if b.state == "ABANDONED" and s["hwm", i + 1].nonce:
+                raise Violation(f"batch {i + 1} is given up for good, though it has landed")
         shown = sorted(offset for a in s["table"] for offset in range(a.lo, a.hi))
-        if shown != list(range(s["end"])):
-            raise Violation(f"of {s['end']} records the table has {shown}, whatever is run again")
+        given_up = [b for b in s["batches"] if b.state == "ABANDONED"] if model.cfg.drops else []
+        dropped = sorted(offset for b in given_up for offset in range(b.lo, b.hi))
+        if sorted(shown + dropped) != list(range(s["end"])):
+            gone = f", and {dropped} were given up" if dropped else ""
+            raise Violation(f"of {s['end']} records the table has {shown}{gone}, whatever is run again")
 
 
 def _do(model, s, op):

@@ -49,11 +49,15 @@ class Cfg:
     told_by = "table"  # M4: table | ledger | nobody: where readers learn which batches are in it
     mark = "prefix"  # M4: of the ledger: prefix | any (as the last apply says)
     marker = "table"  # M5: table | ledger (written after the purge) | none
-    floor = "promise"  # M6: promise (for the table's upto) | ledger (for the ledger's mark) | landed | none
+    floor = "promise"  # M6: promise (for the table's upto) | ledger (for the ledger's mark) | landed | none | horizon
+    asked_of = "merged"  # M6, horizon: whose plan says what is still to come: merged | landed | nobody
+    settled = 2  # M6, horizon: how many times `keep` ago a batch must have landed; 0: whenever
     conflicts = "refused"  # M7: refused (two contents at one position) | taken
     balance = True  # rows + tombstones + purged = inserted, looked at before each merge
     batches = {}
     promise = {}  # by `upto`: the smallest position that a batch above it brings for the first time
+    keep = 0  # M6, horizon: what becomes readable at a is not older than what was readable before a - keep
+    looked = {}  # by batch: when its plan looked at the topic's ends; it has all that was readable then
     landed = None  # how many at first; the event `land` brings the next
     any_order = False  # batches may be merged in any order: what M1 and M2 allow without M3
     wanted = {}  # by key: the source's own newest value, where it is not what the events say
@@ -74,7 +78,7 @@ class Cfg:
 
     def init(self, _cfg):
         landed = len(self.batches) if self.landed is None else self.landed
-        return {"table": EMPTY, "purged": 0, "mark": 0, "landed": landed}
+        return {"table": EMPTY, "purged": 0, "mark": 0, "landed": landed, "now": 0, "landed_at": (0,) * landed}
 
 
 # ---------------------------------------------------------------- the merge
@@ -127,6 +131,11 @@ def load(s, cfg):
 
 def ledger(s, cfg):
     return s["purged"], s["mark"], s["landed"]
+
+
+def horizon(s, cfg):
+    """What the ledger knows of time: now, and when each batch has landed."""
+    return s["now"], s["landed_at"]
 
 
 def wait_landed(s, cfg, last):
@@ -190,6 +199,15 @@ def land(s, cfg):
     if s["landed"] >= len(cfg.batches):
         return BLOCK
     s["landed"] += 1
+    s["landed_at"] = (*s["landed_at"], s["now"])
+    return "ok"
+
+
+def tick(s, cfg):
+    """Time passes, and what is read by then lands."""
+    s["now"] += 1
+    if cfg.looked.get(s["landed"] + 1) == s["now"]:
+        land(s, cfg)
     return "ok"
 
 
@@ -258,8 +276,16 @@ def apply(cfg, first, last):
 def purge(cfg, below):
     """Remove tombstones with a position below `below`, as far as M6 allows."""
     while True:
-        _, marked, landed = yield ("ledger",)
+        marked, landed = 0, 0
+        if cfg.floor == "horizon":
+            now, at = yield ("horizon",)
+        else:
+            _, marked, landed = yield ("ledger",)
         table = yield ("load",)
+        if cfg.floor == "horizon":
+            below = _position_of_the_horizon(cfg, now, at, table.upto)
+            if below is None:
+                return "refused: older events may still come"
         known = table.upto if cfg.upto and cfg.floor == "promise" else marked
         if cfg.floor in ("promise", "ledger") and below > cfg.promise.get(known, 0):
             return "refused: older events may still come"
@@ -274,8 +300,17 @@ def purge(cfg, below):
             return "ok"
 
 
-ASKED = (load, ledger, wait_landed, commit, purge_commit, note_purge, mark)
-HAPPENS = (land, restore, compact, foreign_purge)
+def _position_of_the_horizon(cfg, now, at, upto):
+    """H by what the ledger knows of time (core/mirror/purge.py); None: no purge."""
+    known = {"merged": upto, "landed": len(at), "nobody": None}[cfg.asked_of]
+    if known is not None and (known not in cfg.looked or cfg.looked[known] < now - cfg.keep):
+        return None
+    old = [n for n, landed in enumerate(at[:upto], 1) if landed <= now - cfg.settled * cfg.keep]
+    return max((e.position for n in old for e in cfg.batches[n]), default=None)
+
+
+ASKED = (load, ledger, horizon, wait_landed, commit, purge_commit, note_purge, mark)
+HAPPENS = (land, tick, restore, compact, foreign_purge)
 OPS = {f.__name__: f for f in (*ASKED, *HAPPENS)}
 PROGRAMS = {"apply": apply, "purge": purge}
 

@@ -11,7 +11,14 @@ from tests.model.scenarios import OF_MIRRORS, SCENARIOS, run
 
 SMALL = (
     *("seal-vs-plan", "vanished-partition", "late-add", "open-batch-new-spec", "rollback-batch", "rollback-landing"),
-    *("landing-answers", "landing-cleaned", "landing-refused", "rebuild-given-up"),
+    *(
+        "landing-answers",
+        "landing-cleaned",
+        "landing-refused",
+        "landing-given-up",
+        "landing-dropped",
+        "rebuild-given-up",
+    ),
     *OF_MIRRORS,
 )
 BEGINNINGS = {"failover-first": 8_000, "failover-reopen": 8_000, "log-cut": 8_000, "late-partition": 8_000}

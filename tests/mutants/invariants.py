@@ -18,8 +18,10 @@ from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.states import Batch, LandedBatch, SealedBatch
 from tidegate.core.batch.totals import Totals
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
+from tidegate.core.publish.in_force import moved_by
 from tidegate.core.target.paths import SUCCESS, join
-from tidegate.core.window.states import CLOSED, PublishedGeneration, WindowKey
+from tidegate.core.window.cut import window_id
+from tidegate.core.window.states import CLOSED, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.base.context import Context
 
@@ -216,9 +218,20 @@ def what_is_sealed_is_there(world: World) -> None:
                 _on_disk(f"{ctx.layout.landed(batch.plan.batch_id)}/{f.path}", f"batch {batch.plan.batch_id}")
     for start in ctx.ledger.windows.published_starts(ctx.name):
         generation = in_force(ctx, start)
+        places = [generation.location, *_made_way(ctx, generation)]
         for f in generation.files:
-            path = Path(join(generation.location, f.path).removeprefix("file://"))
-            require(path.exists(), THERE, f"generation {generation.number} is in force without {f.path}")
+            there = any(Path(join(place, f.path).removeprefix("file://")).exists() for place in places)
+            require(there, THERE, f"generation {generation.number} is in force without {f.path}")
+
+
+def _made_way(ctx: Context, generation: PublishedGeneration) -> list[str]:
+    """Where its files are aside while the next generation takes its directory, if a task died between the renames."""
+    key = generation.window
+    newest = ctx.ledger.windows.generation(ctx.name, key, ctx.ledger.windows.get(ctx.name, key).newest)
+    if not isinstance(newest, BuiltGeneration) or not moved_by(generation, newest):
+        return []
+    name = f"{window_id(key.start_ms)}.{generation.number}.{generation.epoch}"
+    return [join(ctx.layout.generations(), name)]
 
 
 def nothing_is_blocked(world: World) -> None:

@@ -3,7 +3,7 @@
     python -m tests.mutants.nursery <ledger.db> < names of bugs, one a line > one JSON object a line
 
 `ledger.db` is an empty, migrated ledger: what bugs change is not its schema. Of many bugs the happy path is gone by a
-quarter, drawn by the run's seed (TIDEGATE_NIGHTLY=all: by each): it judges the bug and not the code.
+tenth, drawn by the run's seed (TIDEGATE_NIGHTLY=all: by each): it judges the bug and not the code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.mutants.stage import Stage
 
 AT_ONCE = 2
 CPU_SECONDS, SECONDS = 60, 900
-FEW, SHARE = 10, 0.25
+FEW, SHARE = 10, 0.1
 
 
 class TooLong(BaseException):

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from tests.mirror import planted as mirrored
+from tests.mirror import planted_workflow as applied
 from tests.mutants import bugs, seams
 from tests.mutants.planting import Bug, NoLongerApplies, Patch, Planted, always, nothing
 from tests.simulation import planted as simulated
@@ -120,8 +121,17 @@ def test_each_seam_is_one_line_that_a_bug_needs() -> None:
     """And no bug names code in any other way, so that code which moves is followed in `seams.py` alone."""
     named = {name: value for name, value in vars(seams).items() if name.isupper()}
     assert len(set(named.values())) == len(named)
-    planted = (*bugs.BUGS.values(), *simulated.BUGS.values(), *mirrored.BUGS.values(), *mirrored.TABLE_BUGS.values())
+    sets = (
+        bugs.BUGS,
+        simulated.BUGS,
+        mirrored.BUGS,
+        mirrored.TABLE_BUGS,
+        mirrored.LOG_BUGS,
+        mirrored.AUDIT_BUGS,
+        applied.WORKFLOW_BUGS,
+    )
+    planted = [bug for each in sets for bug in each.values()]
     used = {p.seam for b in planted for p in b.patches}
     assert used == set(named.values())
-    files = [*Path(bugs.__file__).parent.glob("bugs_*.py"), Path(simulated.__file__), Path(mirrored.__file__)]
+    files = [*Path(bugs.__file__).parent.glob("bugs_*.py"), *(Path(m.__file__) for m in (simulated, mirrored, applied))]
     assert [f.name for f in files if re.search(r"\"(tidegate|spark_jobs|tests)[\w.]*:", f.read_text())] == []

@@ -129,6 +129,15 @@ class Lane:
     kafka: Line = field(init=False, repr=False)
     hive: Line = field(init=False, repr=False)
 
+    kinds = KINDS
+    """Of its DAGs."""
+
+    def connect(self) -> None:
+        """Make what it needs beside Kafka and Hive."""
+
+    def disconnect(self) -> None:
+        """Close that."""
+
     @property
     def ingest(self) -> str:
         """DAG id."""
@@ -240,7 +249,7 @@ class Rig:
     def down(self) -> None:
         """End it, with its warm sessions."""
         for lane in self.lanes.values():
-            lane.kafka.close(), lane.hive.close()
+            lane.kafka.close(), lane.hive.close(), lane.disconnect()
         self.stack.down()
 
     # ------------------------------------------------------------ what there is
@@ -273,11 +282,12 @@ class Rig:
                 f"hive_{lane.name}", conn_type="hiveserver2", host="127.0.0.1", port=lane.hive.port, login="tidegate",
                 schema="default", extra=json.dumps({"auth_mechanism": "NONE"}),
             )  # fmt: skip
+            lane.connect()
             path = self.dags / "pipelines" / f"{lane.name}.yaml"
             path.write_text(lane.yaml())
             lane.spec = load_file(path, self.info.env)
             self.lanes[lane.name] = lane
-        wanted = {f"{lane.name}.{kind}" for lane in lanes for kind in KINDS}
+        wanted = {f"{lane.name}.{kind}" for lane in lanes for kind in lane.kinds}
         eventually("Airflow has the DAGs", lambda: wanted <= self.dag_ids() or self.parse(), LONG_S)
         return lanes
 
@@ -287,8 +297,8 @@ class Rig:
             if name in self.lanes:
                 lane = self.lanes.pop(name)
                 (self.dags / "pipelines" / f"{name}.yaml").unlink()
-                lane.kafka.close(), lane.hive.close()
-                for kind in KINDS:
+                lane.kafka.close(), lane.hive.close(), lane.disconnect()
+                for kind in lane.kinds:
                     self.api.pause(f"{name}.{kind}", True)
 
     def parse(self) -> None:

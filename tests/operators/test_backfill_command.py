@@ -73,6 +73,7 @@ class Tidegate:
         return code, json.loads(out)
 
 
+@pytest.mark.skipif(not WHOLE, reason="part of make test-operators")
 def test_a_range_partly_done_is_filled_interrupted_and_rebuilt(rig: Rig) -> None:
     topic = rig.topic("tg_fill", HOURS + 3)
     [lane] = rig.add(Lane("tg_fill", topic, max_active_runs=4))

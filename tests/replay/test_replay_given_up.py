@@ -11,7 +11,7 @@ from tests.hooks import Died, Hook, die
 from tests.late.reopenings import BOTH, WORK, balanced, begun, once
 from tests.world import HOUR, World, window
 from tidegate.core.base.errors import LedgerError, NotReady, SourceUnavailable
-from tidegate.core.replay.rehearsal import GIVEN_UP_MS, AtWork
+from tidegate.core.replay.abandoned import GIVEN_UP_MS, AtWork
 from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.spec.pipeline import Column, Reopening
 from tidegate.core.window.states import BUILDING, WindowKey

@@ -11,10 +11,10 @@ from tests.doctor.test_doctor import Setup, setup
 from tests.hooks import Died, Hook, die
 from tests.world import HOUR, T0, World, record, window
 from tidegate.core.base.errors import SourceUnavailable
-from tidegate.core.late.reopen import QUIET_MS
 from tidegate.core.look.status import PipelineStatus
-from tidegate.core.replay.rehearsal import Unfinished
+from tidegate.core.replay.abandoned import Unfinished
 from tidegate.core.spec.pipeline import Column
+from tidegate.core.window.states import QUIET_MS
 from tidegate.workflow.look import explanation
 from tidegate.workflow.look import status as looking
 from tidegate.workflow.replay import replay, rollback

@@ -161,7 +161,7 @@ def test_the_registrys_login_is_for_the_decoder_and_not_for_kafkas_client() -> N
     request = {"pipeline": to_plain(spec()), "topic_id": "t", "ranges": [[0, 0, 1]]}
     secrets.use(settings)
     try:
-        assert sample(request, opened) == {"read": 1, "fields": {}}
+        assert sample(request, opened) == {"read": 1, "fields": {}, "types": {}}
     finally:
         secrets.use(None)
     assert told == [{"bootstrap.servers": "x"}, {"url": "http://r", "password": "p"}]

@@ -260,17 +260,62 @@ def test_what_an_earlier_release_fingerprinted_stays_the_same_version(tmp_path):
 def test_change_events_bring_columns_along(tmp_path):
     pipeline = load(tmp_path, "type: debezium", time="event_time: {from: $._source.ts_ms}\n")
     assert pipeline.format == Format("debezium", debezium=DebeziumFormat("full"))
-    added = [("_op", "string"), ("_position_commit", "bigint"), ("_position_row", "bigint")]
+    added = [("_op", "string"), ("_position_commit", "bigint"), ("_position_row", "bigint"), ("_source_ms", "bigint")]
     assert [(c.name, c.type) for c in pipeline.columns[2:]] == added
-    assert not any(c.nullable for c in pipeline.columns[2:])
+    assert [c.name for c in pipeline.columns[2:] if c.nullable] == ["_source_ms"]
     assert load(tmp_path, "type: debezium\n  envelope: flat").format.debezium == DebeziumFormat("flat")
     assert loads(Pipeline, dumps(pipeline)) == pipeline
     assert "debezium" not in dumps(load(tmp_path, CSV)), "a release before this one reads the plans of all others"
 
 
+def test_change_events_in_avro(tmp_path):
+    in_json = load(tmp_path, "type: debezium")
+    pipeline = load(tmp_path, "type: debezium\n  encoding: avro\n  registry_conn_id: registry")
+    asked = AvroFormat("confluent", registry_conn_id="registry")
+    assert pipeline.format == Format("debezium", avro=asked, debezium=DebeziumFormat("full", "avro"))
+    assert loads(Pipeline, dumps(pipeline)) == pipeline
+    assert "encoding" not in dumps(in_json), "a release before this one reads the plans of all others"
+    assert (
+        fingerprint(pipeline) != fingerprint(in_json) == fingerprint(load(tmp_path, "type: debezium\n  encoding: json"))
+    )
+    (tmp_path / "key.avsc").write_text('{"type": "record", "name": "Key", "fields": []}')
+    local = load(tmp_path, "type: debezium\n  encoding: avro\n  schemas: {7: key.avsc}\n  unknown_schema: dirty")
+    assert local.format.avro == AvroFormat(
+        "confluent", schemas={7: (tmp_path / "key.avsc").read_text()}, unknown_schema="dirty"
+    )
+
+
 @pytest.mark.parametrize(
     ("field", "says", "message_format", "columns"),
     [
+        ("format.encoding", "must be json or avro", "type: debezium\n  encoding: protobuf", COLUMNS),
+        ("format.encoding", "has no meaning with format.type json", "type: json\n  encoding: avro", COLUMNS),
+        ("format.unknown_fields", "evolve takes types", "type: json\n  unknown_fields: evolve", COLUMNS),
+        ("format.wire", "has no meaning with format.type debezium", "type: debezium\n  wire: confluent", COLUMNS),
+        (
+            "format.registry_conn_id",
+            "has no meaning with encoding: json; leave it out, or set encoding: avro",
+            "type: debezium\n  registry_conn_id: r",
+            COLUMNS,
+        ),
+        (
+            "format.registry_conn_id",
+            "encoding: avro needs registry_conn_id, or schemas by their ids",
+            "type: debezium\n  encoding: avro",
+            COLUMNS,
+        ),
+        (
+            "format.schemas.7",
+            "is no Avro schema",
+            'type: debezium\n  encoding: avro\n  schemas: {7: \'{"type": "what"}\'}',
+            COLUMNS,
+        ),
+        (
+            "format.schemas.7",
+            "cannot be read",
+            "type: debezium\n  encoding: avro\n  schemas: {7: missing.avsc}",
+            COLUMNS,
+        ),
         ("format.envelope", "must be full or flat", "type: debezium\n  envelope: flattened", COLUMNS),
         (
             "columns[0].from",

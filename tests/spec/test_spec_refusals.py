@@ -87,6 +87,7 @@ ONE_VALUE = [
         "has no meaning with format.type json",
     ),
     ("  type: json", "  type: json\n  envelope: flat #!", "format.envelope", "has no meaning with format.type json"),
+    ("  type: json", "  type: debezium\n  encoding: protobuf #!", "format.encoding", "must be json or avro"),
     ("  type: json", "  type: json\n  message: a.B #!", "format.message", "has no meaning with format.type json"),
     (
         "  type: json",
@@ -98,7 +99,8 @@ ONE_VALUE = [
     ("  type: json", "  type: csv\n  null_text: 0 #!", "format.null_text", "must be text, not 0"),
     ("  type: json", "  type: avro\n  schemas: {x1: a.avsc} #!", "format.schemas.x1", "must be a schema id"),
     ("  type: json", "  type: jsn #!", "format.type", "did you mean json?"),
-    ("  type: json", "  unknown_fields: drop #!", "format.unknown_fields", "ignore or capture or fail"),
+    ("  type: json", "  unknown_fields: drop #!", "format.unknown_fields", "ignore or capture or fail or evolve"),
+    ("  type: json", "  unknown_fields: evolve #!", "format.unknown_fields", "of change events (format.type debezium)"),
     ("  - name: total", "  - name: total sum #!", "columns[1].name", "letters, digits and underscores"),
     ("  - name: total", "  - name: _offset #!", "columns[1].name", "beginning with a letter"),
     ("  - name: total", "  - name: _extra #!", "columns[1].name", "beginning with a letter"),
@@ -204,7 +206,7 @@ ONE_VALUE = [
         "  table: lake.orders",
         "  table: lake.orders\n  kind: hvie #!",
         "sink.kind",
-        "there are: hive, iceberg (did you mean hive?)",
+        "there are: hive, iceberg, mirror (did you mean hive?)",
     ),
     ("  table: lake.orders", "  table: lake.orders\n  conn_id: a b #!", "sink.conn_id", "id of an Airflow connection"),
     (

@@ -25,7 +25,7 @@ AWS = Connection(
 )
 PLAIN = {
     "access_key_id": "AK", "secret_access_key": "SK", "session_token": "ST",
-    "endpoint_url": "http://127.0.0.1:1", "region": "eu-central-1",
+    "endpoint_url": "http://127.0.0.1:1", "region": "eu-central-1", "connection": "aws_default",
 }  # fmt: skip
 SINK = Sink(
     conn_id="c", table="lake.t", location="s3://bucket/t", workdir="s3://bucket/t/_tidegate", kind="iceberg",

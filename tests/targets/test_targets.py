@@ -94,7 +94,7 @@ def loaded(sink: str) -> Pipeline:
 
 def test_hive_is_a_kind_and_an_unknown_one_is_named() -> None:
     assert kinds.target_kind("hive") is KIND
-    with pytest.raises(CatalogueError, match="no kind of target jars; there are: hive, iceberg") as refused:
+    with pytest.raises(CatalogueError, match="no kind of target jars; there are: hive, iceberg, mirror") as refused:
         kinds.target_kind("jars")
     assert not refused.value.retry
     assert "sink.kind" in refused.value.advice
@@ -102,7 +102,7 @@ def test_hive_is_a_kind_and_an_unknown_one_is_named() -> None:
 
 def test_a_package_brings_a_kind_by_an_entry_point(boxes: None) -> None:
     assert kinds.target_kind("boxes") == BOXES
-    assert kinds.TARGETS.names() == ["boxes", "hive", "iceberg"]
+    assert kinds.TARGETS.names() == ["boxes", "hive", "iceberg", "mirror"]
     assert "boxes" not in kinds.SOURCES.names(), "an entry point of tables is no source"
 
 

@@ -1,4 +1,4 @@
-"""Single rows of files, found by a child process: see `spark_jobs/handlers/rows.py`."""
+"""Single rows, and events of a key, of files, found by a child process: see `spark_jobs/handlers/rows.py`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 
 from tidegate.adapters.child import Child
 from tidegate.core.look.sighting import Lookup, Row
+from tidegate.core.mirror.key_history import Event, Found, Question
 
 
 class LineRows(ABC):
-    """Row reader (`core.look.sighting.RowReader`) by requests to a process."""
+    """Row reader (`core.look.sighting.RowReader`) and event reader (`core.mirror.key_history.EventReader`) by requests
+    to a process."""
 
     @abstractmethod
     def _ask(self, request: Any) -> dict[str, Any]: ...
@@ -28,6 +30,17 @@ class LineRows(ABC):
         )
         found = answer["found"]
         return (None if found is None else Row(**found)), answer["unread"]
+
+    def events(self, question: Question) -> Found:
+        answer = self._ask(
+            {
+                "key": [[v.column, v.type, v.value] for v in question.key],
+                "files": list(question.files),
+                "content": [list(c) for c in question.content],
+                "most": question.most,
+            }
+        )
+        return Found(tuple(Event(**e) for e in answer["events"]), answer["count"], answer["unread"])
 
 
 class RowProcess(LineRows):

@@ -19,6 +19,8 @@ TASKS = {
     "replay": "Rebuilds the window from the Kafka ranges of its batches as the next generation; the old one stays "
     "readable until the swap. Unchanged content publishes nothing and says so. Or does what the run's conf asks for: "
     "other windows, a reopening, a rollback. **Clear**: does it again.",
+    "apply": "Merges all batches that have landed since the last merge into the keyed table, in order, each merge by "
+    "one commit. Skipped where nothing has landed. **Clear**: looks at the table, and merges only what it lacks.",
     "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
     "gives up replays that died a day ago, finishes late and dirty files on their way to their tables, reopens windows "
     "whose late rows have waited long enough (`late.reopen_after`), tells other DAGs of publications that they did not "
@@ -35,6 +37,7 @@ _PURPOSES = {
     "ingest": ("Kafka to the landing zone", "ingest"),
     "archive": ("Landed rows to the table, one run for each window", "archive"),
     "replay": ("Rebuild windows from Kafka", "replay"),
+    "apply": ("Landed changes to the keyed table", "apply"),
     "maintain": ("Housekeeping", "maintain"),
 }
 _TASKS_OF = {"ingest": ("plan", "write", "land"), "archive": ("ready", "publish"), "maintain": ("maintain", "catch_up")}
@@ -56,6 +59,11 @@ _USE = {
     'what its conf names: `{{"window": "2013-01-05T04:00Z"}}`, `{{"from": "2013-01-05", "until": "2013-01-06"}}`, with '
     '`{{"do": "reopen", "why": "..."}}` to take late rows up, `{{"do": "rollback", "generation": 1, "why": "..."}}` to '
     "go back. The board makes such runs too.",
+    "apply": "A landing triggers it; the schedule is for what no landing has triggered. While it is paused batches "
+    "land all the same, and wait; the first run afterwards merges all of them. A backfill of it is refused: a run "
+    "merges what has landed, whatever its date. A merge that was refused stays refused until a run has the conf "
+    '`{{"again": true}}`. Other DAGs, by `from tidegate.downstream import table`: `schedule=[table("{table}")]` for a '
+    "run after each merge.",
     "maintain": "Keep it unpaused: without it, runs of a killed `airflow dags backfill` can't be cleared, and windows "
     "that the schedule went past stay unpublished, and nothing is cleaned away.",
 }
@@ -66,10 +74,19 @@ def description(kind: str, pipeline: Pipeline) -> str:
     return f"{_PURPOSES[kind][0]}: {pipeline.source.topic} -> {pipeline.sink.table}"
 
 
+def no_merge_by_date(name: str) -> str:
+    """Why `airflow dags backfill` does nothing for `.apply`, and what does."""
+    return (
+        f"{name} has no windows, so there is nothing to backfill: each run merges all batches that have landed\n"
+        f"  what to do: airflow dags trigger {name}.apply, or tidegate apply {name}"
+    )
+
+
 def page(kind: str, pipeline: Pipeline, text: str, runbook_url: str) -> str:
     """`doc_md` of a DAG; `text` is the pipeline's YAML as its owner wrote it."""
     purpose, anchor = _PURPOSES[kind]
-    tasks = "\n".join(f"- `{task}`: {TASKS[task]}" for task in _TASKS_OF.get(kind, (kind,)))
+    names = [n for n in _TASKS_OF.get(kind, (kind,)) if n != "catch_up" or pipeline.windows.closes]
+    tasks = "\n".join(f"- `{task}`: {TASKS[task]}" for task in names)
     fence = "~" * max(3, _longest_fence(text) + 1)
     parts = [
         f"### {purpose}",

@@ -1,9 +1,10 @@
-"""From a folder of pipeline YAMLs to Airflow DAGs, four for each pipeline. Nothing but the YAMLs is read.
+"""From a folder of pipeline YAMLs to Airflow DAGs, a few for each pipeline. Nothing but the YAMLs is read.
 
 <name>.ingest    plan >> write >> land     by `ingest.schedule`, one run at a time
 <name>.archive   ready >> publish          one run for each window
 <name>.replay    replay                    by backfill or by hand
-<name>.maintain  maintain >> catch_up      every ten minutes
+<name>.apply     apply                     of a mirror: after each landing, and every ten minutes
+<name>.maintain  maintain >> catch_up      every ten minutes; without windows nothing is caught up
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tidegate.adapters.expressions import ExpressionChecker, Lenient, available
 from tidegate.airflow import docs, messages, weights
 from tidegate.airflow.backfill.stranded_runs import to_scheduled
 from tidegate.airflow.operators import (
+    ApplyOperator,
     CatchUpOperator,
     LandOperator,
     MaintainOperator,
@@ -42,6 +44,8 @@ from tidegate.spec.expressions import Judge
 SINCE = datetime(2000, 1, 1, tzinfo=UTC)
 """start_date of DAGs without windows; with catchup=False any past date will do."""
 MAINTAIN_SCHEDULE = "*/10 * * * *"
+APPLY_SCHEDULE = "*/10 * * * *"
+"""For what no landing has triggered; a run that finds nothing to merge is skipped within a second or two."""
 RETRY_DELAY, LONGEST_RETRY_DELAY = timedelta(seconds=15), timedelta(minutes=10)
 MAINTAIN_RETRIES = 5
 """Enough to outlast five minutes without a server (`core.base.patience`), never longer than to its next run."""
@@ -114,7 +118,16 @@ class PipelineDag(DAG):
     is taken into a bag, and the error is filed under what `fileloc` says when it raises.
     """
 
-    def __init__(self, dag_id: str, found: loader.Loaded, *, error: Exception | None = None, **dag_args: Any) -> None:
+    def __init__(
+        self,
+        dag_id: str,
+        found: loader.Loaded,
+        *,
+        error: Exception | None = None,
+        no_backfill: str = "",
+        **dag_args: Any,
+    ) -> None:
+        """`no_backfill`: why a range of dates means nothing to it, and what does instead."""
         super().__init__(
             dag_id,
             on_success_callback=to_scheduled,
@@ -125,13 +138,16 @@ class PipelineDag(DAG):
         # The callbacks matter inside `airflow dags backfill`, which has this object and calls them itself. Announced to
         # the scheduler they would make the DAG processor parse the whole folder at the end of every run.
         self.has_on_success_callback = self.has_on_failure_callback = False
-        self._file_name, self._error = found.path.name, error
+        self._file_name, self._error, self._no_backfill = found.path.name, error, no_backfill
         self._backfilling = False
 
     def run(self, start_date: Any = None, end_date: Any = None, **options: Any) -> None:
-        """Run a range, for `airflow dags backfill`. Raises AirflowException unless every run of it succeeds."""
+        """Run a range, for `airflow dags backfill`. Raises AirflowException unless every run of it succeeds; SystemExit
+        with a line that says why not, where a range means nothing."""
         from tidegate.airflow.backfill import airflow_command
 
+        if self._no_backfill:
+            raise SystemExit(self._no_backfill)
         if start_date is None or end_date is None:
             super().run(start_date, end_date, **options)
             return
@@ -233,17 +249,30 @@ def _replay(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG
     return dag
 
 
+def _apply(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
+    dag = _dag(
+        "apply", pipeline, found, settings,
+        schedule=CronDataIntervalTimetable(APPLY_SCHEDULE, timezone="UTC"), start_date=SINCE, max_active_runs=1,
+        no_backfill=docs.no_merge_by_date(pipeline.name),
+    )  # fmt: skip
+    with dag:
+        _task(ApplyOperator, "apply", pipeline, pipeline.archive.pool, weights.APPLY)
+    return dag
+
+
 def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
     dag = _dag(
         "maintain", pipeline, found, settings,
         schedule=CronDataIntervalTimetable(MAINTAIN_SCHEDULE, timezone="UTC"), start_date=SINCE, max_active_runs=1,
     )  # fmt: skip
     with dag:
-        pool, own = pipeline.archive.pool, {"archive_dag_id": f"{pipeline.name}.archive", "retries": MAINTAIN_RETRIES}
-        dag_ids = [f"{pipeline.name}.{kind}" for kind in target_kind(pipeline.sink.kind).dags]
+        kinds, pool = target_kind(pipeline.sink.kind).dags, pipeline.archive.pool
+        archive = f"{pipeline.name}.archive" if "archive" in kinds else None
+        own: dict[str, Any] = {"archive_dag_id": archive, "retries": MAINTAIN_RETRIES}
+        dag_ids = [f"{pipeline.name}.{kind}" for kind in kinds]
         maintain = _task(MaintainOperator, "maintain", pipeline, pool, weights.MAINTAIN, dag_ids=dag_ids, **own)
-        catch_up = _task(CatchUpOperator, "catch_up", pipeline, pool, weights.CATCH_UP, **own)
-        maintain >> catch_up
+        if archive is not None:
+            maintain >> _task(CatchUpOperator, "catch_up", pipeline, pool, weights.CATCH_UP, **own)
     return dag
 
 
@@ -251,5 +280,6 @@ _KINDS: dict[str, Callable[[Pipeline, loader.Loaded, Settings], DAG]] = {
     "ingest": _ingest,
     "archive": _archive,
     "replay": _replay,
+    "apply": _apply,
     "maintain": _maintain,
 }

@@ -23,11 +23,15 @@ from tidegate.core.window.states import WindowKey
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
+    from tidegate.airflow.runs import Filled
+    from tidegate.core.window.due import Due, RunsSeen
     from tidegate.workflow.base.context import Context as PipelineContext
 
 # Airflow's decorators hand every operator `default_args` and its own arguments (task_id, pool, ...) by keyword, so each
 # __init__ below has to take and pass on what it doesn't know.
 
+LONGEST_APPLY_S = 1800.0
+"""Seconds after which an apply task begins no further merge, so that its run ends and its log can be read."""
 TURN_S, LOOK_S = 180.0, 3.0
 """Seconds that an ingest run without a schedule waits for a redrive to be planned, and between its looks."""
 
@@ -76,7 +80,7 @@ class WriteOperator(PipelineOperator):
 
 
 class LandOperator(PipelineOperator):
-    """Land the batch by one rename; with a backlog left, trigger the next run."""
+    """Land the batch by one rename; trigger the merge of a mirror, and with a backlog left the next run."""
 
     of = "batch"
     runs_spark = True  # only where the ledger forgot what the write task had done
@@ -84,14 +88,17 @@ class LandOperator(PipelineOperator):
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Land it. The run that it triggers is named by this run's batch, so that a cleared task triggers nothing
         twice."""
-        from tidegate.airflow.runs import trigger_after_backlog
+        from tidegate.airflow.runs import trigger_after_backlog, trigger_apply
         from tidegate.workflow.batch import ingest
 
         run = run_key(context)
-        if not ingest.land(ctx, run):
+        backlog, merges = ingest.land(ctx, run), not self.pipeline.windows.closes
+        if not (backlog or merges):
             return
         batch = ctx.ledger.batches.bound(self.pipeline.name, run)
-        if batch is not None:
+        if batch is not None and merges:
+            self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"landed_batch_{batch}"))
+        if batch is not None and backlog:
             self.log.info(trigger_after_backlog(self.dag_id, batch, self.pipeline.ingest.schedule is not None))
 
 
@@ -147,13 +154,41 @@ class ReplayOperator(PipelineOperator):
         replay_conf.carry_out(self, ctx, context)
 
 
+class ApplyOperator(PipelineOperator):
+    """Merge every batch that has landed into the keyed table; skip where it has all of them.
+
+    A cleared task looks at the table first: what has been merged is left alone."""
+
+    runs_spark = True
+
+    def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
+        super().__init__(pipeline=pipeline, outlets=[datasets.dataset_of(pipeline)], **operator_args)
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """Merge for LONGEST_APPLY_S seconds; a run that it triggers goes on.
+
+        Raises AirflowSkipException where nothing was merged, so that no dataset event is written; not in a further try:
+        one that died behind its commit has told nobody, and an event that comes twice does no harm."""
+        from tidegate.airflow.runs import trigger_apply
+        from tidegate.workflow.apply.apply import apply
+
+        until = time.monotonic() + LONGEST_APPLY_S
+        again = bool((context["dag_run"].conf or {}).get("again"))
+        done = apply(ctx, go_on=lambda: time.monotonic() < until, again=again)
+        if done.left:
+            self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"after_batch_{done.told.upto}"))
+        if not done.merges and context["ti"].try_number <= 1:
+            raise AirflowSkipException(f"nothing to merge: the table has all that landed, up to batch {done.told.upto}")
+
+
 class MaintainOperator(PipelineOperator):
     """Do what no other run does: settle stranded backfill runs, create missing archive runs, reopen windows for late
     rows, clean up after batches and windows."""
 
     runs_spark = True  # only where a window that is reopened is large
 
-    def __init__(self, *, pipeline: Pipeline, dag_ids: Sequence[str], archive_dag_id: str, **operator_args: Any):
+    def __init__(self, *, pipeline: Pipeline, dag_ids: Sequence[str], archive_dag_id: str | None, **operator_args: Any):
+        """`archive_dag_id`: None for a pipeline without windows, which none is created for."""
         super().__init__(pipeline=pipeline, **operator_args)
         self.dag_ids, self.archive_dag_id = tuple(dag_ids), archive_dag_id
         self._catches_up = False
@@ -175,47 +210,68 @@ class MaintainOperator(PipelineOperator):
 
         with create_session() as session:
             done = sweep(self.dag_ids, session) + leftovers.revive(self.dag_ids, session)
-            done += leftovers.hand_on([self.archive_dag_id], session)
-            for line in done + leftovers.start(self.archive_dag_id, session):
+            if self.archive_dag_id is not None:
+                done += leftovers.hand_on([self.archive_dag_id], session)
+                done += leftovers.start(self.archive_dag_id, session)
+            for line in done:
                 self.log.info(line)
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Create archive runs before other duties: users notice a window that waits."""
-        from airflow.utils.session import create_session
-
         from tidegate.airflow import gauges, messages, switches
-        from tidegate.airflow.catchup import part_of, run_of
-        from tidegate.airflow.runs import create_missing_runs, without_run
-        from tidegate.core.publish import catchup
         from tidegate.workflow.maintain import reconcile
         from tidegate.workflow.tell import announcements
 
         switches.settle(ctx, self.dag_ids, self.log)
-        looked_ms = to_ms(timezone.utcnow())
-        due = reconcile.due(ctx)
-        with create_session() as session:
-            many_ready = without_run(self.archive_dag_id, due, looked_ms, session)
-            self._catches_up = catchup.worth_it(many_ready, part_of(context), run_of(context))
-            filled = create_missing_runs(self.archive_dag_id, due, looked_ms, session, create=not self._catches_up)
-        if filled.seen is not None and filled.seen.paused and due:
-            self.log.info("%s is paused: windows that are ready wait until it is unpaused", self.archive_dag_id)
-        for run_id in filled.created:
-            self.log.info("%s: created %s, which its schedule had gone past", self.archive_dag_id, run_id)
-        for run_id in filled.started:
-            self.log.info("%s: started %s, which was queued behind runs that wait", self.archive_dag_id, run_id)
+        looked_ms, due = to_ms(timezone.utcnow()), reconcile.due(ctx)
+        seen = None if self.archive_dag_id is None else self._fill(self.archive_dag_id, due, looked_ms, context)
         try:
-            for line in reconcile.maintain(ctx, filled.seen, self._at_work):
+            for line in reconcile.maintain(ctx, seen, self._at_work):
                 self.log.info(line)
         except TidegateError:  # then `catch_up` does not run
-            if self._catches_up:
-                with create_session() as session:
-                    create_missing_runs(self.archive_dag_id, due, looked_ms, session)
+            if self._catches_up and self.archive_dag_id is not None:
+                self._create(self.archive_dag_id, due, looked_ms)
             raise
         finally:  # also after an alarm: other DAGs wait for these
             for notice in announcements.due(ctx):
                 self.log.info(datasets.announce(ctx, notice, context["ti"]))
             gauges.tell(ctx, context["ti"], self.log)
             messages.tell(ctx, self.log)
+
+    def _fill(self, dag_id: str, due: Due, looked_ms: int, context: Context) -> RunsSeen | None:
+        """Create runs of windows that the schedule has gone past, or leave them to `catch_up`."""
+        from airflow.utils.session import create_session
+
+        from tidegate.airflow.catchup import part_of, run_of
+        from tidegate.airflow.runs import without_run
+        from tidegate.core.publish import catchup
+
+        with create_session() as session:
+            many_ready = without_run(dag_id, due, looked_ms, session)
+            self._catches_up = catchup.worth_it(many_ready, part_of(context), run_of(context))
+        filled = self._create(dag_id, due, looked_ms, not self._catches_up)
+        if filled.seen is not None and filled.seen.paused and due:
+            self.log.info("%s is paused: windows that are ready wait until it is unpaused", dag_id)
+        for run_id in filled.created:
+            self.log.info("%s: created %s, which its schedule had gone past", dag_id, run_id)
+        for run_id in filled.started:
+            self.log.info("%s: started %s, which was queued behind runs that wait", dag_id, run_id)
+        return filled.seen
+
+    def _create(self, dag_id: str, due: Due, looked_ms: int, create: bool = True) -> Filled:
+        """Try again while the scheduler works on the DAG, as a catch-up does: the next maintenance comes in minutes."""
+        from airflow.utils.session import create_session
+
+        from tidegate.airflow import catchup
+        from tidegate.airflow.runs import create_missing_runs
+
+        until = time.monotonic() + catchup.LOCK_S
+        while True:
+            with create_session() as session:
+                filled = create_missing_runs(dag_id, due, looked_ms, session, create=create)
+            if not filled.held or time.monotonic() >= until:
+                return filled
+            time.sleep(catchup.LOOK_S)
 
     def _at_work(self, windows: Sequence[WindowKey]) -> set[int]:
         from airflow.utils.session import create_session

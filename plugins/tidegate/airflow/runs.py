@@ -53,6 +53,17 @@ def trigger_after_backlog(dag_id: str, batch_id: int, scheduled: bool = False) -
                 ) from None
 
 
+def trigger_apply(dag_id: str, run_id: str) -> str:
+    """Trigger a merge, once for any number of calls. Returns what it did, in words. A DAG that Airflow does not know at
+    this moment is left to its schedule: a merge takes whatever has landed."""
+    from airflow.exceptions import DagNotFound
+
+    try:
+        return f"to merge it: {trigger(dag_id, run_id)}"
+    except DagNotFound:
+        return f"Airflow doesn't know {dag_id} now: its next run by the schedule merges it"
+
+
 def trigger(dag_id: str, run_id: str, conf: dict[str, Any] | None = None) -> str:
     """Create a manual run of this id, once. Returns what it did, in words. Raises DagNotFound."""
     from airflow.api.common.trigger_dag import trigger_dag
@@ -74,12 +85,13 @@ def trigger(dag_id: str, run_id: str, conf: dict[str, Any] | None = None) -> str
 
 @dataclass(frozen=True)
 class Filled:
-    """Run ids: `created` ones, and those `started` that were queued. `seen`: None where the look failed, as while the
-    scheduler works on this DAG."""
+    """Run ids: `created` ones, and those `started` that were queued. `seen`: None for a DAG that Airflow doesn't know.
+    `held`: the scheduler works on this DAG, so nothing could be created or started now."""
 
     created: tuple[str, ...] = ()
     started: tuple[str, ...] = ()
     seen: RunsSeen | None = None
+    held: bool = False
 
 
 def without_run(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session) -> list[WindowKey]:
@@ -105,16 +117,18 @@ def create_missing_runs(
     it for hours, and these are ready. So never more than MOST_AT_ONCE of them are on their way; the schedule makes no
     new runs meanwhile. Without `create` only queued ones are started: a catch-up publishes the others.
     """
+    from airflow.models.dag import DagModel
     from airflow.models.dagbag import DagBag
 
-    model = locked(dag_id, session)
+    held = locked(dag_id, session) is None
+    model = session.query(DagModel).filter_by(dag_id=dag_id).one_or_none()
     if model is None or not model.is_active:
         return Filled()
     front = _front(model, session)
     found = _look(dag_id, (key for key in due if front is None or key.start_ms <= front), looked_ms, session)
     seen = RunsSeen(model.is_paused, tuple(found.ended[:MOST_TOLD]))
-    if model.is_paused:
-        return Filled(seen=seen)
+    if model.is_paused or held:  # what is seen needs no lock, and status must not say what was true ten minutes ago
+        return Filled(seen=seen, held=held)
     started = _start(dag_id, found.queued[: max(0, MOST_AT_ONCE - found.busy)], session)
     if not create:
         return Filled((), started, seen)

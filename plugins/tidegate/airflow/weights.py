@@ -20,7 +20,7 @@ RECENT = timedelta(days=2)
 """A window of a day begins a day before it ends."""
 OLD = 10
 """Divisor for the weight of an old window's task."""
-PUBLISH, READY, MAINTAIN, CATCH_UP, REPLAY = 40, 30, 20, 10, 2
+PUBLISH, APPLY, READY, MAINTAIN, CATCH_UP, REPLAY = 40, 40, 30, 20, 10, 2
 LAND, WRITE, PLAN = 3, 2, 1
 
 

@@ -55,6 +55,10 @@ def audit(
     first how much it will read, then how long the rest will take. It changes nothing. A separate process reads the
     files; memory does not grow with the table.
 
+    Of a mirror --deep also makes the table anew from its batches, bucket by bucket, and compares: keys that differ are
+    named. Meanwhile the events wait in TMPDIR, which needs about twice the space of their files. A --sample is of
+    buckets then.
+
     With a range (-s, -e) or a --sample it looks at some of the files: it still checks the whole ledger against itself,
     but says nothing about the other files, nor whether each offset is in one file.
 
@@ -109,13 +113,15 @@ def _part(spec: Pipeline, first: str | None, last: str | None, sample: float | N
 
 def _carry_out(spec: Pipeline, depth: Depth, quiet: bool) -> Report:
     from tidegate.adapters.footers import FooterProcess
+    from tidegate.adapters.tables import TableProcess
     from tidegate.workflow.audit import audit as workflow
 
     with surroundings.ledger() as ledger:
         ctx = surroundings.context(spec, ledger)
-        reader = FooterProcess(user=spec.sink.user, secrets=surroundings.storage_secrets(spec))
+        who: dict[str, Any] = {"user": spec.sink.user, "secrets": surroundings.storage_secrets(spec)}
+        reader, tables = FooterProcess(**who), TableProcess(**who)
         if quiet:
-            return workflow.audit(ctx, ledger.reads, reader, depth)
+            return workflow.audit(ctx, ledger.reads, reader, depth, tables=tables)
         due, seconds = workflow.ahead(ctx, ledger.reads, depth) if depth.footers else (None, 0.0)
         if due is not None:
             words = f"{many(due.files, 'file')} of {size(due.bytes)}, {many(due.rows, 'row')}"
@@ -123,7 +129,7 @@ def _carry_out(spec: Pipeline, depth: Depth, quiet: bool) -> Report:
             progress(f"{spec.name}: {'reads' if depth.coordinates else 'looks at'} {words}{takes}")
         with following(f"{spec.name}: audit", 0 if due is None else due.files) as seen:
             ctx.say = seen.say
-            return workflow.audit(ctx, ledger.reads, reader, depth, lambda: seen.next(""))
+            return workflow.audit(ctx, ledger.reads, reader, depth, lambda: seen.next(""), tables)
 
 
 def plain(report: Report) -> dict[str, Any]:
@@ -160,6 +166,8 @@ def plain(report: Report) -> dict[str, Any]:
         },
         "part": None if report.part is None else _part_plain(report.part),
         "catalogue": {"partitions": report.partitions_in_catalogue},
+        "mirror": to_plain(report.keyed),
+        "recomputed": to_plain(report.recomputed),
         "produced": to_plain(report.produced),
         "problems": to_plain(report.problems),
         "unsettled": to_plain(report.unsettled),
@@ -211,8 +219,9 @@ def _print(report: Report) -> None:
         paragraph(out, "note", note, "yellow")
     batches = ", ".join(f"{n:,} {state}" for state, n in report.batches.items()) or "none"
     paragraph(out, "batches", batches + (f" ({many(t.unfinished, 'offset')} under way)" if t.unfinished else ""))
-    windows = f"{report.windows_published:,} published, {report.windows_waiting:,} with rows waiting"
-    paragraph(out, "windows", windows)
+    if report.keyed is None:
+        windows = f"{report.windows_published:,} published, {report.windows_waiting:,} with rows waiting"
+        paragraph(out, "windows", windows)
     paragraph(out, "files", _files(report))
     if report.partitions_in_catalogue is not None:
         paragraph(out, "catalogue", f"{many(report.partitions_in_catalogue, 'partition')}")
@@ -223,7 +232,23 @@ def _print(report: Report) -> None:
     extra = [f"{n:,} {word}" for n, word in ((t.abandoned, "abandoned"), (t.lost, "lost to retention")) if n]
     paragraph(out, "offsets", gaps + (f"; besides {' and '.join(extra)}" if extra else ""))
     late = f" + {t.reopened:,} late ones that windows took up" if t.reopened else ""
-    paragraph(out, "data", f"{b.data:,}{late} = published {t.published:,} + waiting {t.waiting:,}")
+    if report.keyed is None:
+        paragraph(out, "data", f"{b.data:,}{late} = published {t.published:,} + waiting {t.waiting:,}")
+    else:
+        k = report.keyed
+        paragraph(out, "data", f"{b.data:,} = merged {k.events:,} + waiting {b.data - k.events:,}")
+        paragraph(
+            out,
+            "mirror",
+            f"{many(k.rows, 'row')} + {many(k.tombstones, 'tombstone')} + {k.purged:,} purged = "
+            f"{k.inserted:,} inserted, by batches 1 to {k.upto}",
+        )
+    if report.recomputed is not None:
+        r = report.recomputed
+        held = f"{many(r.rows, 'row')} and {many(r.tombstones, 'tombstone')} in {many(r.buckets, 'bucket')}"
+        out_of_it = f"; {many(r.kept_out, 'key')} kept out by the purge" if r.kept_out else ""
+        made = f"what {many(r.events, 'event')} of batches 1 to {r.upto} make"
+        paragraph(out, "compared", f"{held} with {made}{out_of_it}")
     paragraph(out, "total", b.text())
     verdict, style = _words(report)
     out.print(Text(f"{report.pipeline}: {verdict} ({report.seconds:.1f} s)", style=style))

@@ -18,6 +18,7 @@ from tidegate.core.tell.pauses import ALL, ordered
 
 if TYPE_CHECKING:
     from tidegate.airflow.switches import Switches
+    from tidegate.core.spec.pipeline import Pipeline
     from tidegate.core.tell.pauses import Pause
     from tidegate.ledger import SqlLedger
 
@@ -25,7 +26,7 @@ LOOK_S = 1.0
 """Seconds between questions for DAGs that Airflow does not know yet."""
 
 _only = click.option(
-    "--only", multiple=True, type=click.Choice(ALL), help="Only this DAG; may be repeated.  [default: all four]"
+    "--only", multiple=True, type=click.Choice(ALL), help="Only this DAG; may be repeated.  [default: all]"
 )
 _wait = click.option(
     "--wait", "wait_ms", type=DurationType(), default="90s", show_default=True,
@@ -100,7 +101,7 @@ def pause(pipeline: str, why: str, until_ms: int | None, only: tuple[str, ...], 
     if not why:
         raise click.BadParameter("say why: the next shift reads it", param_hint="--why")
     spec = surroundings.pipeline_named(pipeline)
-    kinds = ordered(only or ALL)
+    kinds = _kinds(spec, only)
     with airflow_library("pause"), surroundings.ledger() as ledger, redirect_stdout(click.get_text_stream("stderr")):
         old = ledger.pauses.standing(spec.name)
         switches = _switches(spec.name, kinds)
@@ -139,7 +140,7 @@ def unpause(pipeline: str, only: tuple[str, ...], wait_ms: int, as_json: bool) -
     or no Airflow is installed here; 3 the ledger or Airflow's database gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
-    kinds = ordered(only or ALL)
+    kinds = _kinds(spec, only)
     with airflow_library("unpause"), surroundings.ledger() as ledger, redirect_stdout(click.get_text_stream("stderr")):
         switches = _switches(spec.name, kinds)
         old = ledger.pauses.standing(spec.name)
@@ -157,6 +158,17 @@ def unpause(pipeline: str, only: tuple[str, ...], wait_ms: int, as_json: bool) -
     if not as_json and "ingest" in kinds and spec.ingest.schedule is None and not _missing(turned):
         click.echo(f"{spec.name}.ingest has no schedule; to read now: airflow dags trigger {spec.name}.ingest")
     raise SystemExit(NOT_WELL if _missing(turned) else WELL)
+
+
+def _kinds(spec: Pipeline, only: tuple[str, ...]) -> tuple[str, ...]:
+    """The DAGs that are meant, of those that the pipeline has. Raises click.BadParameter."""
+    from tidegate.kinds import target_kind
+
+    there = target_kind(spec.sink.kind).dags
+    for kind in only:
+        if kind not in there:
+            raise click.BadParameter(f"{spec.name} has no {kind}: it has {', '.join(there)}", param_hint="--only")
+    return ordered(only or there)
 
 
 def _switches(name: str, kinds: tuple[str, ...]) -> Switches:

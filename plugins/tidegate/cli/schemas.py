@@ -20,11 +20,55 @@ from tidegate.core.base.wording import many
 if TYPE_CHECKING:
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.core.spec.proposals import Proposal
+    from tidegate.core.spec.schema_changes import SchemaChange
 
 
 @click.group(cls=Commands)
 def schema() -> None:
     """Columns for fields that no column takes."""
+
+
+@schema.command()
+@surroundings.pipeline_argument
+@json_option
+def show(pipeline: str, as_json: bool) -> None:
+    """List the columns that were accepted beside the YAML's (`unknown_fields: evolve`): their types, the first record
+    that had each, and who took it up.
+
+    A column stays in force until the YAML names it, or reads its field: then the YAML decides. `tidegate schema propose
+    --write` adds the lines.
+
+    \b
+    Examples:
+      tidegate schema show orders
+      tidegate schema show orders --json
+
+    \b
+    Exit code: 0 well; 2 a YAML is wrong; 3 cannot tell.
+    """
+    from tidegate.core.base.instants import iso
+    from tidegate.core.spec.schema_changes import in_force
+
+    spec = surroundings.pipeline_named(pipeline)
+    with surroundings.ledger() as ledger:
+        accepted = ledger.schema_changes.changes(pipeline)
+    added = {c.name for c in in_force(spec, accepted).columns} - {c.name for c in spec.columns}
+    if as_json:
+        columns = [
+            {
+                "column": a.column, "type": a.type, "path": a.path, "batch": a.batch_id, "partition": a.partition,
+                "offset": a.offset, "why": a.why, "by": a.actor, "at": iso(a.at_ms), "in_yaml": a.column not in added,
+            }
+            for a in accepted
+        ]  # fmt: skip
+        print_json({"pipeline": pipeline, "unknown_fields": spec.format.unknown_fields, "columns": columns})
+        return
+    if not accepted:
+        click.echo(f"{pipeline}: no column was accepted beside the YAML's")
+    for a in accepted:
+        whose = "not in the YAML" if a.column in added else "the YAML decides"
+        click.echo(f"{a.column} {a.type}, from {a.path}: {whose}; first seen in {a.place}")
+        click.echo(f"  accepted {iso(a.at_ms)} by {a.actor} ({a.why})")
 
 
 @schema.command()
@@ -38,7 +82,8 @@ def propose(pipeline: str, records: int, write: bool, as_json: bool) -> None:
     """Read the newest records, and those at which a batch stopped, and propose columns for what no column takes.
 
     Nothing is committed to Kafka, and nothing is written without --write: then the lines are added at the end of
-    `columns`, the rest of the file stays as it is, and the change is shown.
+    `columns`, the rest of the file stays as it is, and the change is shown. Types are those of the values; of change
+    events in Avro those of the newest schema. Columns that were accepted (`tidegate schema show`) come first.
 
     \b
     Examples:
@@ -77,37 +122,45 @@ def propose(pipeline: str, records: int, write: bool, as_json: bool) -> None:
 
 def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal]]:
     from tidegate.core.spec.proposals import propose, sample_ranges
+    from tidegate.core.spec.schema_changes import in_force, proposed
     from tidegate.sources.sampling import sample
 
+    refused_at, accepted = _told(spec)
+    names = {c.name for c in spec.columns}
+    spec = in_force(spec, accepted)
+    standing = {c.name for c in spec.columns} - names
     source = surroundings.source(spec)
     topic = source.look(spec.source.topic)
     partitions = {p: (o.log_start, o.last_stable_offset) for p, o in topic.partitions.items()}
-    ranges = sample_ranges(partitions, records, _refused_at(spec.name))
+    ranges = sample_ranges(partitions, records, refused_at)
     told = source.for_workers()
     settings = told.settings | told.secrets | surroundings.registry(spec)
     found = sample(spec, settings, topic.topic_id, ranges)
     taken = [c.name for c in spec.columns]
-    proposals: list[Proposal] = []
+    proposals: list[Proposal] = [proposed(a) for a in accepted if a.column in standing]
     for field, (seen, examples) in sorted(found.fields.items(), key=lambda item: (-item[1][0], item[0])):
-        proposals.append(propose(field, examples, taken, seen))
+        proposals.append(propose(field, examples, taken, seen, found.types.get(field)))
         taken.append(proposals[-1].column)
     return found.read, proposals
 
 
-def _refused_at(name: str) -> tuple[int, int] | None:
-    """The record at which the job of the open batch stopped; None without one, or without a ledger to ask."""
+def _told(spec: Pipeline) -> tuple[tuple[int, int] | None, tuple[SchemaChange, ...]]:
+    """The record at which the job of the open batch stopped, None without one; and the columns that were accepted.
+    Nothing of either without a ledger to ask."""
     from tidegate.core.base.errors import TidegateError
 
+    name = spec.name
     try:
         with surroundings.ledger() as ledger:
             batch = ledger.batches.open(name)
             refusal = None if batch is None else ledger.batches.refusal(name, batch.plan.batch_id)
+            accepted = () if spec.format.debezium is None else ledger.schema_changes.changes(name)
     except TidegateError as e:
         progress(f"the ledger gives no answer, so only the newest records are read: {e.args[0]}")
-        return None
+        return None, ()
     if refusal is None or refusal.partition is None or refusal.offset is None:
-        return None
-    return refusal.partition, refusal.offset
+        return None, accepted
+    return (refusal.partition, refusal.offset), accepted
 
 
 def _write(path: Path, proposals: Sequence[Proposal]) -> str:

@@ -16,9 +16,12 @@ from tidegate.cli.topics import topics
 from tidegate.core.base.wording import many, those
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tidegate.core.look.status import PipelineStatus
     from tidegate.core.look.survey import Survey
-    from tidegate.core.look.views import BatchRow
+    from tidegate.core.look.views import BatchRow, Overview
+    from tidegate.core.mirror.applies import Merging
     from tidegate.ledger import SqlLedger
 
 KAFKA_S = 2.0
@@ -117,6 +120,7 @@ def _plain(line: Line) -> dict[str, Any]:
         "due_since_ms": s.due_since_ms,
         "held": [{"start_ms": h.window_ms, **to_plain(h.comparison)} for h in s.held[:DUE_LISTED]],
         "held_count": len(s.held),
+        "merging": _merging(s.merging),
         "due_ended": [iso(start) for start in overdue.ended(s.due, s.archive)],
         "archive_paused": s.archive.paused if s.archive else None,
         "archive_looked_at_ms": (s.archive.noted_ms or None) if s.archive else None,
@@ -140,6 +144,23 @@ def _plain(line: Line) -> dict[str, Any]:
             "events": to_plain(o.events),
         }
     return plain
+
+
+def _merging(merging: Merging | None) -> dict[str, Any] | None:
+    """Of a mirror: its table, and what waits to be merged."""
+    from tidegate.core.base.plain import to_plain
+
+    if merging is None:
+        return None
+    refused = merging.refused
+    return {
+        "table": to_plain(merging.told),
+        "looked_at_ms": merging.told_ms,
+        "newest_batch": merging.newest,
+        "waiting_batches": merging.waiting,
+        "waiting_since_ms": merging.since_ms,
+        "refused": None if refused is None else refused.why,
+    }
 
 
 def _window(certificate: Any) -> dict[str, Any] | None:
@@ -197,7 +218,6 @@ def _print_one(line: Line) -> None:
     from rich.text import Text
 
     from tidegate.core.base.instants import iso
-    from tidegate.core.look.concerns import late_words
     from tidegate.core.tell.subjects import said
 
     out = console()
@@ -228,6 +248,43 @@ def _print_one(line: Line) -> None:
     if s.loss is not None:
         loss_warning.show(out, line.name, s.loss)
     paragraph(out, "rows", _rows_words(v))
+    if s.merging is not None:
+        _print_merges(out, s.merging)
+    else:
+        _print_windows(out, s, v, o)
+    if o.side_duties:
+        batches = ", ".join(map(str, o.side_duties))
+        paragraph(out, "to do", f"late and dirty files of batch {batches} are not in their tables yet")
+    if v.lost:
+        paragraph(out, "lost", f"{those(v.lost, 'offset', 'were')} gone from the topic before they were read")
+    if o.intents:
+        paragraph(out, "catalogue", f"{o.intents} changes without an answer")
+    for n, event in enumerate(o.events):
+        paragraph(
+            out,
+            "" if n else "events",
+            f"{iso(event.at_ms // 1000 * 1000)}  {said(event.subject)}: {event.what}  ({event.actor})",
+        )
+
+
+def _print_merges(out: Console, merging: Merging) -> None:
+    told = merging.told
+    if told is None or told.upto == 0:
+        paragraph(out, "table", "nothing is merged yet")
+    else:
+        stand = f"{many(told.rows, 'row')} and {many(told.tombstones, 'tombstone')}"
+        paragraph(out, "table", f"batches 1 to {told.upto}: {stand}, of {many(told.events, 'event')}")
+    if merging.waiting:
+        wait = f"{many(merging.waiting, 'landed batch')}, the oldest since {_ago(merging.since_ms)}"
+        paragraph(out, "to merge", wait)
+    else:
+        paragraph(out, "to merge", "none")
+
+
+def _print_windows(out: Console, s: PipelineStatus, v: Survey, o: Overview) -> None:
+    from tidegate.core.base.instants import iso
+    from tidegate.core.look.concerns import late_words
+
     paragraph(out, "watermark", iso(s.watermark_ms))
     if s.next_window is not None:
         when = f"; {s.expected.text()}" if s.expected is not None else ""
@@ -244,19 +301,6 @@ def _print_one(line: Line) -> None:
     late = late_words(s.late_left, s.name)
     if late:
         advice(out, "late", late)
-    if o.side_duties:
-        batches = ", ".join(map(str, o.side_duties))
-        paragraph(out, "to do", f"late and dirty files of batch {batches} are not in their tables yet")
-    if v.lost:
-        paragraph(out, "lost", f"{those(v.lost, 'offset', 'were')} gone from the topic before they were read")
-    if o.intents:
-        paragraph(out, "catalogue", f"{o.intents} changes without an answer")
-    for n, event in enumerate(o.events):
-        paragraph(
-            out,
-            "" if n else "events",
-            f"{iso(event.at_ms // 1000 * 1000)}  {said(event.subject)}: {event.what}  ({event.actor})",
-        )
 
 
 def _rows_words(survey: Survey) -> str:

@@ -68,13 +68,13 @@ def _row(line: Line) -> list[Any]:
         line.name,
         Text(said, style=colour),
         f"{v.open_batch.batch_id} {v.open_batch.state}" if v.open_batch else "-",
-        iso(s.watermark_ms),
+        iso(s.watermark_ms) if s.merging is None else f"batch {s.merging.upto}",
         _behind(line),
         _due(s),
         f"{v.late_now:,}",
         f"{v.totals.dirty_now:,}",
-        f"{v.published.windows:,}",
-        f"{v.published.rows:,}",
+        f"{v.published.windows:,}" if s.merging is None else "-",
+        f"{_rows(s):,}",
         loss_warning.cell(s.loss),
     ]
 
@@ -89,7 +89,15 @@ def _behind(line: Line) -> str:
 
 
 def _due(status: PipelineStatus) -> str:
-    return f"{status.due.count:,}"
+    """Windows that may be published and are not; of a mirror, batches that wait to be merged."""
+    return f"{status.due.count if status.merging is None else status.merging.waiting:,}"
+
+
+def _rows(status: PipelineStatus) -> int:
+    """Rows that readers see."""
+    if status.merging is not None:
+        return 0 if status.merging.told is None else status.merging.told.rows
+    return 0 if status.survey is None else status.survey.published.rows
 
 
 @dataclass(frozen=True)

@@ -17,27 +17,49 @@ if TYPE_CHECKING:
 
 @click.command()
 @surroundings.pipeline_argument
-@click.argument("partition", type=click.IntRange(min=0))
-@click.argument("offset", type=click.IntRange(min=0))
+@click.argument("partition", type=click.IntRange(min=0), required=False)
+@click.argument("offset", type=click.IntRange(min=0), required=False)
+@click.option(
+    "--key",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="Of a mirror: its events of this key; once for each column.",
+)
 @json_option
-def where(pipeline: str, partition: int, offset: int, as_json: bool) -> None:
-    """Say what became of the record at OFFSET of Kafka partition PARTITION.
+def where(pipeline: str, partition: int | None, offset: int | None, key: tuple[str, ...], as_json: bool) -> None:
+    """Say what became of the record at OFFSET of Kafka partition PARTITION, or of the events of a mirror's key.
 
     For a published record it names batch, attempt, generation and file; for a late or dirty one the reason and the
     place; for any other what it waits for, or why no table has it. A recreated topic has the same offsets again: then
     there is an answer for each topic id, the newest first. Kafka and Hive need not answer; the command says which of
     them it could not ask.
 
+    With --key it looks into the files of all landed batches, and tells the newest 1,000 events of the key, the newest
+    first: where each is, which are merged, which wait, and which one made the row that is seen.
+
     \b
     Examples:
       tidegate where flights 0 48210
+      tidegate where orders --key id=42
       tidegate where flights 0 48210 --json | jq -r '.fates[0].kind'
 
     \b
     Exit code: 0 settled (published, late, dirty, filtered, dropped, a gap, or before the pipeline began to read);
     1 not, or lost; 2 no such pipeline, or its rows have no offsets (kafka_columns: false);
-    3 the ledger gives no answer.
+    3 the ledger gives no answer. With --key: 0 the newest event is merged; 1 it waits, there is none, two
+    events contradict each other, or a file could not be read; 2 no such key, or a pipeline with windows.
     """
+    if bool(key) == (partition is not None) or (partition is not None and offset is None):
+        raise click.UsageError("say PARTITION and OFFSET, or of a mirror --key for each column of the key")
+    if partition is None or offset is None:
+        from tidegate.cli.where_key import print_key
+
+        raise SystemExit(print_key(surroundings.pipeline_named(pipeline), key, as_json))
+    raise SystemExit(_where(pipeline, partition, offset, as_json))
+
+
+def _where(pipeline: str, partition: int, offset: int, as_json: bool) -> int:
+    """The exit code."""
     from tidegate.adapters.rows import RowProcess
     from tidegate.workflow.look.where import where as where_is
 
@@ -49,7 +71,7 @@ def where(pipeline: str, partition: int, offset: int, as_json: bool) -> None:
         print_json(found)
     else:
         _print(found)
-    raise SystemExit(WELL if found.fates and found.fates[0].settled else NOT_WELL)
+    return WELL if found.fates and found.fates[0].settled else NOT_WELL
 
 
 def _print(found: Answer) -> None:

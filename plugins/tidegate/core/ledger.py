@@ -14,7 +14,7 @@ from tidegate.core.base.offsets import Interval
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.refusal import Refusal
-from tidegate.core.batch.states import Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
+from tidegate.core.batch.states import AbandonedBatch, Batch, LandedBatch, OpenBatch, Plan, SealedBatch, WritingBatch
 from tidegate.core.batch.totals import TotalsLedger
 from tidegate.core.clean.rules import BatchFacts, GenerationFacts, Moment
 from tidegate.core.completeness.port import TruthLedger
@@ -22,12 +22,14 @@ from tidegate.core.dirty.redrive import RedriveLedger
 from tidegate.core.files.landed import LandedFile, OwedSpan
 from tidegate.core.files.receipt import FileEntry, Receipt
 from tidegate.core.late.reopen import ReopenLedger
+from tidegate.core.mirror.applies import ApplyLedger
 from tidegate.core.publish.grounds import GroundsLedger
-from tidegate.core.replay.rehearsal import ReplayLedger
+from tidegate.core.replay.port import ReplayLedger
 from tidegate.core.replay.rollback import RollbackLedger
 from tidegate.core.restore.record import RecoveryLedger
 from tidegate.core.source.log_cut import CutLedger
 from tidegate.core.spec.pipeline import Fields, Pipeline
+from tidegate.core.spec.schema_changes import SchemaLedger
 from tidegate.core.tell.announcement import AnnouncementLedger
 from tidegate.core.tell.notices import NoticeLedger
 from tidegate.core.tell.pauses import PauseLedger
@@ -138,7 +140,7 @@ class BatchLedger(Protocol):
         """LANDED batches whose late and dirty files are not all in their tables: (batch id, moved)."""
         ...
 
-    def abandon(self, batch: OpenBatch, reason: str) -> None: ...
+    def abandon(self, batch: OpenBatch, reason: str) -> AbandonedBatch: ...
 
     def manifest_files(self, name: str, batch_id: int, kind: str | None = None) -> list[FileEntry]: ...
 
@@ -366,6 +368,11 @@ class Ledger(Protocol):
     def notices(self) -> NoticeLedger: ...
     @property
     def announcements(self) -> AnnouncementLedger: ...
+    @property
+    def schema_changes(self) -> SchemaLedger: ...
+
+    @property
+    def applies(self) -> ApplyLedger: ...
 
     @property
     def repairs(self) -> LedgerRepairs: ...

@@ -21,6 +21,7 @@ from tidegate.core.batch.states import (
     LANDED,
     OPEN_STATES,
     SEALED,
+    AbandonedBatch,
     Batch,
     LandedBatch,
     OpenBatch,
@@ -237,10 +238,12 @@ class SqlBatches(Part):
         with self._store.begin() as c:
             moves.moved(self._store, c, b, transitions.side(name, batch_id, flag))
 
-    def abandon(self, batch: OpenBatch, reason: str) -> None:
+    def abandon(self, batch: OpenBatch, reason: str) -> AbandonedBatch:
+        step = transitions.abandon(batch, reason)
         with self._store.begin() as c:
-            moves.move(self._store, c, b, transitions.abandon(batch, reason))
+            moves.move(self._store, c, b, step)
             self._store.raise_version(c, batch.plan.pipeline)
+        return step.after
 
     def block(self, batch: OpenBatch, reason: str) -> None:
         self._move(transitions.block(batch, reason))

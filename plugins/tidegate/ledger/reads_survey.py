@@ -17,7 +17,8 @@ from tidegate.core.batch.totals import Spent, Totals
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
 from tidegate.core.look.survey import LATELY_MS, Head, Landed, Published, Survey, WindowSteps
-from tidegate.core.replay.rehearsal import OF_REPLAYS, Unfinished
+from tidegate.core.mirror.applies import Merging
+from tidegate.core.replay.abandoned import OF_REPLAYS, Unfinished
 from tidegate.core.source.loss_forecast import HORIZON_MS
 from tidegate.core.source.progress import BatchLook, Look, Progress
 from tidegate.core.window.answer import Answer
@@ -25,7 +26,7 @@ from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.states import ARCHIVE, CURRENT
 from tidegate.core.window.transitions import UNFINISHED
 from tidegate.core.window.watermark import TopicFacts
-from tidegate.ledger import schema
+from tidegate.ledger import applies, schema
 from tidegate.ledger.blocks import AT_WORK, at_work, open_batches, together
 from tidegate.ledger.completeness import waiting
 from tidegate.ledger.facts import NOTHING, earlier_facts, left_behind, of_batches
@@ -72,6 +73,9 @@ class SurveyReads(Snapshots):
 
     def late_windows(self, names: Collection[str]) -> dict[str, list[LateWindow]]:
         return self._each(names, candidates)
+
+    def merging(self, names: Collection[str]) -> dict[str, Merging]:
+        return self._each(names, applies.merging)
 
     def earlier_each(self, names: Collection[str]) -> dict[str, TopicFacts]:
         return self._each(names, earlier_facts)

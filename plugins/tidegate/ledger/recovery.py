@@ -136,7 +136,7 @@ class SqlRecovery(Part):
             detail = {"generation": record.number, "epoch": record.epoch, "batches": record.batches, "why": why}
             self._store.note(c, name, "record set aside", subject(record.window), detail)
 
-    def withdraw(self, batch: OpenBatch, why: str, same_starts: bool = False) -> None:
+    def withdraw(self, batch: OpenBatch | AbandonedBatch, why: str, same_starts: bool = False) -> None:
         plan, p = batch.plan, schema.pipelines
         name, batch_id = plan.pipeline, plan.batch_id
         with self._store.begin() as c:
@@ -146,6 +146,8 @@ class SqlRecovery(Part):
             moves.move(self._store, c, b, of_batches.withdraw(batch, why))
             for table in _OF_A_BATCH:
                 c.execute(delete(table).where(table.c.pipeline == name, table.c.batch_id == batch_id))
+            t = schema.totals  # a release before has passed over what was given up: the sums are made again
+            c.execute(delete(t).where(t.c.pipeline == name, t.c.through_batch >= batch_id))
             s = schema.resumptions
             c.execute(update(s).where(s.c.pipeline == name, s.c.batch_id == batch_id).values(batch_id=None))
             if same_starts and not ends.newest_batch(c, name, plan.topic_id):

@@ -33,7 +33,7 @@ class SqlRedrives(Part):
         statement = (
             select(b.c.batch_id, b.c.topic, b.c.topic_id, b.c.side_moved, b.c.side_registered, f.c.partitions)
             .select_from(f.join(b, and_(b.c.pipeline == f.c.pipeline, b.c.batch_id == f.c.batch_id)))
-            .where(f.c.pipeline == name, f.c.kind == DIRTY, b.c.state == LANDED, ~_owned(f.c.batch_id, name))
+            .where(f.c.pipeline == name, f.c.kind == DIRTY, b.c.state == LANDED, ~owned(f.c.batch_id, name))
         )
         told: dict[int, Any] = {}
         parts: dict[int, list[PartitionRows]] = defaultdict(list)
@@ -123,7 +123,7 @@ def insert_sources(c: Connection, plan: Plan) -> None:
     for at in range(0, len(wanted), _CHUNK):
         mine = b.c.batch_id.in_(wanted[at : at + _CHUNK])
         landed = select(b.c.batch_id).where(b.c.pipeline == name, mine, b.c.state == LANDED)
-        free |= set(c.scalars(landed.where(~_owned(b.c.batch_id, name))))
+        free |= set(c.scalars(landed.where(~owned(b.c.batch_id, name))))
     taken = sorted(set(wanted) - free)
     if taken:
         raise LostComparison(f"the dirty rows of batch {taken[0]} belong to another batch by now")
@@ -143,7 +143,7 @@ def take_over(store: Store, c: Connection, plan: Plan) -> None:
         store.note(c, plan.pipeline, "redriven", f"batch {i}", {"by": plan.batch_id})
 
 
-def _owned(batch_id: Any, name: str) -> Any:
+def owned(batch_id: Any, name: str) -> Any:
     return exists().where(o.c.pipeline == name, o.c.batch_id == batch_id, o.c.kind == DIRTY)
 
 

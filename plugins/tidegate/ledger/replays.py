@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import and_, exists, or_, select
 
-from tidegate.core.replay.rehearsal import EVENT, NO_WINDOW, OF_REPLAYS, Rehearsal, Unfinished
+from tidegate.core.clean.dry_runs import EVENT, NO_WINDOW, Rehearsal
+from tidegate.core.replay.abandoned import OF_REPLAYS, Unfinished
 from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, REPLAY, SWAPPING, WindowKey
 from tidegate.ledger import schema
 from tidegate.ledger.store import Part

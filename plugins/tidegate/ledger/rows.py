@@ -113,4 +113,4 @@ def batch(row: Row, its_plan: Plan, files: list[FileEntry]) -> Batch:
         return SealedBatch(its_plan, row.epoch, row.nonce, receipt(row.receipt, files))
     if row.state == LANDED:
         return LandedBatch(its_plan, row.epoch, row.nonce, bool(row.side_moved))
-    return AbandonedBatch(its_plan, row.blocked or "")
+    return AbandonedBatch(its_plan, row.blocked or "", row.epoch, row.nonce)

@@ -21,6 +21,7 @@ from sqlalchemy import (
 
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.states import INGEST, BatchKind, BatchState
+from tidegate.core.mirror.applies import ApplyState
 from tidegate.core.window.states import CLOSED, GenerationKind, GenerationState, WindowState
 from tidegate.ledger.texts import String, Text, Word
 
@@ -323,6 +324,52 @@ resumptions = _table(  # where the batch after this one goes on in a partition, 
     Column("leader_epoch", Integer),  # of the log that was looked at when this was decided
     Column("batch_id", BigInteger),  # which one went on there
     _required("why", Text),
+)
+applies = _table(  # tries to merge batches `first_batch` to `last_batch` (inclusive) into the pipeline's keyed table
+    "applies",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("epoch", Integer, primary_key=True, autoincrement=False),
+    _required("first_batch", BigInteger),
+    _required("last_batch", BigInteger),
+    _required("nonce", String(32)),
+    _required("state", Word(ApplyState)),
+    Column("snapshot", String(100)),  # of the table, once it stands there
+    Column("why", Text),  # of a refused one
+    _required("began_ms", BigInteger),
+    Column("done_ms", BigInteger),  # when it was applied, overtaken or refused
+    Index("ix_applies_state", "pipeline", "state"),
+)
+prefixes = _table(  # what a keyed table said of itself when it was last looked at: the table tells, this is a copy
+    "prefixes",
+    Column("pipeline", _NAME, primary_key=True),
+    _required("upto", BigInteger),
+    Column("snapshot", String(100)),
+    _required("attempt", String(100)),
+    _required("rows", BigInteger),
+    _required("tombstones", BigInteger),
+    _required("events", BigInteger),
+    _required("inserted", BigInteger),
+    _required("purged", BigInteger),
+    _required("told_ms", BigInteger),
+    Column("purged_below", String(100), nullable=False, server_default="0,0,0"),  # commit,row,n
+    Column("purged_upto", BigInteger, nullable=False, server_default="0"),
+    Column("below_purge", BigInteger, nullable=False, server_default="0"),  # events that the purge has kept out
+    Column("kept_out_ms", BigInteger),  # when their number was last seen to have grown
+)
+schema_changes = _table(  # fields that became columns by `unknown_fields: evolve`; a row is never changed
+    "schema_changes",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    _required("column_name", String(200)),
+    _required("type", Text),
+    _required("path", Text),
+    Column("batch_id", BigInteger),  # where it was first seen; null where storage remembers the column alone
+    Column("partition", Integer),
+    Column("offset", BigInteger),
+    _required("why", Text),
+    _required("actor", String(500)),
+    _required("at_ms", BigInteger),
+    UniqueConstraint("pipeline", "column_name", name="uq_schema_change"),
 )
 run_bindings = _table(
     "run_bindings",

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.ledger import schema
+from tidegate.ledger import schema, schema_changes
 from tidegate.ledger.store import Part, Store, row_of, scalar
 
 b, s = schema.batches, schema.spec_versions
@@ -40,10 +40,12 @@ class SqlSpecs(Part):
 
 
 def registered(store: Store, c: Connection, pipeline: Pipeline, fingerprint: str) -> int:
-    """The version of the spec, in this transaction: a new one if the ledger has none of this fingerprint.
+    """The version of the spec, in this transaction: a new one if the ledger has none of this fingerprint. Columns that
+    were accepted are remembered too: a spec that storage gives back to a restored ledger may be all that tells them.
 
     Raises LostComparison if another task has registered one meanwhile."""
     name, now = pipeline.name, store.now_ms()
+    schema_changes.remember(store, c, pipeline)
     known = row_of(c, s, pipeline=name, fingerprint=fingerprint)
     if known is not None:
         return int(known.version)

@@ -15,6 +15,7 @@ from tidegate.core.look.survey import Block
 from tidegate.core.spec.pipeline import Fields, Pipeline
 from tidegate.ledger import schema
 from tidegate.ledger.announcements import SqlAnnouncements
+from tidegate.ledger.applies import SqlApplies
 from tidegate.ledger.batches import SqlBatches
 from tidegate.ledger.blocks import blocks
 from tidegate.ledger.clean import SqlCleaning
@@ -30,6 +31,7 @@ from tidegate.ledger.reopenings import SqlReopenings
 from tidegate.ledger.repairs import SqlRepairs
 from tidegate.ledger.replays import SqlReplays
 from tidegate.ledger.rollbacks import SqlRollbacks
+from tidegate.ledger.schema_changes import SqlSchemaChanges
 from tidegate.ledger.specs import SqlSpecs, registered
 from tidegate.ledger.store import Part, Store, make_engine, row_of
 from tidegate.ledger.totals import SqlTotals
@@ -64,6 +66,8 @@ class SqlLedger:
         self.notices = SqlNotices(self.store)
         self.pauses = SqlPauses(self.store)
         self.announcements = SqlAnnouncements(self.store)
+        self.applies = SqlApplies(self.store)
+        self.schema_changes = SqlSchemaChanges(self.store)
         self.specs = SqlSpecs(self.store)
 
     def now_ms(self) -> int:

@@ -1,7 +1,8 @@
 """Running sums over landed batches, and those over what has landed since they were last advanced.
 
-What is LANDED or ABANDONED is final, and at most one batch of a pipeline is neither: the newest. So the sums up to a
-batch below it never change.
+What is LANDED is final, and at most one batch of a pipeline is not: the newest. One that is ABANDONED is final once
+another has been planned after it: until then storage may say that it has landed. So the sums up to a batch below it
+never change.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.plain import dumps, from_plain, to_plain
-from tidegate.core.batch.states import INGEST, LANDED, OPEN_STATES
+from tidegate.core.batch.states import ABANDONED, INGEST, LANDED, OPEN_STATES
 from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
 from tidegate.ledger import schema
 from tidegate.ledger.rows import FATES
@@ -91,9 +92,15 @@ def _same_shape(one: Any, other: Any) -> bool:
     return type(one) is type(other)
 
 
+def _newest(name: str) -> Any:
+    return select(b.c.batch_id, b.c.state).where(b.c.pipeline == name).order_by(b.c.batch_id.desc()).limit(1)
+
+
 def _last_final(c: Connection, name: str) -> int:
-    newest = select(b.c.batch_id).where(b.c.pipeline == name).order_by(b.c.batch_id.desc()).limit(1)
-    last = c.scalar(newest) or 0
+    newest = c.execute(_newest(name)).first()
+    if newest is None:
+        return 0
+    last: int = newest.batch_id - (newest.state == ABANDONED)
     unfinished = select(func.min(b.c.batch_id)).where(b.c.pipeline == name, b.c.state.in_(OPEN_STATES))
     first_open = c.scalar(unfinished)
     return last if first_open is None else min(last, first_open - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidegate.adapters.child import Child
 from tidegate.core.base.errors import SourceError
@@ -16,10 +16,12 @@ _ADVICE = "install tidegate[worker] (confluent-kafka, duckdb, pyarrow) beside th
 
 @dataclass(frozen=True)
 class Sampled:
-    """`fields`: those that no column takes, with the number of records that had them and examples as JSON texts."""
+    """`fields`: those that no column takes, with the number of records that had them and examples as JSON texts.
+    `types`: Hive types that the messages' schema has for fields at the top."""
 
     read: int
     fields: dict[str, tuple[int, list[str]]]
+    types: dict[str, str] = field(default_factory=dict)
 
 
 def sample(
@@ -42,4 +44,4 @@ def sample(
     with Child("sample", _ADVICE, python, work="reading records", failed=failed) as child:
         answer = child.one(request, settings)
     fields = {name: (int(told["seen"]), list(told["examples"])) for name, told in answer["fields"].items()}
-    return Sampled(int(answer["read"]), fields)
+    return Sampled(int(answer["read"]), fields, dict(answer.get("types", {})))

@@ -44,26 +44,44 @@ class ByKind:
 
     def section_for(self, value: object) -> type[Section]:
         """The keys of the kind that a section of the YAML names; those of the default for an unknown one."""
+        return self.section_of(self.kind_of(value) or self.default)
+
+    def kind_of(self, value: object) -> str | None:
+        """The installed kind that a section of the YAML names, or the default; None for an unknown one."""
         kind = value.get("kind", self.default) if isinstance(value, Mapping) else self.default
-        return self.section_of(kind if kind in self.kinds else self.default)
+        return kind if isinstance(kind, str) and kind in self.kinds else None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.validated)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         described = handler(self.section_of(self.default).__pydantic_core_schema__)
+        shared = set(described["properties"])
+        having: dict[str, dict[str, None]] = {}
         for kind in self.kinds.own:
             for name, told in self.section_of(kind).model_json_schema(by_alias=True)["properties"].items():
-                note = {"description": f"Kind `{kind}` only. {told['description']}"}
-                described["properties"].setdefault(name, {**told, **note})
+                having.setdefault(name, {})[self.kinds.in_yaml(kind)] = None
+                described["properties"].setdefault(name, told)
+        for name in having.keys() - shared:
+            told = described["properties"][name]
+            described["properties"][name] = {
+                **told,
+                "description": f"{_only(list(having[name]))} {told['description']}",
+            }
         return described
+
+
+def _only(kinds: list[str]) -> str:
+    names = " and ".join(f"`{kind}`" for kind in kinds)
+    return f"Kind {names} only." if len(kinds) == 1 else f"Kinds {names} only."
 
 
 def own_options(spec: Section, shared: type[Section], compiled: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Keys that the rest knows nothing of, with their values as text, sorted: neither `shared` by all kinds, nor fields
     of the compiled form of their own."""
-    names = sorted(type(spec).model_fields.keys() - shared.model_fields.keys() - {*compiled})
-    values = ((name, getattr(spec, name)) for name in names)
+    fields = type(spec).model_fields
+    names = fields.keys() - shared.model_fields.keys() - {*compiled}
+    values = sorted((fields[name].alias or name, getattr(spec, name)) for name in names)
     return tuple((name, _text(value)) for name, value in values if value is not None)
 
 

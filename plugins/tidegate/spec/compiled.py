@@ -6,7 +6,7 @@ import hashlib
 from datetime import datetime
 
 from tidegate.core.base.plain import dumps, to_plain
-from tidegate.core.spec.change_events import EVENT_COLUMNS
+from tidegate.core.spec.change_events import EVENT_COLUMNS, NULLABLE
 from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Cleaning,
@@ -24,6 +24,8 @@ from tidegate.core.spec.pipeline import (
     Windows,
 )
 from tidegate.core.target import paths
+from tidegate.core.target.port import Unit
+from tidegate.kinds import target_kind
 from tidegate.spec import completeness_rules
 from tidegate.spec.by_kind import own_options
 from tidegate.spec.model import ColumnSpec, LateSpec, PipelineSpec
@@ -40,6 +42,8 @@ OPERATIONS = (
 )  # fmt: skip
 """Fields of a Pipeline that decide how and when it runs, not what its rows are."""
 _ALWAYS_OF_COLUMNS = ("name", "type", "path", "nullable")
+_WHO = "accepted"
+"""Of a column: the YAML that names it later makes no new version."""
 _NEVER_OF_SINK = ("metastore_conn_id", "fields")
 """A connection, and what plans pin."""
 
@@ -85,7 +89,7 @@ def fingerprint(pipeline: Pipeline) -> str:
     # what an earlier release did not know must not make a new version of each pipeline
     content["format"] = {key: value for key, value in content["format"].items() if value is not None}
     content["columns"] = [
-        {key: value for key, value in column.items() if key in _ALWAYS_OF_COLUMNS or value}
+        {key: value for key, value in column.items() if key in _ALWAYS_OF_COLUMNS or (value and key != _WHO)}
         for column in content["columns"]
     ]
     return hashlib.sha256(dumps(content).encode()).hexdigest()
@@ -95,7 +99,9 @@ def _added(message_format: Format) -> tuple[Column, ...]:
     """Columns that a format brings along."""
     if message_format.debezium is None:
         return ()
-    return tuple(Column(name=name, type=kind, path=path, nullable=False) for name, kind, path in EVENT_COLUMNS)
+    return tuple(
+        Column(name=name, type=kind, path=path, nullable=name in NULLABLE) for name, kind, path in EVENT_COLUMNS
+    )
 
 
 def _column(spec: ColumnSpec) -> Column:
@@ -145,6 +151,7 @@ def _windows(spec: PipelineSpec) -> Windows:
         topic_silence_ms=windows.topic_silence,
         on_silence=windows.on_silence,
         idle_max_lag_ms=windows.idle_max_lag,
+        closes=target_kind(spec.sink.kind).unit is Unit.WINDOW,
     )
 
 

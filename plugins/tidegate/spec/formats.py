@@ -30,13 +30,15 @@ from tidegate.spec.model import EventTimeSpec, FormatSpec, PipelineSpec
 from tidegate.spec.problems import Problem
 from tidegate.spec.values import KAFKA_TIMESTAMP, is_inline
 
+REGISTRY = ("schemas", "registry_conn_id", "unknown_schema")
+"""Keys that say what the schema ids of Confluent's wire format mean."""
 KEYS: dict[str, frozenset[str]] = {
     "json": frozenset(),
     "csv": frozenset({"fields", "delimiter", "quote", "escape", "null_text"}),
-    "avro": frozenset({"wire", "schema", "schemas", "registry_conn_id", "unknown_schema"}),
+    "avro": frozenset({"wire", "schema", *REGISTRY}),
     "protobuf": frozenset({"wire", "descriptor_set", "message"}),
     "raw": frozenset(),
-    "debezium": frozenset({"envelope"}),
+    "debezium": frozenset({"envelope", "encoding", *REGISTRY}),
 }
 """Keys of `format` for each type, beside `type` and `unknown_fields`."""
 LARGEST = 4 * 1024 * 1024
@@ -87,18 +89,23 @@ def _keys(given: FormatSpec) -> Iterator[Problem]:
     needed = {"csv": ("fields",), "protobuf": ("descriptor_set", "message")}.get(given.type, ())
     if given.type == "avro":
         yield from _avro_keys(given)
+    if given.type == "debezium":
+        yield from _debezium_keys(given)
     for key in needed:
         if getattr(given, key) is None:
             yield Problem(("format", key), f"is required with format.type {given.type}")
     if given.type == "raw" and given.unknown_fields != "ignore":
         yield Problem(("format", "unknown_fields"), "raw records have no fields: leave it out")
+    elif given.type != "debezium" and given.unknown_fields == "evolve":
+        message = "evolve takes types from the schemas of change events (format.type debezium): set it to fail"
+        yield Problem(("format", "unknown_fields"), message)
 
 
 def _avro_keys(given: FormatSpec) -> Iterator[Problem]:
     if given.wire == "plain":
         if given.schema_ is None:
             yield Problem(("format", "schema"), "is required with wire: plain: messages do not say their schema")
-        for key in ("schemas", "registry_conn_id", "unknown_schema"):
+        for key in REGISTRY:
             if key in given.model_fields_set:
                 yield Problem(("format", key), "has no meaning with wire: plain; leave it out, or set wire: confluent")
     else:
@@ -109,6 +116,17 @@ def _avro_keys(given: FormatSpec) -> Iterator[Problem]:
             yield Problem(
                 ("format", "registry_conn_id"), "wire: confluent needs registry_conn_id, or schemas by their ids"
             )
+
+
+def _debezium_keys(given: FormatSpec) -> Iterator[Problem]:
+    if given.encoding == "json":
+        for key in REGISTRY:
+            if key in given.model_fields_set:
+                yield Problem(
+                    ("format", key), "has no meaning with encoding: json; leave it out, or set encoding: avro"
+                )
+    elif not given.schemas and given.registry_conn_id is None:
+        yield Problem(("format", "registry_conn_id"), "encoding: avro needs registry_conn_id, or schemas by their ids")
 
 
 def _columns(spec: PipelineSpec, wanted: Wanted) -> Iterator[Problem]:
@@ -188,17 +206,24 @@ def _csv(spec: PipelineSpec, files: _Files, found: list[Problem]) -> tuple[Forma
 def _avro(spec: PipelineSpec, files: _Files, found: list[Problem]) -> tuple[Format, Wanted | None]:
     given = spec.format
     plain = files.text(given.schema_, ("format", "schema")) if given.schema_ is not None else None
-    by_id = {
-        number: files.text(source, ("format", "schemas", str(number)))
-        for number, source in (given.schemas or {}).items()
-    }
+    by_id = _by_id(given, files)
     settings = AvroFormat(given.wire, plain, by_id, given.registry_conn_id, given.unknown_schema)
     result = Format("avro", given.unknown_fields, avro=settings)
+    texts: dict[Place, str] = {("format", "schemas", str(n)): text for n, text in by_id.items()}
+    if plain is not None:
+        texts = {("format", "schema"): plain, **texts}
+    schemas = [] if files.problems else _parsed(texts, found)
+    return result, (lambda path, kind: _avro_misfit(schemas, path, kind, given.registry_conn_id)) if schemas else None
+
+
+def _by_id(given: FormatSpec, files: _Files) -> dict[int, str]:
+    return {n: files.text(source, ("format", "schemas", str(n))) for n, source in (given.schemas or {}).items()}
+
+
+def _parsed(texts: Mapping[Place, str], found: list[Problem]) -> list[avro.Schema]:
+    """The schemas; the problem of each invalid one."""
     schemas: list[avro.Schema] = []
-    texts: list[tuple[Place, str]] = [(("format", "schemas", str(n)), text) for n, text in by_id.items()]
-    for place, text in [(("format", "schema"), plain), *texts] if plain is not None else texts:
-        if files.problems:
-            break
+    for place, text in texts.items():
         try:
             schemas.append(avro.parse(text))
         except ValueError as e:
@@ -206,7 +231,7 @@ def _avro(spec: PipelineSpec, files: _Files, found: list[Problem]) -> tuple[Form
             continue
         if schemas[-1].type != "record":
             found.append(Problem(place, f"is {schemas[-1]}, not a record: columns have no fields to look at"))
-    return result, (lambda path, kind: _avro_misfit(schemas, path, kind, given.registry_conn_id)) if schemas else None
+    return schemas
 
 
 def _avro_misfit(schemas: list[avro.Schema], path: Steps, kind: HiveType | None, registry: str | None) -> str | None:
@@ -279,7 +304,14 @@ def _debezium(spec: PipelineSpec, files: _Files, found: list[Problem]) -> tuple[
             return f"$.{top} is no object"
         return None
 
-    return Format("debezium", given.unknown_fields, debezium=DebeziumFormat(given.envelope)), wanted
+    settings = DebeziumFormat(given.envelope, given.encoding)
+    if given.encoding == "json":
+        return Format("debezium", given.unknown_fields, debezium=settings), wanted
+    by_id = _by_id(given, files)
+    if not files.problems:
+        _parsed({("format", "schemas", str(n)): text for n, text in by_id.items()}, found)
+    schemas = AvroFormat("confluent", None, by_id, given.registry_conn_id, given.unknown_schema)
+    return Format("debezium", given.unknown_fields, avro=schemas, debezium=settings), wanted
 
 
 _BUILDERS: dict[str, Callable[[PipelineSpec, _Files, list[Problem]], tuple[Format, Wanted | None]]] = {

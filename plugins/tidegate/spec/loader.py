@@ -22,8 +22,10 @@ from tidegate.spec.model import PipelineSpec
 from tidegate.spec.problems import Problem, spec_error
 from tidegate.spec.pydantic_errors import problems
 from tidegate.spec.rules import at_first_sight, check
+from tidegate.spec.stores import by_store
 from tidegate.spec.territory import Territory
 from tidegate.spec.variables import plain
+from tidegate.spec.windowless import completed
 
 SUFFIX, NEAR_SUFFIX, DEFAULTS = ".yaml", ".yml", "defaults.yaml"
 
@@ -120,11 +122,12 @@ def _pipeline(
     value, found = plain(root, environment)
     if found:
         raise spec_error(root, found)
+    value, needless = completed(by_store(value), own.value)
     try:
         spec = PipelineSpec.model_validate(value)
     except ValidationError as e:
-        raise spec_error(root, [*problems(e, value), *at_first_sight(value)]) from None
-    found = check(spec, path.stem)
+        raise spec_error(root, [*needless, *problems(e, value), *at_first_sight(value)]) from None
+    found = [*needless, *check(spec, path.stem)]
     if found:
         raise spec_error(root, found)
     message_format, found = compile_format(spec, path.parent)

@@ -43,9 +43,10 @@ from tidegate.spec.values import (
 
 MessageFormat = Annotated[Literal["json", "csv", "avro", "protobuf", "raw", "debezium"], OneOf()]
 Envelope = Annotated[Literal["full", "flat"], OneOf()]
+Encoding = Annotated[Literal["json", "avro"], OneOf()]
 Wire = Annotated[Literal["plain", "confluent"], OneOf()]
 UnknownSchema = Annotated[Literal["fail", "dirty"], OneOf()]
-UnknownFields = Annotated[Literal["ignore", "capture", "fail"], OneOf()]
+UnknownFields = Annotated[Literal["ignore", "capture", "fail", "evolve"], OneOf()]
 Future = Annotated[Literal["dirty", "accept"], OneOf()]
 Idle = Annotated[Literal["clock", "follow", "wait"], OneOf()]
 OnSilence = Annotated[Literal["hold", "close"], OneOf()]
@@ -59,7 +60,8 @@ class FormatSpec(Section):
     type: MessageFormat = key("Format of the message's value.", "json")
     unknown_fields: UnknownFields = key(
         "What to do with fields that no column takes, at the top of a message or inside other fields: leave them out, "
-        "keep them in the map column `_extra`, or refuse the batch before it lands, with the field's name. `raw` "
+        "keep them in the map column `_extra`, or refuse the batch before it lands, with the field's name; `evolve` "
+        "(`debezium`) makes a column of a field whose type the message's own schema says, and refuses any other. `raw` "
         "records have none.",
         "ignore",
     )
@@ -89,16 +91,18 @@ class FormatSpec(Section):
         shown="required for `avro`, `plain`",
     )
     schemas: SchemaIds | None = key(
-        "`avro`, `wire: confluent`: schemas, or names of files, by their ids; workers do not ask the registry "
-        "for these.",
+        "`avro`, `wire: confluent`, and `debezium`, `encoding: avro`: schemas, or names of files, by their ids; "
+        "workers do not ask the registry for these.",
         None,
     )
     registry_conn_id: ConnectionId | None = key(
-        "`avro`, `wire: confluent`: Airflow HTTP connection of the schema registry, with a login if it wants one.", None
+        "`avro`, `wire: confluent`, and `debezium`, `encoding: avro`: Airflow HTTP connection of the schema registry, "
+        "with a login if it wants one.",
+        None,
     )
     unknown_schema: UnknownSchema = key(
-        "`avro`, `wire: confluent`: what happens for an unknown schema id: the batch does not land and is tried "
-        "again, or the record is dirty.",
+        "`avro`, `wire: confluent`, and `debezium`, `encoding: avro`: what happens for an unknown schema id: the batch "
+        "does not land and is tried again, or the record is dirty.",
         "fail",
     )
     descriptor_set: FileName | None = key(
@@ -113,6 +117,11 @@ class FormatSpec(Section):
         "`debezium`: `full` change events are as connectors make them, `flat` ones as `ExtractNewRecordState` leaves "
         "them.",
         "full",
+    )
+    encoding: Encoding = key(
+        "`debezium`: what the connector's converter makes of keys and values; `avro` in Confluent's wire format, with "
+        "`registry_conn_id` or `schemas`.",
+        "json",
     )
 
 

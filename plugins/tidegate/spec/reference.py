@@ -68,6 +68,12 @@ when the variable is unset or empty; an unset one without a default is an error.
 of the pipeline replace those of the defaults. It may hold every key but `name`. A key is *required* if neither file \
 has it.
 
+**Mirrors.** With `sink.kind: mirror` the table holds the newest row of each key. Such a pipeline has no windows: \
+`event_time`, `windows`, `partition_by`, `late`, `archive`, `completeness` and `dirty` are left out, `required` or not \
+([mirrors](mirrors.md)). With `store: hive_daily` beside it the table has a partition for each day, and days are \
+windows: `windows.start` is required; `event_time`, `partition_by`, `late` and `dirty` have defaults of their own \
+([mirrors by days](mirrors.md#by-days-in-hive)).
+
 **Editors.** With the YAML language server, a first line \
 `# yaml-language-server: $schema=<path of pipeline.schema.json>` gives completion and checks. The schema requires \
 only what `defaults.yaml` cannot give.

@@ -37,6 +37,7 @@ def check(spec: PipelineSpec, stem: str) -> list[Problem]:
         *_time_partitions(spec),
         *_dynamic_partitions(spec),
         *_text(spec),
+        *_evolve(spec),
         *_workdir(spec),
         *_spark(spec),
         *_archive(spec),
@@ -279,6 +280,14 @@ def _text(spec: PipelineSpec) -> Iterator[Problem]:
             yield Problem(("columns", i, "type"), f"text cannot hold {column.type}: {other}")
     if spec.format.unknown_fields == "capture":
         message = "capture makes a map, which text cannot hold: ignore them, or set sink.format to parquet or orc"
+        yield Problem(("format", "unknown_fields"), message)
+
+
+def _evolve(spec: PipelineSpec) -> Iterator[Problem]:
+    if spec.format.unknown_fields == "evolve" and spec.sink.format != "parquet":
+        message = (
+            f"evolve adds columns, which {spec.sink.format} files cannot get: set it to fail, or sink.format parquet"
+        )
         yield Problem(("format", "unknown_fields"), message)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.spec.pipeline import Sink
 
-KEYS = ("access_key_id", "secret_access_key", "session_token", "endpoint_url", "region")
+KEYS = ("access_key_id", "secret_access_key", "session_token", "endpoint_url", "region", "connection")
 TYPES = ("aws",)
 PREFIX = "tidegate.storage."
 """Begins the keys as `spark_jobs.engine.secrets` reads them."""
@@ -80,5 +80,6 @@ def access_of(connection: Fields) -> dict[str, str]:
         "session_token": extra.get("aws_session_token"),
         "endpoint_url": service.get("endpoint_url") or extra.get("endpoint_url"),
         "region": extra.get("region_name"),
+        "connection": connection.conn_id if connection.login else None,  # whose login it is, for errors
     }
     return {key: str(value) for key, value in found.items() if value}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from tidegate.adapters.watchdog import Watchdog
@@ -220,7 +221,7 @@ class ObjectStorage:
                 raise
             return Said(0, "", str(error.args[0]), True)
         except Exception as error:
-            return said(error)
+            return replace(said(error), connection=self._access.get("connection", ""))
 
 
 def _final(message: str) -> StorageError:

@@ -14,7 +14,13 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE, _WORDS = re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>")
 _NOT_SENT = "kind: Connect"
 _CREDENTIAL_HOSTS = ("http://169.254.169.254/", "http://169.254.170.2/", "http://169.254.170.23/", "sts.")
-_CREDENTIALS = "check the login and password of the connection that sink.object_store_conn_id names"
+_UNNAMED = "the connection that sink.object_store_conn_id names, or of this host's environment"
+_CREDENTIALS = "check the login and password of {connection}"
+_RENEW = "renew the login, password and session token of {connection}, then clear the task: it goes on where it was"
+_NO_REASON = (  # as to every HEAD: its answer has no words
+    "if the credentials of {connection} have expired, renew them and clear the task; if not, give them the rights that "
+    "docs/object-stores.md lists"
+)
 _AGAIN = "the next try goes on by itself"
 _SLOWER = f"{_AGAIN}; where it stays so, let fewer pipelines run at once, or ask the store's owner for a higher rate"
 _REGION = "name the bucket's own region: region_name in the extra of the storage connection, or AWS_REGION"
@@ -27,9 +33,9 @@ _ADVICE = {
     "PermanentRedirect": _REGION,
     "AuthorizationHeaderMalformed": _REGION,
     "IllegalLocationConstraintException": _REGION,
-    "ExpiredToken": "renew the session token of the storage connection, then clear the task",
-    "InvalidToken": "renew the session token of the storage connection, then clear the task",
-    "TokenRefreshRequired": "renew the session token of the storage connection, then clear the task",
+    "ExpiredToken": _RENEW,
+    "InvalidToken": _RENEW,
+    "TokenRefreshRequired": _RENEW,
     "RequestTimeTooSkewed": "set this host's clock (NTP): the store refuses requests of another time than its own",
     "SlowDown": _SLOWER,
     "TooManyRequests": _SLOWER,
@@ -52,6 +58,8 @@ class Said:
     code: str
     words: str
     sent: bool
+    connection: str = ""
+    """Airflow's, whose login was used; empty for the environment's, or a role."""
 
     @property
     def taken(self) -> bool:
@@ -83,7 +91,9 @@ class Said:
             f"{path}: the object store refuses ({self.status} {self.code or 'without a reason'}): {self.words}".rstrip(
                 ": "
             ),
-            advice=_ADVICE.get(self.code) or _ADVICE["AccessDenied" if self.status in (401, 403) else ""],
+            advice=(_ADVICE.get(self.code) or (_NO_REASON if self.status in (400, 401, 403) else "")).format(
+                connection=f"connection {self.connection}" if self.connection else _UNNAMED
+            ),
         )
         error.retry = self.status >= 500 or self.code in _MAY_PASS
         return error
@@ -96,7 +106,6 @@ class Said:
         return OutcomeUnknown(f"{path}: {why}; it may or may not have been executed")
 
 
-_ADVICE[""] = ""
 _NO_ROLE = "no credentials"
 
 

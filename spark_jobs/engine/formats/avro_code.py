@@ -17,6 +17,7 @@ from spark_jobs.engine.formats.avro_rules import (
     INLINE,
     NEVER_REFUSED,
     PLAIN,
+    WHOLE,
     conversion,
     cut_off,
     least_bytes,
@@ -309,8 +310,8 @@ class _Code:
         for name, field_schema in schema.fields:
             if what == "skip" or (isinstance(kind, Struct) and name not in takers):
                 self._skip(out, 1, field_schema)
-            elif kind is PLAIN:
-                self._value(out, 1, field_schema, PLAIN, "y")
+            elif kind in WHOLE:
+                self._element(out, 1, field_schema, kind, f"{('.' + name)!r}")
                 out.append(f"    r[{name!r}] = y")
             else:
                 for number, (field, wanted) in enumerate(takers[name]):
@@ -338,7 +339,7 @@ class _Code:
         assert schema.items is not None
         is_map = schema.type == "map"
         least = least_bytes(schema.items, {}) + is_map
-        plain = "{}" if is_map and kind is PLAIN else "[]"
+        plain = "{}" if is_map and kind in WHOLE else "[]"
         out += [f"    r = {plain}", "    i = 0", "    seen = set()", "    while True:"]
         self._signed(out, "        ", "c", "signed")
         out += [
@@ -371,9 +372,9 @@ class _Code:
         if what == "skip":
             self._skip(out, 3, schema.items)
         else:
-            inner = kind.element if isinstance(kind, Array) else kind.value if isinstance(kind, Map) else PLAIN
+            inner = kind.element if isinstance(kind, Array) else kind.value if isinstance(kind, Map) else kind
             self._element(out, 3, schema.items, inner, "f'.{key}'" if is_map else "f'[{i}]'")
-            if kind is PLAIN and is_map:
+            if kind in WHOLE and is_map:
                 out.append("            r[key] = y")
             else:
                 out += [f"            r.append({'(key, y)' if is_map else 'y'})", "            i += 1"]

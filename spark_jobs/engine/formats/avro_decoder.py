@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.formats import Decoded
 from spark_jobs.engine.formats.assembly import Assembly
 from spark_jobs.engine.formats.avro_code import Read, reader
@@ -15,13 +14,11 @@ from spark_jobs.engine.formats.known import known_fields
 from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, WrongSchema, registry_of_job
 from spark_jobs.engine.formats.undecodable import Malformed, Values
 from spark_jobs.engine.formats.wire_program import why_not
+from spark_jobs.engine.formats.writer_schemas import HEADER, WriterSchemas, missing, number_of, unusable
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.avro import Schema, parse
 from tidegate.core.spec.pipeline import AvroFormat, Pipeline
-
-HEADER = 5
-"""Bytes before a datum in Confluent's wire format: zero, and the schema's id in four bytes, big-endian."""
 
 
 class AvroDecoder:
@@ -39,7 +36,7 @@ class AvroDecoder:
     ) -> None:
         self._assembly, self._version = Assembly(pipeline, also_known), rules_version
         self._settings = pipeline.format.avro or AvroFormat()
-        self._open_registry, self._registry = registry, None
+        self._schemas = WriterSchemas(self._settings, registry)
         framed = self._settings.wire != "plain"
         self._program: AvroProgram | None = None
         self._why_not = why_not(pipeline)
@@ -60,8 +57,6 @@ class AvroDecoder:
         return self._assembly.patched(batch, look, self._program.why, chunk.values, by_rules)
 
     def _framed(self, value: bytes) -> Values:
-        if len(value) < HEADER or value[0]:
-            raise Malformed("no Confluent header (a zero byte and a schema id)")
         read = self._reader_for(value)
         if isinstance(read, Malformed):
             raise Malformed(str(read))
@@ -71,42 +66,29 @@ class AvroDecoder:
         """A schema's id is met for the first time: the library has to know it, too."""
         if isinstance(self._reader_for(value), Malformed):
             assert self._program is not None
-            self._program.add(_number(value), None)
+            self._program.add(number_of(value), None)
 
     def _reader_for(self, value: bytes) -> Read | Malformed:
-        number = _number(value)
+        number = number_of(value)
         read = self._readers.get(number)
         if read is None:
             read = self._readers[number] = self._reader_of(number, value)
         return read
 
     def _reader_of(self, number: int, value: bytes) -> Read | Malformed:
-        text = self._settings.schemas.get(number)
-        if text is not None:
-            return self._reader(number, text, ())
         try:
-            if self._settings.registry_conn_id is None:
-                raise UnknownSchema(number, "format.schemas")
-            if self._registry is None:
-                self._registry = self._open_registry()
-            text, references = self._registry.schema(number, "AVRO")
-            return self._reader(number, text, references)
+            return self._reader(number, *self._schemas.text(number))
         except WrongSchema as e:
             return Malformed(str(e))
         except UnknownSchema as e:
             if self._settings.unknown_schema == "dirty":
                 return Malformed(str(e))
             assert self._chunk is not None
-            raise refuse(
-                str(e),
-                advice="if the registry is behind, the next try goes on by itself; a schema that is nowhere means a "
-                "message that is not Avro: format.unknown_schema: dirty takes such messages into the dirty table",
-                offset=self._chunk.offsets[next(i for i, v in enumerate(self._chunk.values) if v is value)],
-                retry=True,
-            ) from None
+            offset = self._chunk.offsets[next(i for i, v in enumerate(self._chunk.values) if v is value)]
+            raise missing(e, offset) from None
 
     def _reader(self, number: int, text: str, references: tuple[str, ...]) -> Read:
-        """Raises JobError: the person who wrote this schema down has to look at it."""
+        """Raises JobError."""
         try:
             schema: Schema = parse(text, references)
             known = None
@@ -114,11 +96,7 @@ class AvroDecoder:
                 known = known_fields(self._assembly.taken, self._version, partial(known_at, schema))
             read = reader(schema, self._assembly.targets, self._assembly.time_format, known)
         except (ValueError, RecursionError) as e:  # Python's compiler has its limits too
-            raise refuse(f"an Avro schema cannot be used: {e}", advice="mend the schema", field="format") from None
+            raise unusable(e) from None
         if self._program is not None:
             self._program.add(number, schema, known)
         return read
-
-
-def _number(value: bytes) -> int:
-    return int.from_bytes(value[1:HEADER], "big")

@@ -6,14 +6,17 @@ from collections.abc import Callable
 
 from spark_jobs.engine.event_time import EPOCH_UNITS
 from spark_jobs.engine.formats import scalars
+from spark_jobs.engine.formats.avro_json import json_form
 from spark_jobs.engine.formats.undecodable import Malformed
 from spark_jobs.engine.strict import MAX_MS, MIN_MS
 from spark_jobs.engine.types import INTEGER_BITS
 from tidegate.core.base.hivetypes import Decimal, HiveType, Primitive
 from tidegate.core.spec.avro import Schema, event_misfit, misfit
 
-EVENT, PLAIN = Primitive("*event"), Primitive("*plain")
-"""In place of a type: the event time; the value as JSON can show it."""
+EVENT, PLAIN, JSON = Primitive("*event"), Primitive("*plain"), Primitive("*json")
+"""In place of a type: the event time; the value as JSON can show it; the value as the row rules of JSON take it."""
+WHOLE = (PLAIN, JSON)
+"""Whatever the schema has there, with all that is inside."""
 
 
 def more(b: bytes, p: int, n: int) -> tuple[int, int]:
@@ -61,7 +64,7 @@ def cut_off() -> Malformed:
 
 def refusal(schema: Schema, kind: HiveType) -> str | None:
     """Why no value of `schema` itself, whatever is inside of it, is taken; None if some are."""
-    if kind is PLAIN:
+    if kind in WHOLE:
         return None
     return event_misfit(schema) if kind is EVENT else misfit(schema, kind, deep=False)
 
@@ -72,6 +75,8 @@ def conversion(schema: Schema, kind: HiveType, form: str) -> Callable | None:
     unit = word.rpartition("-")[2]
     if kind is PLAIN:
         return None
+    if kind is JSON:
+        return json_form(schema)
     if kind is EVENT:
         if "timestamp" in word:
             return scalars.event_instant(unit)

@@ -1,19 +1,26 @@
-"""Debezium's change events in JSON: what each says of one row of a source table, and where its log says so."""
+"""Debezium's change events: what each says of one row of a source table, and where its log says so."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, TypeGuard
 
 from spark_jobs.engine.formats import Bad
-from spark_jobs.engine.formats.json_rows import NotJson, Object, parse_message
+from spark_jobs.engine.formats.json_rows import Object, parse_message
+from spark_jobs.engine.formats.undecodable import Malformed
 from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, refuse_duplicates
 from tidegate.core.spec.change_events import BEFORE, KEY, OPERATION, OPERATIONS, POSITION, RESERVED, SOURCE, TS_MS
 
 TOMBSTONE = Bad("null value (tombstone)")
 UNAVAILABLE = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 """What stands for a value that the log does not repeat, as text and as bytes in Base64."""
+_UNAVAILABLE_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+"""Its place in arrays of uuids: the name-based one of these bytes. Arrays of numbers have the bytes one by one, and an
+hstore is a map of the text to itself (Debezium's UnchangedToastedPlaceholder)."""
+_UNAVAILABLE_BYTES = [JsonInt(str(byte)) for byte in UNAVAILABLE[0].encode()]
+UNUSED = ("transaction", "ts_us", "ts_ns")
+"""Parts of an envelope that nothing is made of."""
 FILE_UNIT = 1 << 40
 """A binary log's file number counts this much in a position, its byte offset one."""
 _BINLOG = ("mysql", "mariadb")
@@ -24,6 +31,9 @@ _LARGEST = (1 << 63) - 1
 _FILE = re.compile(r".+\.([0-9]{1,10})")
 _SEQUENCE = re.compile(r'\s*\[\s*(?:null|"([0-9]{1,19})")\s*,\s*(?:null|"[0-9]{1,19}")\s*\]\s*')
 Content = dict[str, Any]
+Read = Callable[[bytes, str], Content]
+"""What makes an object of a message, a `value` or a `key` as the second argument says; its values are as the row rules
+of JSON take them. Raises Malformed and Unfit."""
 
 
 class NoEvent(Exception):
@@ -34,18 +44,30 @@ class NoEvent(Exception):
         self.bad = bad
 
 
-def view(key: bytes | None, value: bytes, flat: bool, taken: Collection[str]) -> Content:
+def view(
+    key: bytes | None,
+    value: bytes,
+    read: Read,
+    flat: bool,
+    taken: Collection[str],
+    wanted: Collection[str] | None = None,
+) -> Content:
     """The event as columns see it: the row's columns, and beside them what `RESERVED` names.
 
     The row is the one after the change; of a delete it has the key's columns only: what else a delete repeats depends
-    on the table's settings, and stands in `_before`. `taken`: columns of the row that must have a value. Raises
-    NoEvent."""
+    on the table's settings, and stands in `_before`. `taken`: columns of the row that must have a value.
+    `wanted`: the columns that the key has to have; None: any. Raises NoEvent."""
     try:
-        message = _unwrapped(parse_message(value), "value")
+        message = read(value, "value")
         found, row = _flat(message) if flat else _full(message)
-        keys = _key(key)
+        keys = _key(key, read)
+        if wanted is not None and keys.keys() != wanted:
+            raise Unfit(
+                f"the message's key has the columns {', '.join(sorted(keys))}, the mirror's key is "
+                f"{', '.join(sorted(wanted))}: rows of the source would be taken for one another"
+            )
         return _joined(keys if row is None else row, {**found, KEY: keys}, taken)
-    except NotJson as e:
+    except Malformed as e:
         raise NoEvent(Bad(str(e))) from None
     except Unfit as e:
         raise NoEvent(Bad(e.reason, e.field)) from None
@@ -61,8 +83,18 @@ def _joined(row: Content, beside: Content, taken: Collection[str]) -> Content:
     return {**row, **beside}
 
 
+def read_json(message: bytes, what: str) -> Content:
+    """A JSON message's object: the payload, if it comes with its schema. Raises Malformed and Unfit."""
+    return _unwrapped(parse_message(message), what)
+
+
+def schema_part(message: bytes) -> Any:
+    """The schema that a JSON message comes with; None where it has none."""
+    found = parse_message(message)
+    return found["schema"] if found.keys() == {"schema", "payload"} else None
+
+
 def _unwrapped(message: Content, what: str) -> Content:
-    """The payload of a message that comes with its schema."""
     refuse_duplicates(message)
     if message.keys() != {"schema", "payload"}:
         return message
@@ -76,12 +108,12 @@ def _object(value: Any, what: str) -> Content:
     return value
 
 
-def _key(key: bytes | None) -> Content:
+def _key(key: bytes | None, read: Read) -> Content:
     if key is None:
         raise Unfit("no key: the source's table has no primary key")
     try:
-        found = _unwrapped(parse_message(key), "key")
-    except NotJson as e:
+        found = read(key, "key")
+    except Malformed as e:
         raise Unfit(f"the key is unusable: {e}") from None
     if not found:
         raise Unfit("no key: it has no columns")
@@ -138,10 +170,16 @@ def _unavailable(value: Any) -> bool:
         if isinstance(item, dict):
             waiting += item.values()
         elif isinstance(item, list):
+            if item == _UNAVAILABLE_BYTES:
+                return True
             waiting += item
-        elif isinstance(item, str) and item in UNAVAILABLE:
+        elif isinstance(item, str) and (item in UNAVAILABLE or item == _UNAVAILABLE_UUID or _is_hstore(item)):
             return True
     return False
+
+
+def _is_hstore(text: str) -> bool:
+    return text.startswith(f'{{"{UNAVAILABLE[0]}"')
 
 
 # ---------------------------------------------------------------- positions

@@ -1,37 +1,64 @@
-"""Debezium's change events: each is a row, by the row rules of JSON. Message by message, in Python."""
+"""Debezium's change events, in JSON or Avro: each is a row, by the row rules of JSON. Message by message, in Python."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.formats import Bad, Decoded, Paths
-from spark_jobs.engine.formats.change_event import TOMBSTONE, NoEvent, view
+from spark_jobs.engine.formats.avro_messages import AvroMessages
+from spark_jobs.engine.formats.change_event import TOMBSTONE, UNUSED, NoEvent, Read, read_json, schema_part, view
 from spark_jobs.engine.formats.json_rows import Row, RowRules
+from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, registry_of_job
+from spark_jobs.engine.formats.writer_schemas import missing
 from spark_jobs.engine.types import schema_of
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.source.records import Chunk
-from tidegate.core.spec.change_events import FLAT, RESERVED
+from tidegate.core.spec import avro_columns, connect_columns
+from tidegate.core.spec.change_events import BEFORE, FLAT, RESERVED
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, DebeziumFormat, Pipeline
+
+
+def key_columns(pipeline: Pipeline) -> frozenset[str] | None:
+    """The source's columns that the key of a keyed table names; None where the table has none."""
+    names = dict(pipeline.sink.options).get("key", "").lower().split(",")
+    if names == [""]:
+        return None
+    return frozenset(paths.parse(c.path)[0] for c in pipeline.columns if c.name in names)
 
 
 class DebeziumDecoder:
     """Tombstones behind deletes are filtered, where none can have lost its delete.
 
     That is so unless the messages are flat, whose deletes may be tombstones, or the topic may have gaps: a compacted
-    one keeps a tombstone longer than the delete. There they are dirty."""
+    one keeps a tombstone longer than the delete. There they are dirty. `registry` opens the registry of Avro's schemas
+    when it is needed."""
 
-    def __init__(self, pipeline: Pipeline, rules_version: int = RULES_VERSION, also_known: Paths = ()) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        rules_version: int = RULES_VERSION,
+        also_known: Paths = (),
+        registry: Callable[[], SchemaRegistry] = registry_of_job,
+    ) -> None:
+        avro = pipeline.format.avro
         self._flat = (pipeline.format.debezium or DebeziumFormat()).envelope == FLAT
         self._filters = not self._flat and pipeline.source.gaps == "forbid"
         self._rules = RowRules(pipeline, rules_version, (*also_known, *((name,) for name in RESERVED)))
         capture = (EXTRA_COLUMN,) if pipeline.format.unknown_fields == "capture" else ()
         self._schema = schema_of(tuple((c.name, c.type) for c in pipeline.columns) + capture)
         self._timed = pipeline.event_time.path is not None
+        self._key = key_columns(pipeline)
         tops = {paths.parse(c.path)[0] for c in pipeline.columns}
         self._taken = tuple(sorted(tops.difference(RESERVED)))
+        if self._timed:
+            tops.add(paths.parse(pipeline.event_time.path or "")[0])
+        skipped = () if self._flat else (*UNUSED, *(() if BEFORE in tops else ("before",)))
+        self._avro = None if avro is None else AvroMessages(avro, registry, skipped)
+        self._parse: Read = self._avro or read_json
 
     def decode(self, chunk: Chunk) -> Decoded:
         bad: dict[int, Bad] = {}
@@ -40,7 +67,10 @@ class DebeziumDecoder:
         times: list[int | None] = []
         kept: list[bool] = []
         for i, (key, value) in enumerate(zip(chunk.keys, chunk.values, strict=True)):
-            found = self._read(key, value)
+            try:
+                found = self._read(key, value)
+            except UnknownSchema as e:
+                raise missing(e, chunk.offsets[i]) from None
             kept.append(found is not None)
             if isinstance(found, Row):
                 rows.append(found.values)
@@ -56,11 +86,24 @@ class DebeziumDecoder:
         moments = pa.array(times, pa.int64()) if self._timed else None
         return Decoded(table, moments, bad, unknown, None if all(kept) else pa.array(kept, pa.bool_()))
 
+    @property
+    def row_types(self) -> dict[str, str]:
+        """Hive types of the row's columns by the newest schema of the messages so far; empty without schemas."""
+        newest = None if self._avro is None else self._avro.newest
+        return {} if newest is None else avro_columns.row_types(newest, self._flat)
+
+    def declared(self, value: bytes) -> dict[str, str]:
+        """Hive types of the row's columns by the schema that came with this message, which was read; empty without."""
+        if self._avro is None:
+            return connect_columns.column_types(schema_part(value), self._flat)
+        schema = self._avro.schema_of(value)
+        return {} if schema is None else avro_columns.column_types(schema, self._flat)
+
     def _read(self, key: bytes | None, value: bytes | None) -> Row | Bad | None:
         """None for a message that says nothing new."""
         if value is None:
             return None if self._filters else TOMBSTONE
         try:
-            return self._rules.row(view(key, value, self._flat, self._taken))
+            return self._rules.row(view(key, value, self._parse, self._flat, self._taken, self._key))
         except NoEvent as e:
             return e.bad

@@ -12,7 +12,8 @@ from spark_jobs.engine import paths
 from spark_jobs.engine.event_time import event_ms
 from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.formats.known import Known, Path, inside, known_fields, unknown_texts
-from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, convert, describe, refuse_duplicates
+from spark_jobs.engine.formats.undecodable import Malformed
+from spark_jobs.engine.strict import Base64, JsonFloat, JsonInt, Unfit, convert, describe, refuse_duplicates
 from spark_jobs.engine.text_rules import convert_text
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Primitive, Struct, parse
 from tidegate.core.batch.rules_version import RULES_VERSION
@@ -22,8 +23,8 @@ MAX_DEPTH = 500
 """Arrays and objects inside each other, the message itself the first; the C library has the same number."""
 
 
-class NotJson(ValueError):
-    """The message as a whole is unusable."""
+class NotJson(Malformed):
+    """The message is no JSON object."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,7 @@ def _as_text(value: Any, kind: HiveType) -> Any:
     number = isinstance(value, JsonInt | JsonFloat)
     if kind == Primitive("string") and (number or isinstance(value, bool)):
         return dump(value)
-    if isinstance(value, str) and not number and not isinstance(kind, Array | Map | Struct):
+    if isinstance(value, str) and not (number or isinstance(value, Base64) or isinstance(kind, Array | Map | Struct)):
         return convert_text(value, kind)
     return convert(value, kind)
 

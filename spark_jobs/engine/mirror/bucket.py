@@ -13,7 +13,10 @@ from spark_jobs.engine.encodings import choose_encoding, sample_of
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.mirror.base import read_base
 from spark_jobs.engine.mirror.events import Handed, taken
-from spark_jobs.engine.mirror.merge import merge_bucket
+from spark_jobs.engine.mirror.hashing import buckets_of
+from spark_jobs.engine.mirror.merge import merge_bucket, unmerged
+from spark_jobs.engine.mirror.numbers import mask_of
+from spark_jobs.engine.mirror.purge import has_any, purged
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.rewrite.sources import GROUP_BYTES, GROUP_ROWS
 from spark_jobs.engine.sinks import format_of
@@ -22,7 +25,9 @@ from spark_jobs.engine.sinks.stored import leaf_ids
 from spark_jobs.engine.write import bounds_uri
 from tidegate.core.base.plain import dumps
 from tidegate.core.batch.jobs import ApplyPlan
+from tidegate.core.mirror.counts import Counts
 from tidegate.core.mirror.jobs import Bucket, BucketDone, MirrorFile
+from tidegate.core.mirror.recut import lumps
 from tidegate.core.target.paths import join
 from tidegate.core.target.stored import Bounds
 
@@ -50,18 +55,46 @@ def merge_group(plan: ApplyPlan, open_storage: Callable[[str], Any], group: Grou
     done: list[BucketDone] = []
     samples: list[str] = []
     events = taken(open_storage, group.handed, group.low, group.high)
-    for number in sorted(events):
+    also = {n for n in base if plan.visits_all and group.low <= n <= group.high}
+    for number in sorted(events.keys() | also):
         one, kept_out = _merged(
-            plan, shape, open_storage, base.get(number), number, events.pop(number), attempt, bounds
+            plan, shape, open_storage, base.get(number), number, events.pop(number, None), attempt, bounds
         )
         done.append(one)
         samples += kept_out
-    if bounds:
-        with open_storage(plan.attempt_dir).open_new(
-            bounds_uri(plan.attempt_dir, f"{group.low:05d}-{group.high:05d}-{attempt}")
-        ) as sink:
-            sink.write(dumps(bounds).encode())
+    _write_bounds(plan, open_storage, group, attempt, bounds)
     return GroupDone(tuple(done), tuple(samples))
+
+
+def _write_bounds(
+    plan: ApplyPlan, open_storage: Callable[[str], Any], group: Group, attempt: int, bounds: dict[str, Bounds]
+) -> None:
+    if not bounds:
+        return
+    uri = bounds_uri(plan.attempt_dir, f"{group.low:05d}-{group.high:05d}-{attempt}")
+    with open_storage(plan.attempt_dir).open_new(uri) as sink:
+        sink.write(dumps(bounds).encode())
+
+
+def recut_group(plan: ApplyPlan, open_storage: Callable[[str], Any], group: Group, attempt: int) -> GroupDone:
+    """Cut the lumps of a task into the plan's buckets (`core.mirror.recut`): in memory is one lump. Raises JobError."""
+    shape, ids, bounds = Shape(plan), dict(plan.fields), dict[str, Bounds]()
+    count, done = lumps(plan), list[BucketDone]()
+    for lump in range(group.low, group.high + 1):
+        base = [b for b in plan.base if b.number % count == lump]
+        if not base:
+            continue
+        rows = pa.concat_tables([read_base(shape, ids, open_storage, b, plan.cut_before) for b in base])
+        numbers = buckets_of([rows[name] for name in shape.key], plan.buckets)
+        for number in range(lump, plan.buckets, count):
+            mine = rows.filter(mask_of(numbers == number))
+            files, found = _files(plan, shape, open_storage, number, mine, attempt)
+            bounds |= found
+            if files:
+                tombstones = sum(f.tombstones for f in files)
+                done.append(BucketDone(number, True, Counts(), files, len(mine), tombstones))
+    _write_bounds(plan, open_storage, group, attempt, bounds)
+    return GroupDone(tuple(done))
 
 
 def _merged(
@@ -70,33 +103,77 @@ def _merged(
     open_storage: Callable[[str], Any],
     bucket: Bucket | None,
     number: int,
-    events: pa.Table,
+    events: pa.Table | None,
     attempt: int,
     bounds: dict[str, Bounds],
 ) -> tuple[BucketDone, tuple[str, ...]]:
-    rows = read_base(shape, dict(plan.fields), open_storage, bucket, plan.buckets)
+    ids = dict(plan.fields)
+    if plan.settled and bucket is not None and not has_any(shape, ids, open_storage, bucket, plan.purged_below):
+        return _untouched(bucket), ()
+    rows = read_base(shape, ids, open_storage, bucket, plan.buckets)
     before = len(rows)
-    merged = merge_bucket(shape, rows, events, plan.purged_below)
+    if plan.settled:
+        merged = purged(shape, rows, plan.purged_below)
+    else:
+        merged = unmerged(shape, rows) if events is None else merge_bucket(shape, rows, events, plan.purged_below)
+    now = rows if plan.whole and merged.rows is None else merged.rows
     del rows, events
-    files: list[MirrorFile] = []
-    if merged.rows is not None:
-        written = _written(plan, shape, open_storage, number, merged.rows, attempt)
-        for file, found in written:
-            files.append(file)
-            bounds[file.path] = found
-    done = BucketDone(number, merged.rows is not None, merged.counts, tuple(files), before, merged.tombstones_before)
+    files, found = _files(plan, shape, open_storage, number, now, attempt)
+    bounds |= found
+    changed, counts = now is not None, merged.counts
+    done = BucketDone(number, changed, counts, files, before, merged.tombstones_before, merged.purged)
     return done, merged.below_purge
 
 
+def _files(
+    plan: ApplyPlan,
+    shape: Shape,
+    open_storage: Callable[[str], Any],
+    number: int,
+    rows: pa.Table | None,
+    attempt: int,
+) -> tuple[tuple[MirrorFile, ...], dict[str, Bounds]]:
+    """What is written of a bucket, with the bounds of each file by its path."""
+    made = [
+        one
+        for part, some in _parts(plan, shape, rows)
+        for one in _written(plan, shape, open_storage, number, part, some, attempt)
+    ]
+    return tuple(file for file, _ in made), {file.path: found for file, found in made if found is not None}
+
+
+def _untouched(bucket: Bucket) -> BucketDone:
+    """A bucket in which a purge has found nothing: how many other tombstones it has, nobody has counted."""
+    return BucketDone(bucket.number, False, Counts(), (), sum(f.rows for f in bucket.files))
+
+
+def _parts(plan: ApplyPlan, shape: Shape, rows: pa.Table | None) -> Iterator[tuple[str, pa.Table]]:
+    """What goes into files of its own, and how those are called."""
+    if rows is None:
+        return
+    if not plan.whole:
+        yield "part", rows
+        return
+    deleted = shape.deleted(rows)
+    yield "part", rows.filter(pc.invert(deleted))
+    yield "gone", rows.filter(deleted)
+
+
 def _written(
-    plan: ApplyPlan, shape: Shape, open_storage: Callable[[str], Any], number: int, rows: pa.Table, attempt: int
-) -> Iterator[tuple[MirrorFile, Bounds]]:
+    plan: ApplyPlan,
+    shape: Shape,
+    open_storage: Callable[[str], Any],
+    number: int,
+    part: str,
+    rows: pa.Table,
+    attempt: int,
+) -> Iterator[tuple[MirrorFile, Bounds | None]]:
     """The bucket's files: a further one once one has reached the plan's size."""
     stored = shape.with_bucket(rows, number)
     groups = list(_row_groups(stored))
     storage, file_number = open_storage(plan.attempt_dir), 0
     while groups:
-        path = f"bucket-{number:05d}/part-{attempt}-{file_number:04d}{_extension(plan)}"
+        path = f"bucket-{number:05d}/{part}-{attempt}-{file_number:04d}{_extension(plan)}"
         with storage.open_new(join(plan.attempt_dir, path)) as sink:
             made = _file(plan, shape, number, path, sink, groups)
         yield made
@@ -105,7 +182,7 @@ def _written(
 
 def _file(
     plan: ApplyPlan, shape: Shape, number: int, path: str, sink: Any, groups: list[pa.Table]
-) -> tuple[MirrorFile, Bounds]:
+) -> tuple[MirrorFile, Bounds | None]:
     """Takes the row groups that it writes from `groups`."""
     encoding = choose_encoding(sample_of(groups[0]))
     writer = format_of(FORMAT).open(sink, shape.stored, encoding, _codec(plan))
@@ -118,7 +195,8 @@ def _file(
     told = writer.close({"tidegate.kind": "mirror", "tidegate.bucket": str(number), "tidegate.attempt": plan.attempt})
     if told != count:
         raise refuse(f"{path}: {told} rows in the file, {count} written", retry=True)
-    found = bounds_of(writer.footer, leaf_ids(shape.stored))  # type: ignore[attr-defined]
+    known = not plan.whole  # bounds go by field ids
+    found = bounds_of(writer.footer, leaf_ids(shape.stored)) if known else None  # type: ignore[attr-defined]
     return MirrorFile(path, sink.tell(), count, tombstones), found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -55,16 +55,25 @@ class Handed:
     """By batch."""
     first: Position | None = None
     last: Position | None = None
+    newest_ms: int = 0
 
 
-def hand_over(plan: ApplyPlan, open_storage: Callable[[str], Any], files: Sequence[EventFile], name: str) -> Handed:
-    """Read the landed files of a task into a file of that name, which is the task attempt's own.
+def hand_over(
+    plan: ApplyPlan,
+    open_storage: Callable[[str], Any],
+    files: Sequence[EventFile],
+    name: str,
+    wanted: Container[int] | None = None,
+) -> Handed:
+    """Read the landed files of a task into a file of that name, which is the task attempt's own. `wanted`: of these
+    buckets only.
 
     Raises JobError for files that are not the plan's, and for keys that are null."""
     shape = Shape(plan)
     handed = Handed(join(plan.attempt_dir, HANDED, f"{name}.arrow"))
     with contextlib.ExitStack() as stack:
-        writer = _Runs(shape, plan.buckets, handed, lambda: stack.enter_context(_new(open_storage, handed.uri)))
+        kept = range(plan.buckets) if wanted is None else wanted
+        writer = _Runs(shape, plan.buckets, kept, handed, lambda: stack.enter_context(_new(open_storage, handed.uri)))
         for file in files:
             for rows in _read(shape, open_storage, file):
                 writer.add(rows)
@@ -154,7 +163,7 @@ def _checked(shape: Shape, events: pa.Table, file: EventFile) -> pa.Table:
     if pc.any(unknown).as_py():
         what = f"{file.uri}: an event has an unknown operation"
         raise _refused(shape, events.filter(unknown), what, shape.op, RefusalKind.MIRROR_FILES)
-    if not pc.all(pc.equal(events[shape.batch], file.batch_id)).as_py():
+    if file.batch_id and not pc.all(pc.equal(events[shape.batch], file.batch_id)).as_py():
         raise refuse(
             f"{file.uri}: it holds events of another batch than {file.batch_id}", kind=RefusalKind.MIRROR_FILES
         )
@@ -196,8 +205,15 @@ def _refused(shape: Shape, events: pa.Table, what: str, column: str, kind: Refus
 class _Runs:
     """Events that wait until a run of them is written."""
 
-    def __init__(self, shape: Shape, buckets: int, handed: Handed, begin: Callable[[], BinaryIO]) -> None:
-        self._shape, self._buckets, self._handed, self._begin = shape, buckets, handed, begin
+    def __init__(
+        self,
+        shape: Shape,
+        buckets: int,
+        wanted: Container[int],
+        handed: Handed,
+        begin: Callable[[], BinaryIO],
+    ) -> None:
+        self._shape, self._buckets, self._wanted, self._handed, self._begin = shape, buckets, wanted, handed, begin
         self._stream: BinaryIO | None = None
         self._waiting: list[pa.Table] = []
         self._bytes = self._at = 0
@@ -220,7 +236,11 @@ class _Runs:
         starts = np.flatnonzero(np.diff(bucket, prepend=-1)).tolist()
         ends = [*starts[1:], len(bucket)] if starts else []
         self._handed.runs.append(
-            [self._put(int(bucket[a]), events.slice(a, b - a)) for a, b in zip(starts, ends, strict=True)]
+            [
+                self._put(int(bucket[a]), events.slice(a, b - a))
+                for a, b in zip(starts, ends, strict=True)
+                if int(bucket[a]) in self._wanted
+            ]
         )
 
     def _put(self, bucket: int, events: pa.Table) -> Stretch:
@@ -241,6 +261,8 @@ class _Runs:
         first, last = ends_of(shape, events)
         handed.first = first if handed.first is None else min(first, handed.first)
         handed.last = last if handed.last is None else max(last, handed.last)
+        if shape.source_ms is not None:
+            handed.newest_ms = max(handed.newest_ms, pc.max(events[shape.source_ms]).as_py() or 0)
 
 
 def ends_of(shape: Shape, events: pa.Table) -> tuple[Position, Position]:

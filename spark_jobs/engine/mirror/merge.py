@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.mirror.base import foreign
 from spark_jobs.engine.mirror.numbers import Numbers, column_of, mask_of, numbers
+from spark_jobs.engine.mirror.other_log import refuse_other_logs
 from spark_jobs.engine.mirror.shape import Shape
+from spark_jobs.engine.mirror.words import coordinates, position, spelled
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.mirror.counts import Counts
 from tidegate.core.mirror.jobs import Position
@@ -31,6 +34,7 @@ class Merged:
     tombstones: int = 0
     tombstones_before: int = 0
     below_purge: tuple[str, ...] = ()
+    purged: int = 0
 
 
 class _Sorted(NamedTuple):
@@ -50,14 +54,20 @@ class _Sorted(NamedTuple):
 def merge_bucket(shape: Shape, base: pa.Table, events: pa.Table, purged_below: Position) -> Merged:
     """Merge at least one event.
 
-    Raises JobError for two contents at one position (M7), and for a table that has two rows of a key."""
-    keys = _key_numbers(shape, base, events)
+    Raises JobError for two contents at one position (M7) unless the plan takes them, and for a table that has two rows
+    of a key."""
+    keys = key_numbers(shape, base, events)
     found = _sorted(shape, events, keys[len(base) :])
     has_row = found.key < len(base)
     table, tombstones = _standing(shape, base, found, has_row)
-    _refuse_conflicts(shape, base, events, found, table, has_row)
+    if not shape.takes_conflicts:
+        _refuse_conflicts(shape, base, events, found, table, has_row)
     winner = _at(found.versions, found.winner)
     fate = fates(found.versions, table, has_row, winner, found.wins, purged_below)
+    if not shape.takes_conflicts:
+        refuse_other_logs(
+            shape, base, events, found.at, (fate.stale, found.key), (fate.superseded, found.at[found.winner])
+        )
     counts = Counts(**{name: int(mask.sum()) for name, mask in fate._asdict().items()})
     samples = _samples(shape, events.take(column_of(found.at[fate.below_purge][:_SAMPLES])))
     if not counts.inserted + counts.changed:
@@ -66,6 +76,12 @@ def merge_bucket(shape: Shape, base: pa.Table, events: pa.Table, purged_below: P
     now = tombstones - int(table.deleted[fate.changed].sum()) + int(found.versions.deleted[fate.stands].sum())
     assert len(rows) == left + counts.inserted + counts.changed
     return Merged(counts, rows, now, tombstones, samples)
+
+
+def unmerged(shape: Shape, base: pa.Table) -> Merged:
+    """What a bucket is to which no event has come."""
+    tombstones = pc.sum(shape.deleted(base)).as_py() or 0
+    return Merged(Counts(), None, tombstones, tombstones)
 
 
 def _rows(base: pa.Table, events: pa.Table, found: _Sorted, fate: Fates) -> tuple[pa.Table, int]:
@@ -79,7 +95,7 @@ def _rows(base: pa.Table, events: pa.Table, found: _Sorted, fate: Fates) -> tupl
 # ---------------------------------------------------------------- keys
 
 
-def _key_numbers(shape: Shape, base: pa.Table, events: pa.Table) -> Numbers:
+def key_numbers(shape: Shape, base: pa.Table, events: pa.Table) -> Numbers:
     """A number for each key, of rows first, then of events: equal keys have equal numbers, exactly. A row's number is
     its place, because no two rows have one key. Raises JobError if they have."""
     found: pa.Array | None = None
@@ -96,7 +112,7 @@ def _key_numbers(shape: Shape, base: pa.Table, events: pa.Table) -> Numbers:
     distinct = int(keys[: len(base)].max()) + 1 if len(base) else 0
     if distinct != len(base):
         twice = int(np.flatnonzero(keys[: len(base)] != np.arange(len(base)))[0])
-        raise foreign(f"the table has two rows of one key: {_spelled(shape, base, twice)}")
+        raise foreign(f"the table has two rows of one key: {spelled(shape, base, twice)}")
     return keys
 
 
@@ -108,7 +124,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _sorted(shape: Shape, events: pa.Table, keys: Numbers) -> _Sorted:
-    versions = _versions(shape, events, _digests(shape, events))
+    versions = versions_of(shape, events, _digests(shape, events))
     order = _order([*_last_to_first(shape, events), *_least_first(versions), keys])
     key = keys[order]
     ends = np.flatnonzero(np.diff(key, append=-1))
@@ -131,7 +147,7 @@ def _order(columns: Sequence[Numbers]) -> Numbers:
     return np.lexsort(told_apart) if told_apart else np.arange(len(columns[0]))
 
 
-def _versions(shape: Shape, rows: pa.Table, digest: Numbers) -> Version:
+def versions_of(shape: Shape, rows: pa.Table, digest: Numbers) -> Version:
     commit, row, n = (numbers(rows[name]) for name in (shape.commit, shape.row, shape.n))
     return Version(commit, row, n, numbers(shape.deleted(rows)), digest)
 
@@ -152,7 +168,7 @@ def _standing(shape: Shape, base: pa.Table, found: _Sorted, has_row: Numbers) ->
     Only where an event is at its row's very position does the row's content matter."""
     if not len(base):
         return found.versions, 0
-    whole = _versions(shape, base, np.zeros(len(base), np.uint64))
+    whole = versions_of(shape, base, np.zeros(len(base), np.uint64))
     places = np.where(has_row, found.key, 0)
     table = _at(whole, places)
     alike = np.unique(places[has_row & at_one_position(found.versions, table)])
@@ -181,11 +197,11 @@ def _refuse_conflicts(
 
 
 def _conflict(shape: Shape, mine: pa.Table, one: int, events: pa.Table, other: int) -> JobError:
-    position = tuple(events[name][other].as_py() for name in (shape.commit, shape.row, shape.n))
     where = "the table's row" if mine is not events else "an event"
     return refuse(
-        f"two contents of one key at one position: {_spelled(shape, events, other)} at {position}: {where} from "
-        f"{_coordinates(shape, mine, one)}, and an event from {_coordinates(shape, events, other)}",
+        f"two contents of one key at one position: {spelled(shape, events, other)} at "
+        f"{position(shape, events, other)}: {where} from {coordinates(shape, mine, one)}, and an event from "
+        f"{coordinates(shape, events, other)}",
         advice="a position of one log says one thing of a row: look whether two source tables, or a server that was "
         "set up anew, write to this topic; nothing was changed",
         partition=events[shape.partition][other].as_py(),
@@ -196,18 +212,6 @@ def _conflict(shape: Shape, mine: pa.Table, one: int, events: pa.Table, other: i
 
 def _samples(shape: Shape, events: pa.Table) -> tuple[str, ...]:
     return tuple(
-        f"{_spelled(shape, events, i)} from {_coordinates(shape, events, i)} at "
-        f"{tuple(events[name][i].as_py() for name in (shape.commit, shape.row, shape.n))}"
+        f"{spelled(shape, events, i)} from {coordinates(shape, events, i)} at {position(shape, events, i)}"
         for i in range(len(events))
     )
-
-
-def _spelled(shape: Shape, rows: pa.Table, at: int) -> str:
-    return ", ".join(f"{name}={str(rows[name][at].as_py())[:100]}" for name in shape.key)
-
-
-def _coordinates(shape: Shape, rows: pa.Table, at: int) -> str:
-    topic, partition, offset, batch = (
-        rows[name][at].as_py() for name in (shape.topic, shape.partition, shape.offset, shape.batch)
-    )
-    return f"{topic}, partition {partition}, offset {offset} (batch {batch})"

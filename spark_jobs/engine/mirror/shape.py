@@ -13,13 +13,12 @@ from spark_jobs.engine.types import arrow_type
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.mirror.jobs import BUCKET, N
-from tidegate.core.spec.change_events import EVENT_COLUMNS
+from tidegate.core.spec.change_events import EVENT_COLUMNS, SAYS_HOW
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS
 
 DELETE = "d"
-_OP, _COMMIT, _ROW = (name for name, _, _ in EVENT_COLUMNS)
+_OP, _COMMIT, _ROW, _SOURCE_MS = (name for name, _, _ in EVENT_COLUMNS)
 _TOPIC, _PARTITION, _OFFSET, _, _BATCH = (name for name, _ in KAFKA_COLUMNS)
-_SAYS_HOW = frozenset({_OP, _COMMIT, _ROW, *(name for name, _ in KAFKA_COLUMNS)})
 
 
 class Shape:
@@ -28,7 +27,8 @@ class Shape:
     Raises JobError for a plan whose table lacks a column that a merge needs."""
 
     def __init__(self, plan: ApplyPlan) -> None:
-        self._plan = plan
+        self._plan, self.takes_conflicts, self.newest_ms = plan, plan.take_conflicts, plan.newest_ms
+        self.by_days = plan.whole
         kept = [c for c in plan.columns if c.name != BUCKET]
         self.rows = pa.schema([pa.field(c.name, arrow_type(parse(c.type))) for c in kept])
         self.source = {c.name: c.of for c in kept}
@@ -43,13 +43,18 @@ class Shape:
         self.topic, self.partition, self.offset, self.batch = (
             named[of] for of in (_TOPIC, _PARTITION, _OFFSET, _BATCH)
         )
-        self.content = [name for name, of in self.source.items() if of and of not in _SAYS_HOW]
+        self.source_ms = named.get(_SOURCE_MS)
+        """None in a table of before there was such a column."""
+        self.content = [name for name, of in self.source.items() if of and of not in SAYS_HOW]
         """The columns of the spec: what a row says."""
         self.never_null = [*self.key, self.op, self.commit, self.row, self.n, self.batch, self.partition, self.offset]
 
     @functools.cached_property
     def stored(self) -> pa.Schema:
-        """Columns of the table's files, with a field id on everything. Raises JobError for a field without one."""
+        """Columns of the table's files, with a field id on everything unless they go by name. Raises JobError where one
+        is missing."""
+        if self._plan.whole:
+            return self.rows
         ids = dict(self._plan.fields)
         return pa.schema(
             [

@@ -7,6 +7,7 @@ from tests.model.engine import Model
 
 WRITERS = (("I1", ("ingest",), 0), ("I2", ("ingest",), 0))
 CLEANER, PUBLISHER, OPERATOR = ("C", ("cleaner",), 0), ("P", ("publisher",), 0), ("O", ("operator",), 0)
+GIVES_UP = ("F", ("refusal",), 0)
 RESTORED = ("backup", "restore")
 LANDINGS = {
     "landing-answers": (
@@ -33,8 +34,19 @@ LANDINGS = {
         {"files of a batch that is only SEALED": {"publish_recorded": False}},
     ),
     "landing-refused": (
-        {"procs": (*WRITERS, ("F", ("refusal",), 0)), "env": ("restore",), "budget": (0, 0, 0, 2)},
+        {"procs": (*WRITERS, GIVES_UP), "env": ("restore",), "budget": (0, 0, 0, 2)},
         {"an abandonment's mark that exists is taken as ours": {"compare_mark": False}},
+    ),
+    "landing-given-up": (
+        {"procs": (WRITERS[0], GIVES_UP, OPERATOR), "env": RESTORED, "budget": (0, 1, 1, 2)},
+        {"an adoption leaves what was given up": {"adopt_given_up": False}},
+    ),
+    "landing-dropped": (
+        {"procs": (WRITERS[0], GIVES_UP, OPERATOR), "env": RESTORED, "budget": (0, 1, 1, 2), "drops": True},
+        {
+            "an adoption leaves what was given up": {"adopt_given_up": False},
+            "an abandonment's mark that exists is taken as ours": {"compare_mark": False},
+        },
     ),
 }
 REBUILDERS = (("R1", ("rebuild",), 0), ("R2", ("rebuild",), 0))

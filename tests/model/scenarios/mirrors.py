@@ -27,6 +27,12 @@ REPEATED = {
 }
 PROMISED = {0: 1, 1: 2, 2: 4, 3: 5}
 WITH_Q = {**REPEATED, 1: (up("k", 1, "a"), up("q", 2, "q"))}
+# (keep 2) q lags: it becomes readable at 3, when the position of m was readable since 1; z is as old as it may be
+LAGGING = {
+    1: (up("k", 1, "a", 0), gone("k", 2, 1), up("m", 6, "x", 1)),
+    2: (up("q", 3, "q", 3),),
+    3: (up("z", 6, "z", 5), up("k", 7, "b", 5)),
+}
 SAME_POSITION = {1: (up("k", 1, "a", 1),), 2: (up("k", 1, "b", 2),), 3: (up("k", 1, "a", 3),)}
 ZOMBIES = (("z", ("apply", 1, 1), 0), ("t", ("apply", 1, 3), 0), ("u", ("apply", 2, 2), 0))
 RETRIED = (("z", ("apply", 1, 1), 1), ("t", ("apply", 1, 3), 1), ("u", ("apply", 2, 3), 0))
@@ -85,6 +91,17 @@ SCENARIOS = {
                 "batches": {1: (up("k", 1, "a"),), 2: (gone("k", 3),), 3: (up("n", 2, "y"),)},
                 "procs": (("t", ("apply", 1, 2), 0), ("p", ("purge", 4), 0), ("u", ("apply", 3, 3), 0)),
             },
+        },
+    ),
+    "mirror-horizon": (
+        {"batches": LAGGING, "keep": 2, "looked": {1: 1, 2: 3, 3: 5}, "landed": 0, "floor": "horizon"}
+        | {"env": ("tick",), "budget": (0, 0, 0, 6)}
+        | {"procs": (("t", ("apply", 1, 1), 0), ("u", ("apply", 1, 2), 0), ("p", ("purge", 0), 0))},
+        {
+            "a batch that has landed says what is still to come, not a merged one (M6)": {"asked_of": "landed"},
+            "nobody says what is still to come (M6)": {"asked_of": "nobody"},
+            "a batch is settled as soon as tombstones are old (M6)": {"settled": 1},
+            "H is the greatest position that is merged: too high (M6)": {"settled": 0},
         },
     ),
     "mirror-strangers": (

@@ -16,6 +16,7 @@ from sqlalchemy import create_engine
 from dev.stack.info import StackInfo
 from tests.targets.iceberg.lab import Tables
 from tests.world import World
+from tidegate.core.base.storage import Storage
 from tidegate.storage import for_uri
 from tidegate.targets.iceberg.opening import CATALOG
 from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
@@ -43,11 +44,13 @@ class Reader:
 
 
 @contextmanager
-def reading(world: World, postgres: StackInfo, hive_spark: StackInfo) -> Iterator[Reader]:
-    """The world's tables, in a namespace of their own."""
+def reading(
+    world: World, postgres: StackInfo, hive_spark: StackInfo, storage: Storage | None = None
+) -> Iterator[Reader]:
+    """The world's tables, in a namespace of their own. `storage`: what holds their files, where that takes a login."""
     namespace, sink = f"thrift_{uuid4().hex[:12]}", world.pipeline.sink
     world.change_spec(sink=replace(sink, kind="iceberg", conn_id="lake", table=f"{namespace}.readings"))
-    catalogue = SqlCatalogue(postgres.iceberg_sql_url, CATALOG, for_uri(sink.location), 10.0)
+    catalogue = SqlCatalogue(postgres.iceberg_sql_url, CATALOG, storage or for_uri(sink.location), 10.0)
     world.tables = lambda world: Tables(catalogue)
     with hive.connect(hive_spark.hive_host, hive_spark.hive_port, "reader", auth="NONE") as connection:
         yield Reader(world, connection.cursor())

@@ -1,4 +1,4 @@
-"""A world on an object store in memory, whose tables are Iceberg's in a catalogue on SQLite: no file ever moves."""
+"""A world on an object store whose tables are Iceberg's, in a catalogue on SQLite: no file ever moves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Lake:
     """A world, its object store, and the catalogue of its tables."""
 
     world: World
-    objects: MemoryObjects
+    objects: Any
     catalogue: SqlCatalogue
 
     def rows(self, kind: str = DATA) -> Rows:
@@ -52,14 +52,22 @@ class Lake:
         assert report.balanced, "\n".join(f"{p.subject}: {p.what}" for p in report.problems)
 
 
-def make(folder: Path, monkeypatch: pytest.MonkeyPatch, wrap: Wrap = lambda name, port: port) -> Lake:
-    """Small files are merged; the children that read files by themselves read this store."""
-    objects = MemoryObjects()
+def make(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wrap: Wrap = lambda name, port: port,
+    objects: Any = None,
+    bucket: str = "s3://lake",
+) -> Lake:
+    """Small files are merged; the children that read files by themselves read this store, one in memory unless another
+    is given."""
+    objects = objects or MemoryObjects()
     monkeypatch.setattr("spark_jobs.handlers.places.open_storage", lambda uri: objects)
-    made = make_pipeline("s3://lake/readings")
+    made = make_pipeline(f"{bucket}/readings")
     sink = replace(made.sink, kind="iceberg", conn_id="lake")
     made = replace(made, sink=sink, archive=replace(made.archive, merge=Merge(min_files=2), on_publish=()))
     catalogue = SqlCatalogue(f"sqlite:///{folder}/catalogue.db", "tidegate", objects, 10.0)
-    world = World(folder, made, lambda name, port: wrap(name, objects if name == "storage" else port))
+    world = World(folder, made, wrap)
+    world.store = objects
     world.tables = lambda world: Tables(catalogue)
     return Lake(world, objects, catalogue)

@@ -11,11 +11,13 @@ from pyiceberg.table.metadata import TableMetadata
 from spark_jobs.engine.sinks import finished
 from tests.target_suite import Lab, make_lab
 from tests.world import World
+from tidegate.core.base.storage import Storage
 from tidegate.core.files.receipt import DATA
 from tidegate.core.target.port import SideTarget, Site, Target
 from tidegate.core.target.tables import table_name
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg.catalogue import Catalogue
+from tidegate.targets.iceberg.file_io import StorageIO
 from tidegate.targets.iceberg.live import look
 from tidegate.targets.iceberg.sides import IcebergSide
 from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
@@ -35,8 +37,16 @@ class Tables:
         return IcebergSide(site, self.catalogue, kind)
 
 
-def sqlite(folder: Path) -> SqlCatalogue:
-    return SqlCatalogue(f"sqlite:///{folder}/catalogue.db", "tidegate", LocalStorage(), 10.0)
+def sqlite(folder: Path, storage: Storage | None = None) -> SqlCatalogue:
+    return SqlCatalogue(f"sqlite:///{folder}/catalogue.db", "tidegate", storage or LocalStorage(), 10.0)
+
+
+def through(catalogue: SqlCatalogue, storage: Storage) -> SqlCatalogue:
+    """The same catalogue, with metadata and manifests by this storage; statements stay compiled."""
+    found = SqlCatalogue.__new__(SqlCatalogue)
+    found.__dict__.update(catalogue.__dict__)
+    found._io = StorageIO(storage)
+    return found
 
 
 def metadata_of(world: World, catalogue: Catalogue, kind: str = DATA) -> TableMetadata | None:

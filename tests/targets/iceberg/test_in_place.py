@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 
 from tests.clean.cleanings import days_later
 from tests.dirty.redrives import NEVER, mend, odd, redriven
-from tests.hooks import Hook
+from tests.hooks import Died, Hook, die
 from tests.late.reopenings import reopened
+from tests.ledger_loss import adopt
 from tests.targets.iceberg.in_place import Lake, make
-from tests.world import record
+from tests.world import record, window
 from tidegate.core.base.errors import Alarm, OutcomeUnknown, StorageAhead
 from tidegate.core.batch.states import LandedBatch, PlannedBatch, SealedBatch
 from tidegate.core.clean.rules import parse_attempt
@@ -24,6 +26,8 @@ from tidegate.targets.iceberg.table import IcebergTable
 from tidegate.workflow.batch import ingest, landing
 from tidegate.workflow.clean import in_place
 from tidegate.workflow.clean.round import Run
+from tidegate.workflow.dirty import redrive
+from tidegate.workflow.publish import archive
 
 
 @pytest.fixture
@@ -155,6 +159,33 @@ def test_l3_what_a_rebuild_wrote_stays_while_a_generation_has_files_there(lake: 
     assert unknown.go, "an overtaken try's"
 
 
+@pytest.mark.parametrize("written", ["gathered.json", "_certificate.json"])
+def test_what_an_overtaken_try_certified_goes(lake: Lake, written: str) -> None:
+    """A window's directory of an epoch that nobody goes on with; that of the generation in force stays."""
+    world = lake.world
+    world.produce(record("a", 0.1), record("b", 2.5))
+    world.produce(record("c", 2.5), partition=1)
+    world.ingest("r1")
+    ctx = world.context()
+
+    def dies_there(path: str, _content: bytes) -> None:
+        if path.endswith(written):
+            die()
+
+    ctx.storage = Hook(ctx.storage, after={"write_new": dies_there})  # type: ignore[assignment]
+    with pytest.raises(Died):
+        archive.publish(ctx, window(0))
+    world.close()
+    world.archive(0)
+    generations = ctx.layout.generations()
+    in_force = ["20130105T000000Z.1.2"]
+    assert lake.objects.list_names(generations) == ["20130105T000000Z.1.1", *in_force]
+    days_later(world, 40)
+    assert lake.objects.list_names(generations) == in_force
+    assert lake.rows() == Counter({(0, 0): 1})
+    lake.balanced()
+
+
 # ---------------------------------------------------------------- L4, L5
 
 
@@ -190,5 +221,45 @@ def test_l5_a_batch_that_has_landed_is_not_given_up(lake: Lake) -> None:
     assert isinstance(batch, PlannedBatch)
     ctx.ledger.batches.abandon(batch, "a test")
     for _ in range(2):
-        with pytest.raises(StorageAhead, match="says that it has landed"):
+        with pytest.raises(StorageAhead, match=r"(?s)says that it has landed.*tidegate repair readings --adopt"):
             ingest.plan(lake.world.context(), "r2")
+    assert adopt(lake.world) == [
+        "withdrawn: batch 1 as the ledger had it (ABANDONED)",
+        "adopted: batch 1 (2 rows)",
+    ]
+    assert adopt(lake.world) == []
+    lake.world.produce(record("c", 0.2), record("later", 4.5))
+    assert lake.world.ingest("r2") == 2
+    lake.world.archive(0)
+    assert lake.rows() == Counter({(0, 0): 1, (0, 2): 1})
+    lake.balanced()
+
+
+def test_l5_a_redrive_that_has_landed_is_not_given_up(lake: Lake) -> None:
+    world = lake.world
+    world.produce(record("a", 0.1), odd("b", 0.5))
+    world.ingest("r1")
+    mend(world)
+    redrive.plan(world.context(), "redrive 1")
+    world.close()
+    yesterday = world.database.read_bytes()
+    redrive.carry_out(world.context(), "redrive 1")
+    world.close()
+    world.database.write_bytes(yesterday)
+    ctx = world.context()
+    open_batch = ctx.ledger.batches.open("readings")
+    assert open_batch is not None
+    assert open_batch.plan.is_redrive
+    ctx.ledger.batches.abandon(open_batch, "in vain")
+    for plan in (redrive.plan, ingest.plan):
+        with pytest.raises(StorageAhead, match="batch 2 is ABANDONED in the ledger, but .* has landed, 1 row"):
+            plan(world.context(), "another")
+    assert adopt(world)[0] == "withdrawn: batch 2 as the ledger had it (ABANDONED)"
+    assert world.context().ledger.redrives.duties("readings") == [(1, 2)]
+    world.produce(record("c", 0.2), record("later", 4.5))
+    assert redrive.plan(world.context(), "redrive 3") is None
+    assert world.ingest("r4") == 3
+    world.archive(0)
+    assert lake.rows() == Counter({(0, 0): 1, (0, 1): 1, (0, 2): 1})
+    assert lake.rows("dirty") == Counter()
+    lake.balanced()

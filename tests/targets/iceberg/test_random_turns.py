@@ -148,4 +148,4 @@ def test_workers_in_any_order(begun: Callable[[Turns], World], game: int) -> Non
 
 
 def _rows(world: World, kind: str) -> list[tuple[int, int]]:
-    return [at for f in lakehouse.live(world, kind) for at in KEPT.coordinates(lakehouse.path_of(f))]
+    return [at for f in lakehouse.live(world, kind) for at in KEPT.coordinates(world.store, f.file_path)]

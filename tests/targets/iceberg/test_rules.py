@@ -32,8 +32,9 @@ from tidegate.core.files.receipt import LATE
 from tidegate.core.target.port import Token
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Conflict, Loaded
-from tidegate.targets.iceberg.live import TAG, look, newest_token, summary_of, tag_of, token_in
+from tidegate.targets.iceberg.live import look, newest_token, summary_of, token_in
 from tidegate.targets.iceberg.rules import Do, Held, decide
+from tidegate.targets.iceberg.tags import TAG, tag_of
 from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.publish import archive
 

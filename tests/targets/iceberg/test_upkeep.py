@@ -20,8 +20,9 @@ from tests.targets.iceberg.test_rules import compact, lab, loaded, problems
 from tests.world import World, record, window
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch
 from tidegate.core.files.receipt import DATA, LATE
-from tidegate.targets.iceberg.live import TAG, look, newest_token, tag_of, token_in
+from tidegate.targets.iceberg.live import look, newest_token, token_in
 from tidegate.targets.iceberg.table import IcebergTable
+from tidegate.targets.iceberg.tags import TAG, tag_of
 from tidegate.workflow.clean.duties import clean
 
 __all__ = ["lab"]  # fixtures

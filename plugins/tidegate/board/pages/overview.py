@@ -54,10 +54,12 @@ class Line:
 
     @property
     def works(self) -> dict[str, int]:
-        """Numbers of windows by state, without empty states."""
+        """Numbers of windows by state, without empty states; of a mirror the newest merged batch, and how many wait."""
         s = self.status
         if s is None or s.survey is None:
             return {}
+        if s.merging is not None:
+            return {"merged": s.merging.upto, "to merge": s.merging.waiting}
         windows = sum(block.subject.startswith("window ") for block in s.survey.blocks)
         found = {"published": s.survey.published.windows, "due": s.due.count, "closing": s.survey.closing}
         found |= {"building": sum(s.survey.busy.values()), "alarm": windows}

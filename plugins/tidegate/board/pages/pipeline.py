@@ -16,12 +16,12 @@ from tidegate.core.look.window_map import Judge
 from tidegate.core.source.loss_warning import CRITICAL, WARN, sentence, short
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.kinds import target_kind
 from tidegate.workflow.look.status import status
 
 EVENTS = 8
 DIRTY_BATCHES = 3
 """Newest batches with dirty rows to show with samples."""
-DAGS = ("ingest", "archive", "replay", "maintain")
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class Page:
     address: str
     spec_error: str
     now_ms: int
+
+    @property
+    def dags(self) -> tuple[str, ...]:
+        """Kinds of DAGs that it has."""
+        return target_kind(self.pipeline.sink.kind).dags
 
     @property
     def level(self) -> str:

@@ -11,7 +11,7 @@ from tidegate.core.base.offsets import Interval
 from tidegate.core.look.glance import Mark
 from tidegate.core.look.window_map import MEANINGS, Judge, Meaning
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.window.cut import parse_window_id, window_end, window_start
+from tidegate.core.window.cut import parse_window_id, window_from, window_start
 from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
 from tidegate.workflow.look.explanation import Explanation, explain
@@ -54,6 +54,8 @@ class Page:
 
 def key_of(pipeline: Pipeline, text: str) -> WindowKey:
     """The window that holds the instant `text`, or whose id it is. Raises NoWindow."""
+    if not pipeline.windows.closes:
+        raise NoWindow(text)
     try:
         if text.endswith("Z") and "-" not in text:
             at_ms = parse_window_id(text)
@@ -61,7 +63,7 @@ def key_of(pipeline: Pipeline, text: str) -> WindowKey:
             at = datetime.fromisoformat(text)
             at_ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
         start = window_start(at_ms, pipeline.windows)
-        return WindowKey(start, window_end(start, pipeline.windows))
+        return window_from(start, pipeline.windows)
     except (ValueError, OverflowError, OSError):
         raise NoWindow(text) from None
 

@@ -24,7 +24,7 @@ class Flaw:
 @dataclass(frozen=True)
 class Shown:
     """A published window: its manifest (path -> bytes) with `rows`, what its batches owe it, and what lies there (None:
-    the directory is absent). `marks`: what its table writes beside the files."""
+    the directory is absent, and the table needs it). `marks`: what its table writes beside the files."""
 
     start_ms: int
     rows: int

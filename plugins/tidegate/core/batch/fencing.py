@@ -5,12 +5,17 @@ The nonce counts too: in a ledger that lost commits an epoch can come twice, eac
 
 from __future__ import annotations
 
-from tidegate.core.batch.states import OpenBatch, PlannedBatch
+from tidegate.core.batch.states import AbandonedBatch, OpenBatch, PlannedBatch
 
 AS_READ = ("epoch", "nonce", "revision")
 
 
-def as_read(batch: OpenBatch) -> dict[str, object]:
-    """What an open batch must still be for any change: the same attempt of the same revision."""
-    epoch, nonce = (0, "") if isinstance(batch, PlannedBatch) else (batch.epoch, batch.nonce)
+def as_read(batch: OpenBatch | AbandonedBatch) -> dict[str, object]:
+    """What a batch must still be for any change: the same attempt of the same revision."""
+    epoch, nonce = attempt_of(batch)
     return {"epoch": epoch, "nonce": nonce, "revision": batch.plan.revision}
+
+
+def attempt_of(batch: OpenBatch | AbandonedBatch) -> tuple[int, str]:
+    """Epoch and nonce of its attempt; (0, "") before the first one."""
+    return (0, "") if isinstance(batch, PlannedBatch) else (batch.epoch, batch.nonce)

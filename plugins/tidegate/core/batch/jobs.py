@@ -121,7 +121,13 @@ class ApplyPlan(JobPlan):
     """Batches `first` to `last` (inclusive) are merged into the files of one snapshot, bucket by bucket (M2).
 
     `key`: logical columns, in the order of the hash. `columns`: the table's, in order; `fields`: (path, id) of all of
-    its fields. A bucket that no event changes gets no new file."""
+    its fields. A bucket that no event changes gets no new file. `take_conflicts`: a person lets the order decide
+    between two contents at one position (M2), which is refused otherwise (M7), and takes positions that go back (M8).
+    `newest_ms`: the newest time at the source (UTC) of all events that are merged; 0: none is known. `whole`: every
+    bucket of the base is written anew, so that the new files are the whole table; rows and tombstones in files of their
+    own; files know no field ids, and an event file may hold events of several batches (`batch_id` 0). `settled`: landed
+    events; it is a purge of tombstones below their greatest commit (M6), without `events`. `cut_before`: how
+    many buckets the base has, where all of its rows are cut into another number of them; 0: nothing is cut."""
 
     mode = "apply"
 
@@ -135,6 +141,16 @@ class ApplyPlan(JobPlan):
     columns: tuple[TableColumn, ...]
     fields: tuple[tuple[str, int], ...] = ()
     target_file_size: int = 256 * 1024 * 1024
+    take_conflicts: bool = field(default=False, metadata=LEFT_OUT)
+    newest_ms: int = field(default=0, metadata=LEFT_OUT)
+    whole: bool = field(default=False, metadata=LEFT_OUT)
+    settled: tuple[EventFile, ...] = field(default=(), metadata=LEFT_OUT)
+    cut_before: int = field(default=0, metadata=LEFT_OUT)
+
+    @property
+    def visits_all(self) -> bool:
+        """Whether buckets without events are looked at too."""
+        return self.whole or bool(self.settled) or bool(self.cut_before)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tidegate.core.base.choice import Choice
 from tidegate.core.base.errors import BatchRefused
+from tidegate.core.spec.pipeline import Column
 
 _ALL = "fix the spec, then clear the write task: the same offsets are read again"
 
@@ -21,9 +22,16 @@ class RefusalKind(Choice):
     LOG_CUT = "log_cut"  # the log was cut while it was read
     WINDOWS = "windows"  # its rows are in windows where its plan cannot have sent them
     CONFLICT = "conflict"  # two events of a key at one position of the source's log say different things (M7)
+    GOES_BACK = "goes_back"  # an event's position is below what stands, and it happened later than all (M8)
     NULL_KEY = "null_key"  # a change event has no value in a column of its mirror's key
     MIRROR_FILES = "mirror_files"  # files of a mirror, or of its batches, do not hold what plan and table say
     OTHER = "other"  # written by 0.1.0, beside this release; or of a kind that only a newer one knows
+
+
+class FieldsRefused(BatchRefused):
+    """Fields that no column takes, and the columns that would, by the messages' schema."""
+
+    columns: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

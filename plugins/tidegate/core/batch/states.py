@@ -170,8 +170,12 @@ class LandedBatch:
 
 @dataclass(frozen=True)
 class AbandonedBatch:
+    """`epoch` and `nonce`: as in the state it was given up in."""
+
     plan: Plan
     reason: str
+    epoch: int
+    nonce: str
     state = ABANDONED
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tidegate.core.base.plain import dumps
 from tidegate.core.base.transition import NO_ROW, NOTHING, Named, Step, Transition, step
-from tidegate.core.batch.fencing import AS_READ, as_read
+from tidegate.core.batch.fencing import AS_READ, as_read, attempt_of
 from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import (
     ABANDONED,
@@ -98,7 +98,7 @@ ABANDON = Transition(
 )
 WITHDRAW = Transition(
     name="withdraw",
-    start=OPEN_STATES,
+    start=(*OPEN_STATES, ABANDONED),  # storage may know that what was given up has landed
     end=NO_ROW,
     guards=AS_READ,
     event="withdrawn",
@@ -144,7 +144,7 @@ def named(pipeline: str, batch_id: int) -> Named:
 
 def _step(
     transition: Transition,
-    batch: OpenBatch,
+    batch: OpenBatch | AbandonedBatch,
     after: T,
     sets: Mapping[str, object] = NOTHING,
     detail: Mapping[str, object] = NOTHING,
@@ -228,10 +228,10 @@ def land(batch: SealedBatch) -> Step[LandedBatch]:
 
 def abandon(batch: OpenBatch, reason: str) -> Step[AbandonedBatch]:
     detail = {"reason": reason, "kind": batch.plan.kind}
-    return _step(ABANDON, batch, AbandonedBatch(batch.plan, reason), {"blocked": reason}, detail)
+    return _step(ABANDON, batch, AbandonedBatch(batch.plan, reason, *attempt_of(batch)), {"blocked": reason}, detail)
 
 
-def withdraw(batch: OpenBatch, why: str) -> Step[None]:
+def withdraw(batch: OpenBatch | AbandonedBatch, why: str) -> Step[None]:
     return _step(WITHDRAW, batch, None, detail={"why": why, "ranges": batch.plan.ranges})
 
 

@@ -15,6 +15,7 @@ from tidegate.core.spec.pipeline import Cleaning
 from tidegate.core.target.paths import (
     BOUNDS,
     CERTIFICATE,
+    DAY,
     FAILURE,
     GATHERED,
     RECEIPT,
@@ -279,7 +280,7 @@ def assembly(
         return _keep(f"the generation is {facts.state} here")
     if facts.state == DISCARDED:
         return discarded(facts, since_ms, ttl, now_ms)
-    named, ours = set(manifest), {CERTIFICATE, SUCCESS, GATHERED, *merged}
+    named, ours = set(manifest), {CERTIFICATE, SUCCESS, GATHERED, DAY, *merged}
     made_here = (f"g{found.number}.", f"m{found.epoch}-")
     for path in listing:
         if path in named:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.files.receipt import Failure
+from tidegate.core.spec.pipeline import Column
 
 
 class JobError(Exception):
@@ -25,6 +26,7 @@ def refuse(
     field: str | None = None,
     retry: bool = False,
     kind: str | None = None,
+    columns: tuple[Column, ...] = (),
 ) -> JobError:
     """A JobError that a human has to look at, unless `retry`."""
-    return JobError(Failure(what, advice, partition, offset, field, retry, kind))
+    return JobError(Failure(what, advice, partition, offset, field, retry, kind, columns))

@@ -16,6 +16,7 @@ from tidegate.core.base.plain import LEFT_OUT, dumps
 from tidegate.core.base.wording import many
 from tidegate.core.files.overflow import Overflow
 from tidegate.core.files.slow_path import Slow
+from tidegate.core.spec.pipeline import Column
 
 DATA, LATE, DIRTY = "data", "late", "dirty"
 CHECKSUM_MODULUS = 2**64
@@ -163,7 +164,7 @@ class ReplayReceipt:
 @dataclass(frozen=True)
 class Failure:
     """`failure.json`: a job's last words; they become the task's last log line. `kind`: RefusalKind, if it is a refusal
-    with a kind of its own."""
+    with a kind of its own. `columns`: those that would take the fields which it refuses, by the messages' schema."""
 
     what: str
     advice: str = ""
@@ -172,6 +173,7 @@ class Failure:
     field: str | None = None
     retry: bool = True
     kind: str | None = dataclasses.field(default=None, metadata=LEFT_OUT)
+    columns: tuple[Column, ...] = dataclasses.field(default=(), metadata=LEFT_OUT)
 
 
 def arithmetic_errors(

@@ -16,8 +16,8 @@ from tidegate.core.base.wording import many, those
 from tidegate.core.files.overflow import Overflow
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, BatchRows, FileEntry, content_digest
 from tidegate.core.spec.pipeline import Reopening, Windows
-from tidegate.core.window.cut import window_end
-from tidegate.core.window.states import BUILDING, GenerationState, WindowKey
+from tidegate.core.window.cut import window_from
+from tidegate.core.window.states import BUILDING, QUIET_MS, GenerationState, WindowKey
 
 if TYPE_CHECKING:
     from tidegate.core.files.landed import OwedSpan
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 MOST_REFUSED = 2
 """So often a reopening is refused before it is no more tried by itself."""
-
-QUIET_MS = 2 * 3_600_000
-"""A job that builds a generation may be at work for so long: no other task begins one before."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,7 @@ class Choice:
 
 
 def choice(windows: Windows, late: LateWindow, budget: Reopening, now_ms: int) -> Choice:
-    key = WindowKey(late.start_ms, window_end(late.start_ms, windows))
+    key = window_from(late.start_ms, windows)
     return Choice(key, late, tuple(over_budget(late, key.end_ms, budget, now_ms)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.core.base.instants import iso, span
+from tidegate.core.base.instants import DAY_MS, iso, span
 from tidegate.core.base.wording import those
 from tidegate.core.completeness.rules import Held, remedy
 from tidegate.core.late.reopen import Choice
@@ -12,7 +12,8 @@ from tidegate.core.look import blocking, overdue
 from tidegate.core.look.overdue import Concern, Since, finishing
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import NOTHING, Block, OpenRow, Survey
-from tidegate.core.replay.rehearsal import Unfinished
+from tidegate.core.mirror.applies import Merging
+from tidegate.core.replay.abandoned import Unfinished
 from tidegate.core.source import loss_warning
 from tidegate.core.source.loss_warning import CRITICAL
 from tidegate.core.source.trouble import Trouble, What
@@ -26,6 +27,8 @@ from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.readiness import Certificate
 
 MOST_COMMANDS = 3
+KEPT_OUT_MS = 7 * DAY_MS
+"""People are told for so long of events that a purge has kept out."""
 _STANDS = "the generations in force stay, and cannot be reopened meanwhile"
 OF_KAFKA = ("source_reset", "data_loss", "loss_ahead")
 """Conditions that cannot be seen while Kafka gives no answer."""
@@ -45,6 +48,7 @@ def concerns(status: PipelineStatus, free: Due, since: Since | None, front: Sinc
     found += overdue.concerns(pipeline, status.due, free, waited, survey.note, now_ms)
     found += _held_too_long(pipeline, status.held, now_ms)
     found += _late_left(pipeline.name, status.late_left)
+    found += _of_merges(status)
     found += left_behind(pipeline, survey.replays, now_ms)
     found += [Concern(f.what, f.advice, f.kind, f.subject) for f in notices.of_audit(pipeline.name, survey.audit)]
     found += [] if "unready_window" in quiet else _unready(status, front)
@@ -128,6 +132,45 @@ def _of_the_pause(status: PipelineStatus) -> Iterator[Concern]:
         longer = status.remedy(Trouble(What.KEEPS_LITTLE, status.pipeline.source.topic))
         advice = f"tidegate unpause {name} --only ingest; or {longer}"
         yield Concern(what, advice, "loss_ahead")
+
+
+# ---------------------------------------------------------------- merges
+
+
+def _of_merges(status: PipelineStatus) -> Iterator[Concern]:
+    """A merge that was refused, or batches that wait for one longer than `archive.sla`; events that are kept out."""
+    merging, name, now_ms = status.merging, status.name, status.now_ms
+    if merging is None:
+        return
+    yield from _kept_out(name, merging, now_ms)
+    if merging.refused is not None:
+        apply, why = merging.refused.apply, first_line(merging.refused.why or "")
+        merge = f"the merge of batches {apply.first} to {apply.last}" if apply.merges else "a purge of its tombstones"
+        what = f"{merge} was refused: {why}"
+        advice = f"fix what it says, then: tidegate apply {name} --again"
+        yield Concern(what, advice, "refused_merge", apply.subject)
+        return
+    since, pause = merging.since_ms, (status.survey or NOTHING).pause
+    if since is None or now_ms - since <= status.pipeline.archive.sla_ms or "late_merge" in silent(pause, now_ms):
+        return
+    wait = f"{merging.waiting:,} landed batches wait" if merging.waiting > 1 else "a landed batch waits"
+    what = f"{wait} to be merged, the oldest for {span(now_ms - since)}"
+    yield Concern(what, f"is {name}.apply paused, or failing? To merge now: tidegate apply {name}", "late_merge")
+
+
+def _kept_out(name: str, merging: Merging, now_ms: int) -> Iterator[Concern]:
+    """M5: an alarm unless they are repeats, which only somebody who looks at a key can tell. It has an end, since the
+    number has none."""
+    since = merging.kept_out_ms
+    if merging.told is None or since is None or now_ms - since > KEPT_OUT_MS:
+        return
+    events = those(merging.told.below_purge, "event", "were")
+    what = f"{events} kept out of the table, older than its purge of tombstones; the last {span(now_ms - since)} ago"
+    advice = (
+        f"the event log names some: `tidegate where {name} --key ...` says what became of a key, a new event of it "
+        "brings it back. The source does not keep what sink.tombstones promises: make it longer, or keep"
+    )
+    yield Concern(what, advice, "below_purge")
 
 
 # ---------------------------------------------------------------- windows

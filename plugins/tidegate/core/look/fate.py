@@ -21,13 +21,13 @@ from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.lateness import REROUTE, Floor
 from tidegate.core.window.states import CURRENT, WindowState
 
-PUBLISHED, WAITING = "published", "waiting"
+PUBLISHED, MERGED, WAITING = "published", "merged", "waiting"
 FILTERED, DROPPED, GAP = "filtered", "dropped", "gap"
 OPEN, ABANDONED, LOST = "open batch", "abandoned", "lost"
 NOT_READ, NO_RECORD, NO_PARTITION, BEFORE_START = "not read yet", "no such record", "no such partition", "before start"
 NEVER_READ, UNDECIDED, MISSING = "never read", "undecided", "missing"
 
-SETTLED = frozenset({PUBLISHED, LATE, DIRTY, FILTERED, DROPPED, GAP, BEFORE_START})
+SETTLED = frozenset({PUBLISHED, MERGED, LATE, DIRTY, FILTERED, DROPPED, GAP, BEFORE_START})
 """Nothing more will happen to it, and nothing is wrong."""
 
 
@@ -278,6 +278,8 @@ def _rerouted(life: Life, batch: BatchRow, event: int | None, window_ms: int, ar
 
 
 def _data(life: Life, seen: Sighting, base: Fate, around: Surroundings) -> Fate:
+    if not around.now.windows.closes:
+        return _merged(life, base, around)
     window_ms = seen.candidate.entry.window_ms
     assert window_ms is not None
     window = (life.windows or {})[window_ms]
@@ -301,6 +303,19 @@ def _data(life: Life, seen: Sighting, base: Fate, around: Surroundings) -> Fate:
     return replace(
         base, kind=WAITING, words=f"{base.words}, waits for its window {iso(window_ms)}: {why}", next_step=step
     )
+
+
+def _merged(life: Life, base: Fate, around: Surroundings) -> Fate:
+    """Of a mirror: an event is merged with its whole batch."""
+    name, table, upto = around.now.name, around.now.sink.table, around.merged_upto or 0
+    assert life.batch is not None
+    if life.batch.batch_id <= upto:
+        words = (
+            f"{base.words}, merged into {table}, which holds batches 1 to {upto}: the newest event of a key is its row"
+        )
+        return replace(base, kind=MERGED, words=words, table=table)
+    words = f"{base.words}, waits for its merge: {table} holds " + (f"batches 1 to {upto}" if upto else "no batch yet")
+    return replace(base, kind=WAITING, words=words, next_step=f"tidegate apply {name}")
 
 
 def _waits(window: WindowFacts, around: Surroundings) -> tuple[str, str]:

@@ -46,6 +46,8 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "tidegate_watermark_delay_seconds": (GAUGE, "How far the global watermark is behind the clock."),
     "tidegate_windows_due": (GAUGE, "Windows that the watermark has passed and that are not published."),
     "tidegate_oldest_due_age_seconds": (GAUGE, "Time since the oldest due window became ready."),
+    "tidegate_batches_to_merge": (GAUGE, "Landed batches that a mirror's table lacks; of mirrors only."),
+    "tidegate_merge_age_seconds": (GAUGE, "Time since the oldest of them landed."),
     "tidegate_windows_published": (GAUGE, "Windows with a generation in force."),
     "tidegate_rows_published": (GAUGE, "Rows of the generations in force."),
     "tidegate_publish_delay_seconds": (GAUGE, "From the end of the newest published window to its first publication."),
@@ -147,6 +149,7 @@ def broken(name: str) -> Measure:
 
 
 def _of_ledger(status: PipelineStatus, survey: Survey) -> dict[str, float | None]:
+    merging = status.merging
     published, landed, batch, now_ms = survey.published, survey.progress.landed, survey.open_batch, status.now_ms
     delay, low, sums = None, status.watermark_ms, survey.totals.ingested
     if published.newest_start_ms is not None and published.first_published_ms is not None:
@@ -165,6 +168,8 @@ def _of_ledger(status: PipelineStatus, survey: Survey) -> dict[str, float | None
         "tidegate_watermark_delay_seconds": None if low is None else (now_ms - low) / 1000,
         "tidegate_windows_due": status.due.count,
         "tidegate_oldest_due_age_seconds": _age(status.due_since_ms, now_ms),
+        "tidegate_batches_to_merge": None if merging is None else merging.waiting,
+        "tidegate_merge_age_seconds": None if merging is None else _age(merging.since_ms, now_ms),
         "tidegate_windows_published": published.windows,
         "tidegate_rows_published": published.rows,
         "tidegate_publish_delay_seconds": _seconds(delay),

@@ -111,13 +111,15 @@ class Search:
 class Surroundings:
     """`pinned` is the spec of the life's batch, `now` today's. `topic` is None when Kafka gave no answer: `silence`.
 
-    `certificates`: readiness of the windows that wait, made now."""
+    `certificates`: readiness of the windows that wait, made now. `merged_upto`: of a mirror, the last batch in its
+    table as the ledger has it; None if nothing was merged yet."""
 
     now: Pipeline
     pinned: Pipeline
     topic: LogState | None
     silence: str
     certificates: Mapping[int, Certificate]
+    merged_upto: int | None = None
 
 
 @dataclass(frozen=True)

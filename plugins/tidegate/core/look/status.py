@@ -12,6 +12,7 @@ from tidegate.core.late.reopen import Choice
 from tidegate.core.look.overdue import Concern
 from tidegate.core.look.survey import Block, Survey
 from tidegate.core.look.views import Overview
+from tidegate.core.mirror.applies import Merging
 from tidegate.core.source.loss_warning import TimeToLoss
 from tidegate.core.source.port import LogState
 from tidegate.core.source.progress import Progress
@@ -20,7 +21,7 @@ from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell.pauses import Pause
 from tidegate.core.window import due as rules
 from tidegate.core.window import readiness
-from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.cut import window_end, window_from, window_start
 from tidegate.core.window.due import ArchiveNote, Due
 from tidegate.core.window.forecast import Forecast
 from tidegate.core.window.readiness import Certificate
@@ -53,7 +54,8 @@ class PipelineStatus:
     `due` are windows that may be published and are not; `due_since_ms` is when the batch landed that made the oldest of
     them ready (None too where it was not looked at). `held` of them another system's count holds. `next_window` is the
     oldest one that is neither published nor due: its certificate says who blocks it, `expected` when it will be ready,
-    and `passed_before` whether those before it are. `late_left`: windows whose late rows wait for a human."""
+    and `passed_before` whether those before it are. `late_left`: windows whose late rows wait for a human.
+    `merging`: of a keyed table only, which has no windows."""
 
     pipeline: Pipeline
     remedy: Remedy
@@ -69,6 +71,7 @@ class PipelineStatus:
     loss: TimeToLoss | None = None
     held: tuple[Held, ...] = ()
     late_left: tuple[Choice, ...] = ()
+    merging: Merging | None = None
     concerns: tuple[Concern, ...] = ()
     overview: Overview | None = None  # where it was asked for
 
@@ -172,7 +175,7 @@ def waits(
     """The oldest window from `start` on that is not published."""
     while start in published:
         start = window_end(start, pipeline.windows)
-    return certify(pipeline, survey, WindowKey(start, window_end(start, pipeline.windows)), lag, now_ms)
+    return certify(pipeline, survey, window_from(start, pipeline.windows), lag, now_ms)
 
 
 def certify(pipeline: Pipeline, survey: Survey, key: WindowKey, lag: Lag | None, now_ms: int) -> Certificate:

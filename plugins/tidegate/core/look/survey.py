@@ -12,7 +12,8 @@ from tidegate.core.batch.states import INGEST, BatchKind, BatchState
 from tidegate.core.batch.totals import NO_TIME, NO_TOTALS, Spent, Totals
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
-from tidegate.core.replay.rehearsal import Unfinished
+from tidegate.core.mirror.applies import Merging
+from tidegate.core.replay.abandoned import Unfinished
 from tidegate.core.source.progress import Progress
 from tidegate.core.tell.notices import AuditOutcome
 from tidegate.core.tell.pauses import Pause, silent
@@ -185,6 +186,10 @@ class SurveyLedger(Protocol):
 
     def late_windows(self, names: Collection[str]) -> dict[str, list[LateWindow]]:
         """Windows with late rows that no generation in force holds, oldest first: three statements."""
+        ...
+
+    def merging(self, names: Collection[str]) -> dict[str, Merging]:
+        """How far the keyed tables of `names` are: three statements."""
         ...
 
     def earlier_each(self, names: Collection[str]) -> dict[str, TopicFacts]:

@@ -1,1 +1,1 @@
-"""Keyed tables (mirrors): the newest row of each key, merged from landed batches of change events (M1 to M7)."""
+"""Keyed tables (mirrors): the newest row of each key, merged from landed batches of change events (M1 to M8)."""

@@ -63,7 +63,7 @@ def after(before: Sums, receipt: ApplyReceipt) -> Totals:
         tombstones=before.tombstones + tombstones,
         events=before.events + counts.events,
         inserted=before.inserted + counts.inserted,
-        purged=before.purged,
+        purged=before.purged + sum(b.purged for b in changed),
     )
 
 
@@ -72,15 +72,19 @@ def receipt_errors(
     base: Iterable[Bucket],
     receipt: ApplyReceipt,
     listing: Mapping[str, int] | None = None,
+    whole: bool = False,
 ) -> list[str]:
     """Why the receipt cannot be right: empty if each event of the plan's files has one fate, and each bucket has the
-    rows that it had and those that were inserted. `listing`: path -> bytes of what is in the attempt's directory; None:
-    nobody has looked."""
+    rows that it had and those that were inserted, without the tombstones that were purged. `listing`: path -> bytes of
+    what is in the attempt's directory; None: nobody has looked. `whole`: each bucket of the base must have been
+    written, whatever has changed in it."""
     found: list[str] = []
     due: dict[int, int] = {}
     for file in events:
         due[file.batch_id] = due.get(file.batch_id, 0) + file.rows
     read = dict(receipt.events)
+    if whole:  # its files say of no batch whose events they hold
+        due, read = {0: sum(due.values())}, {0: sum(read.values())}
     if {n: rows for n, rows in read.items() if rows} != {n: rows for n, rows in due.items() if rows}:
         found.append(f"events by batch are {read}, those of the plan's files {due}")
     counted = sum(b.counts.events for b in receipt.buckets)
@@ -90,27 +94,34 @@ def receipt_errors(
         found.append("a bucket is told twice")
     before = {b.number: sum(f.rows for f in b.files) for b in base}
     for bucket in receipt.buckets:
-        found += _bucket_errors(bucket, before.get(bucket.number, 0))
-    if listing is not None:
-        files = [f for b in receipt.buckets for f in b.files]
-        found += [
-            f"{f.path}: {f.bytes} bytes, in its directory {listing.get(f.path)}"
-            for f in files
-            if listing.get(f.path) != f.bytes
-        ]
-    return found
+        found += _bucket_errors(bucket, before.get(bucket.number, 0), whole)
+    left = before.keys() - {b.number for b in receipt.buckets} if whole else set()
+    if left:
+        found.append(f"{many(len(left), 'bucket')} of the day before left out, bucket {min(left)} the first")
+    return found + file_errors(receipt, listing)
 
 
-def _bucket_errors(bucket: BucketDone, before: int) -> list[str]:
+def file_errors(receipt: ApplyReceipt, listing: Mapping[str, int] | None) -> list[str]:
+    """Which files of a receipt are not in the attempt's directory as it says; none where nobody has looked."""
+    files = [] if listing is None else [(f, listing.get(f.path)) for b in receipt.buckets for f in b.files]
+    return [f"{f.path}: {f.bytes} bytes, in its directory {there}" for f, there in files if there != f.bytes]
+
+
+def _bucket_errors(bucket: BucketDone, before: int, whole: bool) -> list[str]:
     name, counts = f"bucket {bucket.number}", bucket.counts
     found = []
     if bucket.rows_before != before:
         found.append(f"{name}: {many(bucket.rows_before, 'row')} read, the table's files have {before:,}")
-    if bucket.changed != bool(counts.inserted + counts.changed):
+    if bucket.changed != (whole or bool(counts.inserted + counts.changed + bucket.purged)):
         found.append(f"{name}: {'changed' if bucket.changed else 'unchanged'}, by counts {counts}")
     rows = sum(f.rows for f in bucket.files)
-    if rows != (before + counts.inserted if bucket.changed else 0):
+    if rows != (before + counts.inserted - bucket.purged if bucket.changed else 0):
+        gone = f", {bucket.purged:,} purged" if bucket.purged else ""
         found.append(
-            f"{name}: {many(rows, 'row')} in its new files, {before:,} before and {counts.inserted:,} inserted"
+            f"{name}: {many(rows, 'row')} in its new files, {before:,} before and {counts.inserted:,} inserted{gone}"
         )
+    left = sum(f.tombstones for f in bucket.files)
+    if bucket.purged and left != bucket.tombstones_before - bucket.purged:
+        had = many(bucket.tombstones_before, "tombstone")
+        found.append(f"{name}: {bucket.purged:,} of {had} purged, {left:,} left")
     return found

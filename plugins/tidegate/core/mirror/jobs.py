@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.mirror.counts import Counts
 
 Position = tuple[int, int, int]
@@ -11,9 +12,21 @@ Position = tuple[int, int, int]
 START: Position = (0, 0, 0)
 
 
+def spelled(position: Position) -> str:
+    """`commit,row,n`: in a table's summary, and in the ledger's copy of it."""
+    return ",".join(map(str, position))
+
+
+def position_of(text: str) -> Position:
+    """The inverse of `spelled`. Raises ValueError."""
+    commit, row, n = (int(part) for part in text.split(","))
+    return commit, row, n
+
+
 @dataclass(frozen=True)
 class EventFile:
-    """A landed data file of a batch, in the logical columns of the pipeline."""
+    """A file of events, in the logical columns of the pipeline. `batch_id`: whose landed file it is; 0: one of a
+    window, with events of one or several batches."""
 
     batch_id: int
     uri: str
@@ -72,13 +85,16 @@ class BucketDone:
     rows_before: int = 0
     """Rows and tombstones of the base, as they were read."""
     tombstones_before: int = 0
+    purged: int = field(default=0, metadata=LEFT_OUT)
+    """Tombstones that a purge has dropped."""
 
 
 @dataclass(frozen=True)
 class ApplyReceipt:
     """`_receipt.json` of an apply job: written last. `events`: rows that were read from each batch's files.
 
-    `first_position`, `last_position`: of all events; None without any."""
+    `first_position`, `last_position`: of all events; None without any. `newest_ms`: their newest time at the source
+    (UTC); 0: none says it. `purged_below`: of a purge, where its tombstones ended (M5)."""
 
     attempt: str
     events: tuple[tuple[int, int], ...]
@@ -88,3 +104,16 @@ class ApplyReceipt:
     below_purge: tuple[str, ...] = field(default=())
     """Samples of events that M5 has kept out, for people."""
     seconds: float = 0.0
+    newest_ms: int = 0
+    purged_below: Position | None = field(default=None, metadata=LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class Daily:
+    """A table whose windows are days of a keyed table: each shows all its rows as they were at the day's end.
+
+    `key`: logical columns, in the order of their hash; `columns`: of the files of rows and tombstones."""
+
+    key: tuple[str, ...]
+    buckets: int
+    columns: tuple[TableColumn, ...]

@@ -68,6 +68,17 @@ def contradict(one: Version, other: Version) -> Truth:
     return at_one_position(one, other) & both_upserts & (one.digest != other.digest)
 
 
+def goes_back(beaten: Truth, arrived_later: Truth, at_ms: Any, known_ms: Any) -> Truth:
+    """M8: whether an event that another one beats by its position is news all the same, so that M2 would lose it.
+
+    `beaten`: what stands for its key, or wins, has a greater position. `arrived_later`: behind that, in the same lane.
+    `at_ms`: when it happened, by the source. `known_ms`: the newest such time of all that its lane had brought before;
+    0: nothing had a time, and nothing can be said.
+    A lane has the order of the log, but for what a connector sends again, and that has its old time: such an event is
+    of another log."""
+    return beaten & arrived_later & (at_ms > known_ms) & (known_ms > 0)
+
+
 def is_below(one: Version, position: Position) -> Truth:
     """M5: whether it is older than the position below which tombstones were purged."""
     below, level = False, True

@@ -12,10 +12,21 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class BatchRange:
-    """Batches `first` to `last`, inclusive."""
+    """Batches `first` to `last`, inclusive. An empty one, `first = last + 1`, is upkeep: a commit that merges no batch,
+    on a table that holds batches 1 to `last`. Tries, their names and summaries know it by this alone."""
 
     first: int
     last: int
+
+    @classmethod
+    def upkeep(cls, upto: int) -> BatchRange:
+        """The range of a commit that leaves `upto` where it is."""
+        return cls(upto + 1, upto)
+
+    @property
+    def merges(self) -> bool:
+        """Whether any batch is in it."""
+        return self.first <= self.last
 
     def __contains__(self, batch_id: int) -> bool:
         return self.first <= batch_id <= self.last
@@ -53,8 +64,9 @@ def next_range(
 
 
 def follows(upto: int, first: int, last: int) -> bool:
-    """Whether a merge of batches `first` to `last` may become the table's next snapshot: it begins right above."""
-    return first == upto + 1 and last >= first
+    """Whether a merge of batches `first` to `last`, or upkeep, may become the table's next snapshot: it begins right
+    above."""
+    return first == upto + 1 and last >= upto
 
 
 def _last(upto: int, newest: int, landed: Mapping[int, int], most_rows: int | None) -> int:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tidegate.core.base.errors import AskedWrong
 from tidegate.core.base.instants import iso
 from tidegate.core.spec.pipeline import Windows
-from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.cut import window_end, window_from, window_start
 from tidegate.core.window.states import WindowKey
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ def between(windows: Windows, from_ms: int, until_ms: int) -> tuple[WindowKey, .
     while start < until_ms:
         if len(found) == MOST_WINDOWS:
             raise AskedWrong(f"more than {MOST_WINDOWS:,} windows from {iso(from_ms)} until {iso(until_ms)}")
-        found.append(WindowKey(start, window_end(start, windows)))
+        found.append(window_from(start, windows))
         start = found[-1].end_ms
     if not found:
         raise AskedWrong(f"no window begins from {iso(from_ms)} until {iso(until_ms)}")
@@ -118,7 +118,7 @@ def _windows(conf: Mapping[str, Any], windows: Windows, own: WindowKey | None) -
         if "from" in conf or "until" in conf:
             raise AskedWrong("the run's conf names `window` and a range: one of both")
         start = _safely(lambda at: window_start(at, windows), instant(conf["window"], "window"))
-        return (WindowKey(start, window_end(start, windows)),)
+        return (window_from(start, windows),)
     if "from" in conf or "until" in conf:
         if not ("from" in conf and "until" in conf):
             raise AskedWrong("a range has both `from` (inclusive) and `until` (exclusive)")

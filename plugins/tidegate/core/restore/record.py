@@ -145,8 +145,9 @@ class RecoveryLedger(Protocol):
         late table again: a swap that was forgotten may have taken them out."""
         ...
 
-    def withdraw(self, batch: OpenBatch, why: str, same_starts: bool = False) -> None:
-        """PLANNED, WRITING or SEALED, the newest id -> no such batch: storage holds another batch of this id.
+    def withdraw(self, batch: OpenBatch | AbandonedBatch, why: str, same_starts: bool = False) -> None:
+        """PLANNED, WRITING, SEALED or ABANDONED, the newest id -> no such batch: storage holds another batch of this
+        id, or says that the one which was given up has landed.
 
         `same_starts`: or it is to be read again, from the offsets where it began, also if it was the first one."""
         ...

@@ -58,6 +58,7 @@ class Schema:
     logical: str = ""
     name: str = ""
     size: int = 0  # fixed
+    precision: int = 0  # decimal
     scale: int = 0  # decimal
     symbols: tuple[str, ...] = ()  # enum
     items: Schema | None = None  # of an array, values of a map
@@ -178,7 +179,7 @@ class _Parser:
         if word == "decimal" and schema.type in ("bytes", "fixed"):
             precision, scale = value.get("precision"), value.get("scale", 0)
             if type(precision) is int and type(scale) is int and 0 <= scale <= precision and precision > 0:
-                schema.logical, schema.scale = "decimal", scale
+                schema.logical, schema.precision, schema.scale = "decimal", precision, scale
         elif word == "uuid" and (schema.type == "string" or (schema.type, schema.size) == ("fixed", 16)):
             schema.logical = "uuid"
         elif word == "duration" and (schema.type, schema.size) == ("fixed", 12):

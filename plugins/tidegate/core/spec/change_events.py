@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tidegate.core.spec.pipeline import KAFKA_COLUMNS
+
 OPERATION, POSITION, KEY, BEFORE, SOURCE, TS_MS = "_op", "_position", "_key", "_before", "_source", "_ts_ms"
 RESERVED = (OPERATION, POSITION, KEY, BEFORE, SOURCE, TS_MS)
 """At the top of an event, beside the columns of the row."""
@@ -13,5 +15,10 @@ EVENT_COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("_op", "string", f"$.{OPERATION}"),
     ("_position_commit", "bigint", f"$.{POSITION}.commit"),
     ("_position_row", "bigint", f"$.{POSITION}.row"),
+    ("_source_ms", "bigint", f"$.{SOURCE}.ts_ms"),
 )
 """(name, Hive type, path) of the columns that every table of change events has, behind the pipeline's own."""
+NULLABLE = ("_source_ms",)
+"""Those that an event need not say."""
+SAYS_HOW = frozenset({*(name for name, *_ in EVENT_COLUMNS), *(name for name, _ in KAFKA_COLUMNS)})
+"""Columns of change events that say how a row came there, and not what it is."""

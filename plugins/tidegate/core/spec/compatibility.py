@@ -59,6 +59,13 @@ def renumbered(old: Pipeline, new: Pipeline, keys: Iterable[str]) -> list[str]:
     ]
 
 
+def moved(old: Pipeline, new: Pipeline, keys: Iterable[str]) -> list[str]:
+    """Of a table's own keys by which its files are cut: those that have changed."""
+    before, after = dict(old.sink.options), dict(new.sink.options)
+    found = ((key, before.get(key, "missing"), after.get(key, "missing")) for key in keys)
+    return [f"sink.{key} was {was}, is {now}" for key, was, now in found if was != now]
+
+
 def altered(old: Pipeline, new: Pipeline) -> bool:
     """Whether the tables' columns differ: then the catalogue's come first, and data after."""
     return (table_columns(old), late_columns(old)) != (table_columns(new), late_columns(new))

@@ -76,9 +76,11 @@ class ProtobufFormat:
 
 @dataclass(frozen=True)
 class DebeziumFormat:
-    """`envelope` full: as connectors make it. flat: as Debezium's ExtractNewRecordState leaves it."""
+    """`envelope` full: as connectors make it. flat: as Debezium's ExtractNewRecordState leaves it. `encoding` avro:
+    keys and values in Confluent's wire format; the format's `avro` says where their schemas are."""
 
     envelope: str = "full"  # full | flat
+    encoding: str = field(default="json", metadata=LEFT_OUT)  # json | avro
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Format:
     """The settings of `type`, where it has any, are in the field of that name."""
 
     type: str = "json"
-    unknown_fields: str = "ignore"  # ignore | capture | fail
+    unknown_fields: str = "ignore"  # ignore | capture | fail | evolve
     csv: CsvFormat | None = None
     avro: AvroFormat | None = None
     protobuf: ProtobufFormat | None = None
@@ -99,7 +101,8 @@ class Column:
 
     A computed column has `expr`, SQL over the other columns, and no path. A hidden one is an input of expressions and
     of `where`, and in no table. `convert` text: a string may hold the text of the type, and a column of strings takes
-    the text of numbers and booleans."""
+    the text of numbers and booleans. `accepted`: the YAML does not name it, `unknown_fields: evolve` has taken it up;
+    its values mean the same either way."""
 
     name: str
     type: str
@@ -108,6 +111,7 @@ class Column:
     expr: str | None = None
     hidden: bool = False
     convert: str | None = None  # text
+    accepted: bool = field(default=False, compare=False, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,8 @@ class EventTime:
 @dataclass(frozen=True, kw_only=True)
 class Windows:
     """`start_ms` is the start of the first window; rows of windows that ended before it are late. `idle_max_lag_ms`:
-    beyond the delay, how old the newest event may be for `idle: clock` to trust the clock; None: always."""
+    beyond the delay, how old the newest event may be for `idle: clock` to trust the clock; None: always. `closes`:
+    whether windows are ever closed and published; where they are not, they only sort a batch's files."""
 
     size_ms: int
     timezone: str
@@ -135,6 +140,7 @@ class Windows:
     topic_silence_ms: int = 3_600_000
     on_silence: str = "hold"  # hold | close
     idle_max_lag_ms: int | None = 86_400_000
+    closes: bool = field(default=True, metadata=LEFT_OUT)
 
 
 Fields = tuple[tuple[str, str, int], ...]

@@ -65,12 +65,18 @@ def keys_of(field: str) -> tuple[str, ...]:
     return tuple(m[3] or m[1] or re.sub(r"\\(.)", r"\1", m[2], flags=re.DOTALL) for m in _STEP.finditer(field))
 
 
-def propose(field: str, examples: Iterable[str], taken: Iterable[str] = (), seen: int | None = None) -> Proposal:
+def propose(
+    field: str,
+    examples: Iterable[str],
+    taken: Iterable[str] = (),
+    seen: int | None = None,
+    declared: str | None = None,
+) -> Proposal:
     """Propose a column from the field's values as compact JSON texts (what is no JSON is text). `taken`: names that
-    columns have; `seen`: of how many values these are examples."""
+    columns have; `seen`: of how many values these are examples; `declared`: the type by the messages' schema."""
     texts = list(examples)
     try:
-        kind, note = _judged(texts)
+        kind, note = (declared, "") if declared is not None else _judged(texts)
     except RecursionError:
         kind, note = "string", "nested too deeply for a type; records with anything but text are dirty"
     column = _column("_".join(keys_of(field)), {t.lower() for t in taken})

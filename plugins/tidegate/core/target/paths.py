@@ -5,6 +5,7 @@ Below the work directory (`<location>/_tidegate` by default):
     plans/<batch>.<epoch>-<nonce>.json          what an attempt is to do
     tmp/<batch>.<epoch>-<nonce>/                what it writes: data/, late/, dirty/, _receipt.json | failure.json
       _bounds/*.json                            {path: core.target.stored.Bounds}, of kinds of tables that keep them
+    tmp/<window>.<generation>.<epoch>-<nonce>.day/  what makes a day of a keyed table: rows and tombstones
     tmp/<window>.dry-<run>.<nonce>/             what a dry run of a replay writes, until it ends
     landed/<batch>/                             the same directory after its one rename
     side/<batch>.late, side/<batch>.dirty       late and dirty files on their way into their tables
@@ -14,7 +15,10 @@ Below the work directory (`<location>/_tidegate` by default):
     redriven/<batch>/                           never cleaned: dirty files whose rows belong to a redrive by now
     publish/<window>.<generation>.<epoch>/      a window being assembled
     publish/<window>.<generation>.success       its `_SUCCESS` before it is there
+      rows/, tombstones/, _day.json             of a keyed table by days: what stands at the day's end
     generations/<window>.<generation>.<epoch>/  published generations beside the table's own directory, and retired ones
+    apply/<first>-<last>.<epoch>-<nonce>/       what a merge into a keyed table writes; the table names its files here
+    apply/<first>-<last>.<epoch>-<nonce>.json   what it is to do
     quarantine/<name>                           what contradicted the ledger, kept for people
     hwm/<batch>                                 never cleaned: the record of a batch that has landed
     hwm/published/<day>/<window>.<gen>.<epoch>  never cleaned: the record of a generation about to be published
@@ -43,6 +47,9 @@ HANDED = "_events"
 GATHERED = f"{BOUNDS}/gathered.json"
 """Those of a generation's files, in its directory."""
 CERTIFICATE = "_certificate.json"
+DAY = "_day.json"
+"""What a day of a keyed table is made of, `core.daily.day.Day`, in its generation's directory; beside it:"""
+ROWS, TOMBSTONES = "rows", "tombstones"
 SUCCESS = "_SUCCESS"
 DRY_RUN = "dry"
 
@@ -154,11 +161,31 @@ class Layout:
     def merge_attempt(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
         return join(self.attempts(), self.merge_name(start_ms, generation, epoch, nonce))
 
+    def day_name(self, start_ms: int, generation: int, epoch: int, nonce: str) -> str:
+        """Of the attempt that merges a day's events into the day before."""
+        return f"{self.replay_name(start_ms, generation, epoch, nonce)}.day"
+
+    def day_plan(self, name: str) -> str:
+        return join(self.plans(), f"{name}.json")
+
+    def day_attempt(self, name: str) -> str:
+        return join(self.attempts(), name)
+
     def landing_zone(self) -> str:
         return join(self.workdir, "landed")
 
     def landed(self, batch_id: int) -> str:
         return join(self.landing_zone(), str(batch_id))
+
+    def applies(self) -> str:
+        return join(self.workdir, "apply")
+
+    def apply(self, name: str) -> str:
+        """`name`: `core.mirror.applies.Apply.name`."""
+        return join(self.applies(), name)
+
+    def apply_plan(self, name: str) -> str:
+        return join(self.applies(), f"{name}.json")
 
     def high_water_marks(self) -> str:
         return join(self.workdir, "hwm")

@@ -16,7 +16,8 @@ from tidegate.core.base.clock import Clock
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.mirror.jobs import START, ApplyReceipt, Bucket, Position, TableColumn
+from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, Daily, TableColumn
 from tidegate.core.spec.pipeline import Fields, Pipeline
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
 
@@ -152,6 +153,16 @@ class Target(Protocol):
     """Files that it writes beside a generation's, for readers by path."""
 
     @property
+    def daily(self) -> Daily | None:
+        """How each window follows from the one before; None where it does not."""
+        ...
+
+    def beside(self, location: str) -> dict[str, int]:
+        """Files that a generation has there beside those of its manifest, with their bytes; -1 of one without which the
+        others are unknown. Raises StorageError."""
+        ...
+
+    @property
     def name(self) -> str: ...
 
     def session(self) -> AbstractContextManager[None]:
@@ -276,34 +287,28 @@ class SideTarget(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prefix:
+class Prefix(Told):
     """A keyed table as one snapshot of it says (M3, M4). `snapshot`: names it; None for a table without any.
+    `newest_ms`: the newest time at the source (UTC) of all events in it, 0 if none is known (M8).
 
-    `upto`: the last batch in it, 0 for none. `purged_below`: M5. `rows`, `tombstones`: that stand in it.
-    `events`, `inserted`, `purged`: added up over its whole life: `rows + tombstones + purged = inserted`.
-    `attempt`: of the merge that made `upto` what it is."""
+    Sums are added up over its whole life: `rows + tombstones + purged = inserted`; `rows`, `tombstones` stand in it."""
 
-    snapshot: str | None = None
-    upto: int = 0
-    purged_below: Position = START
-    rows: int = 0
-    tombstones: int = 0
-    events: int = 0
-    inserted: int = 0
-    purged: int = 0
-    attempt: str = ""
+    newest_ms: int = 0
 
 
 @dataclass(frozen=True)
 class Merged:
     """What an apply job has made of the batches above `upto`: `last` is the new one, `files` have their URIs in
-    `directory`; buckets that are not named stay as they are."""
+    `directory`; buckets that are not named stay as they are. Of upkeep `last` is `upto` itself.
+    `buckets`: how many the table has then; 0: as many as before. `anew`: no file of before stays."""
 
     first: int
     last: int
     attempt: str
     directory: str
     receipt: ApplyReceipt
+    buckets: int = 0
+    anew: bool = False
 
 
 class PrefixTarget(Protocol):
@@ -313,6 +318,30 @@ class PrefixTarget(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Logical columns that name a row, in the order of their hash."""
+        ...
+
+    @property
+    def buckets(self) -> int:
+        """Number of parts that the table is to be cut into by the hash."""
+        ...
+
+    @property
+    def tombstones_ms(self) -> int | None:
+        """How long tombstones stay; None: for ever."""
+        ...
+
+    @property
+    def suffix(self) -> str:
+        """How the names of its data files end."""
+        ...
+
+    def named(self) -> frozenset[str]:
+        """URIs of all files that any snapshot which it keeps names. Raises CatalogueError."""
+        ...
 
     def prepare(self) -> None:
         """Create the table, or give it the pipeline's columns; looks first. Raises CatalogueMismatch."""
@@ -336,6 +365,10 @@ class PrefixTarget(Protocol):
         Raises CatalogueError for a table whose rows others have changed, too."""
         ...
 
+    def held(self) -> tuple[Prefix, tuple[Bucket, ...]]:
+        """The same, also of a table whose rows others have changed. Raises CatalogueError."""
+        ...
+
     def apply(self, before: Prefix, merged: Merged, holds: Holds) -> Prefix:
         """Commit a merge on the snapshot that it has read (M1, C1): its files, and `upto`, in one commit (M3).
 
@@ -343,15 +376,24 @@ class PrefixTarget(Protocol):
         LostComparison where the table is no longer `before`: the merge is to be made anew."""
         ...
 
-    def sweep(self, settled: Settled) -> list[str]: ...
+    def at(self, to: str) -> Prefix:
+        """What an earlier state says, by its name or id. Raises CatalogueMismatch for none, or one not whole."""
+        ...
 
+    def take_back(self, to: str, allow: Callable[[Prefix], object]) -> Prefix:
+        """Make it the current one, by compare-and-set, unless `allow` raises; done if it is. Raises LostComparison."""
+        ...
+
+    def sweep(self, settled: Settled) -> list[str]: ...
     def leftovers(self, now_ms: int) -> list[str]: ...
 
 
 class Targets(Protocol):
     """A pipeline's tables."""
 
-    def data(self, site: Site) -> Target: ...
+    def data(self, site: Site) -> Target | PrefixTarget:
+        """The pipeline's own table: `unit` says which of both."""
+        ...
 
     def side(self, site: Site, kind: str) -> SideTarget:
         """`kind`: late | dirty."""

@@ -23,6 +23,8 @@ AUDIT_FAILED = "audit_failed"
 KINDS: dict[str, str] = {
     "late_window": CRITICAL,
     "unready_window": CRITICAL,
+    "late_merge": CRITICAL,
+    "refused_merge": CRITICAL,
     "dirty_limit": CRITICAL,
     "refused": CRITICAL,
     "alarm": CRITICAL,
@@ -32,6 +34,7 @@ KINDS: dict[str, str] = {
     AUDIT_FAILED: CRITICAL,
     "task_failed": CRITICAL,
     "schema_change": INFO,
+    "below_purge": WARNING,
     "held_window": WARNING,
     "late_rows": WARNING,
     "replay_left": WARNING,
@@ -306,6 +309,8 @@ _OVER = {
     "unready_window": "no window is late any more",
     "dirty_limit": "the batch is not refused any more",
     "refused": "the batch is not refused any more",
+    "late_merge": "all batches are merged",
+    "refused_merge": "the merge is not refused any more",
     "audit_failed": "the audit finds nothing any more",
 }
 

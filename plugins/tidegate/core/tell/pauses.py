@@ -9,8 +9,9 @@ from typing import Protocol
 from tidegate.core.base.instants import iso
 from tidegate.core.source.loss_warning import TimeToLoss
 
-ALL = ("ingest", "archive", "replay", "maintain")
-"""The kinds of a pipeline's DAGs, as their ids end."""
+ALL = ("ingest", "archive", "replay", "apply", "maintain")
+"""The kinds of DAGs, as their ids end; no pipeline has both windows and merges."""
+_WHOLE = ({"ingest", "archive", "replay", "maintain"}, {"ingest", "apply", "maintain"})
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Pause:
 
     def words(self) -> str:
         """`paused on purpose since 2026-11-22T20:10Z by anna@host (ingest, until 2026-11-23T06:00Z): why`."""
-        which = "" if set(self.kinds) == set(ALL) else ", ".join(self.kinds)
+        which = "" if set(self.kinds) in _WHOLE else ", ".join(self.kinds)
         until = "" if self.until_ms is None else f"until {iso(self.until_ms)}"
         about = ", ".join(filter(None, (which, until)))
         since = iso(self.since_ms // 1000 * 1000)
@@ -61,7 +62,7 @@ class PauseLedger(Protocol):
 
 def silent(pause: Pause | None, now_ms: int) -> frozenset[str]:
     """Kinds of notices that say only what the pause explains: windows that wait for the DAGs that it holds."""
-    kinds = {"archive": "late_window", "ingest": "unready_window"}
+    kinds = {"archive": "late_window", "ingest": "unready_window", "apply": "late_merge"}
     return frozenset(kinds[k] for k in kinds if pause is not None and pause.covers(k, now_ms))
 
 

@@ -9,6 +9,7 @@ from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.zones import day_start, times_that_go_back
 from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window.states import WindowKey
 
 
 def window_id(start_ms: int) -> str:
@@ -63,6 +64,11 @@ def window_end(start_ms: int, windows: Windows) -> int:
     zone = zoneinfo.ZoneInfo(windows.timezone)
     # the next date's beginning, not this time tomorrow: where clocks change at midnight a day may begin at 01:00
     return day_start(datetime.fromtimestamp(start_ms / 1000, zone).date() + timedelta(days=1), zone)
+
+
+def window_from(start_ms: int, windows: Windows) -> WindowKey:
+    """The window that begins at `start_ms`."""
+    return WindowKey(start_ms, window_end(start_ms, windows))
 
 
 def window_named(values: PartitionValues, windows: Windows) -> int | None:

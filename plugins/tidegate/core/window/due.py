@@ -14,7 +14,7 @@ from tidegate.core.base.instants import DAY_MS
 from tidegate.core.base.offsets import Interval, subtract, union, without
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.spec.pipeline import Windows
-from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.cut import window_end, window_from, window_start
 from tidegate.core.window.states import WindowKey
 
 MOST_REMEMBERED = 64
@@ -94,7 +94,7 @@ class Due:
         """First and last window of each part."""
         for part in self.parts:
             last = window_start(part.end - 1, self.windows)
-            yield WindowKey(part.start, window_end(part.start, self.windows)), WindowKey(last, part.end)
+            yield window_from(part.start, self.windows), WindowKey(last, part.end)
 
     def __iter__(self) -> Iterator[WindowKey]:
         """Every one, oldest first; as many as there are."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from tidegate.core.base.partition_values import parse_partition_path
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.window.cut import parse_window_id, time_values, window_end, window_named, window_start
+from tidegate.core.window.cut import parse_window_id, time_values, window_from, window_named, window_start
 from tidegate.core.window.states import WindowKey
 
 
@@ -17,10 +17,15 @@ class NoWindow(ValueError):
 def named(pipeline: Pipeline, text: str) -> WindowKey:
     """The window that the text names: `2013-01-26T16:00Z` (UTC unless it names a zone), `date=2013-01-26/hour=16`, or
     `20130126T160000Z`. Raises NoWindow."""
+    if not pipeline.windows.closes:
+        raise NoWindow(
+            f"{pipeline.name} has no windows: its table holds the newest row of each key, up to the newest merged "
+            f"batch (tidegate status {pipeline.name})"
+        )
     try:
         start = window_start(_instant_ms(pipeline, text.strip()), pipeline.windows)
         time_values(start, pipeline.time_partitions, pipeline.windows.timezone)  # within the years of a calendar
-        return WindowKey(start, window_end(start, pipeline.windows))
+        return window_from(start, pipeline.windows)
     except NoWindow:
         raise
     except (ValueError, OverflowError):

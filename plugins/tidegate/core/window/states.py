@@ -41,6 +41,8 @@ BUILDING, BUILT, SWAPPING, CURRENT, RETIRED, DISCARDED = GenerationState
 ARCHIVE, HEAL, REPLAY, REOPEN, ROLLBACK = GenerationKind
 FORGOTTEN = 0
 """`spec_version` of a generation that came back from a record which does not name the specs of its rows."""
+QUIET_MS = 2 * 3_600_000
+"""A job that builds a generation may be at work for so long: no other task begins one before."""
 
 
 @dataclass(frozen=True, order=True)

@@ -92,7 +92,10 @@ def own_watermark(windows: Windows, p: PartitionFacts) -> int | None:
 def watermarks(windows: Windows, facts: TopicFacts, now_ms: int | None = None) -> tuple[PartitionWatermark, ...]:
     """The watermark of each partition, idle policy applied.
 
-    A plan's clock that is ahead of `now_ms`, the clock of the task that asks, does not stand in with more than that."""
+    A plan's clock that is ahead of `now_ms`, the clock of the task that asks, does not stand in with more than that.
+    Empty where windows are never closed: nothing waits for one."""
+    if not windows.closes:
+        return ()
     seen = [own for p in facts.partitions if (own := own_watermark(windows, p)) is not None]
     largest = max(seen, default=None)
     clock = _Clock.of(windows, facts, now_ms) if windows.idle == "clock" else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
+from tidegate.core.base.storage import can_rename
 from tidegate.core.doctor.findings import Finding
 from tidegate.core.spec.pipeline import HIVE, Pipeline
 from tidegate.core.target.port import SideTarget, Site, Target, Targets
@@ -84,11 +85,12 @@ def _examined(pipeline: Pipeline, connection: Fields, seconds: float) -> list[Fi
     return examined(pipeline, connection, seconds)
 
 
-def _problems(pipeline: Pipeline) -> list[tuple[tuple[str | int, ...], str]]:
-    if not pipeline.sink.location.startswith("s3://"):
+def problems(pipeline: Pipeline, instead: str = "set sink.kind: iceberg") -> list[tuple[tuple[str | int, ...], str]]:
+    """(path in the YAML, what is wrong) of a pipeline that no such table can take. `instead`: which one can."""
+    if can_rename(pipeline.sink.location):
         return []
-    what = "a Hive table's windows are renamed into place, which an object store cannot do: set sink.kind: iceberg, or "
-    return [(("sink", "location"), f"{what}a location on HDFS or a local disk")]
+    what = "a Hive table's windows are renamed into place, which an object store cannot do"
+    return [(("sink", "location"), f"{what}: {instead}, or a location on HDFS or a local disk")]
 
 
 KIND = TargetKind(
@@ -98,5 +100,5 @@ KIND = TargetKind(
     section=_section,
     opened=_opened,
     examined=_examined,
-    problems=_problems,
+    problems=problems,
 )

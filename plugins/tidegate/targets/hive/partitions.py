@@ -26,7 +26,7 @@ def wanted(table: Places, key: WindowKey, files: tuple[FileEntry, ...], location
     An hour without rows has a partition only when the table has no dynamic columns."""
     at = table.values(key)
     if not table.site.pipeline.dynamic_partitions:
-        return {at: location}
+        return {at: table.sent_to(location)}
     folders = {partition_path(f.values) for f in files}
     return {at + parse_partition_path(folder): join(location, folder) for folder in sorted(folders)}
 

@@ -35,6 +35,10 @@ class Places:
         """The table's own directory of the window."""
         return self.layout.window(self.values(key))
 
+    def sent_to(self, location: str) -> str:
+        """The directory that readers of a generation are sent to."""
+        return location
+
     @property
     def reuses_home(self) -> bool:
         """Swaps by pointer never bring a second generation there."""

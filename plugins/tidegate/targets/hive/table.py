@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueMismatch, TidegateError
 from tidegate.core.files.receipt import FileEntry
+from tidegate.core.mirror.jobs import Daily
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import CERTIFICATE, SUCCESS, join
 from tidegate.core.target.port import Fence, Settled, Shown, Site, Unit, Verified
@@ -31,6 +32,7 @@ class HiveTable(Places):
 
     unit = Unit.WINDOW
     marks: tuple[str, ...] = (SUCCESS,)
+    daily: Daily | None = None
 
     def session(self) -> AbstractContextManager[None]:
         """Inside, a call may use the connection of the one before."""
@@ -110,7 +112,7 @@ class HiveTable(Places):
         location = generation.location
         assert location is not None
         listing = {f.path: f.bytes for f in storage.list_files(location) or []}
-        manifest = manifest_of(generation.files)
+        manifest = manifest_of(generation.files) | self.beside(location)
         lost = tuple(sorted(path for path, size in manifest.items() if listing.get(path) != size))
         mended: list[str] = []
         if not lost and storage.exists(location) and SUCCESS not in listing:
@@ -118,13 +120,19 @@ class HiveTable(Places):
             mended.append("_SUCCESS")
         if not storage.exists(location):
             lost = lost or (location,)
-        for path in strays(listing, manifest):
+        told = all(size >= 0 for size in manifest.values())  # else nobody can say which files are its own
+        for path in strays(listing, manifest) if told else ():
             self.site.say(
                 f"WARNING: readers see {join(location, path)}, which is in no manifest; find out who wrote it"
             )
         self.prepare()
         mended += partitions.align(self, fence, location)
         return Verified(tuple(mended), lost)
+
+    def beside(self, location: str) -> dict[str, int]:
+        """None: what is not in the manifest is not a generation's. Path -> bytes; -1 of a file that should name others
+        and is missing or unreadable."""
+        return {}
 
     def standing(self, key: WindowKey) -> list[str]:
         """Locations of the window's partitions."""

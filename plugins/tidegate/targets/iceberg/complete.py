@@ -22,9 +22,10 @@ from tidegate.core.target.port import Fence
 from tidegate.core.window.cut import time_values, window_end
 from tidegate.targets.iceberg import live
 from tidegate.targets.iceberg.catalogue import Loaded
+from tidegate.targets.iceberg.tags import TAG
 
 THROUGH = f"{live.PREFIX}complete-through"
-DAY = f"{live.TAG}day-"
+DAY = f"{TAG}day-"
 """A tag's name begins so, and a local date follows: when every window of that day was in the table."""
 DAYS = 30
 _WORDS = 200

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table, Transaction
@@ -183,12 +184,15 @@ class Definition:
     def _evolved(self, catalogue: Catalogue, loaded: Loaded, say: Say) -> Loaded:
         """Columns are added, and widened, by name; none is dropped. Raises CatalogueMismatch."""
         metadata = loaded.metadata
-        table = Table((), metadata, loaded.metadata_location, loaded.io, None)  # type: ignore[arg-type]
-        update = UpdateSchema(Transaction(table))
         try:
-            update.union_by_name(self.schema())
+            wanted = self.schema()
+            if metadata.schema().as_struct() == wanted.as_struct():
+                return loaded  # the library would copy all metadata, each snapshot of it, to find that out
+            table = Table((), metadata, loaded.metadata_location, loaded.io, None)  # type: ignore[arg-type]
+            update = UpdateSchema(Transaction(table))
+            update.union_by_name(wanted)
             updates, _ = update._commit()
-        except ValueError as e:
+        except (ValueError, ValidationError) as e:
             raise CatalogueMismatch(
                 f"{self.name}: {e}", advice="take the change of the column back, or give the pipeline another table"
             ) from e

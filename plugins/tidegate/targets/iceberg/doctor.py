@@ -15,6 +15,7 @@ from tidegate.targets.iceberg.opening import opened
 
 if TYPE_CHECKING:
     from tidegate.targets.iceberg.catalogue import Catalogue
+    from tidegate.targets.iceberg.definition import Definition
 
 CHECK = "iceberg"
 _MEANS = "no batch can be planned and no window published"
@@ -27,13 +28,14 @@ class _NoFiles:
         raise StorageError(f"{path} was not read")
 
 
-def examined(pipeline: Pipeline, c: Fields, seconds: float) -> list[Finding]:
-    """Raises nothing: what does not answer is a finding. Changes nothing."""
+def examined(pipeline: Pipeline, c: Fields, seconds: float, definition: Definition | None = None) -> list[Finding]:
+    """Raises nothing: what does not answer is a finding. Changes nothing. `definition`: of another table than one of
+    windows."""
     name, no_files = pipeline.name, _NoFiles()
     storage: Any = no_files
     try:
         catalogue = opened(c, storage, seconds)
-        there = _table(pipeline, catalogue)
+        there = _table(pipeline, catalogue, definition)
     except TidegateError as e:
         return [refused(CHECK, name, str(e.args[0]), _MEANS, e.advice or "is it up?")]
     if other := other_release():
@@ -42,12 +44,12 @@ def examined(pipeline: Pipeline, c: Fields, seconds: float) -> list[Finding]:
     return [ok(CHECK, f"the catalogue at {catalogue.address} answers{there}", name)]
 
 
-def _table(pipeline: Pipeline, catalogue: Catalogue) -> str:
+def _table(pipeline: Pipeline, catalogue: Catalogue, definition: Definition | None) -> str:
     """Whose the table is, in words, where the catalogue itself can say it. Raises CatalogueError; CatalogueMismatch for
     a table that no batch could be planned for."""
     with needed():
         from tidegate.targets.iceberg.definition import Definition
-    definition = Definition(pipeline, DATA)
+    definition = definition or Definition(pipeline, DATA)
     try:
         loaded = catalogue.load(definition.name)
     except StorageError:

@@ -17,7 +17,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.target.port import Settled
 from tidegate.targets.iceberg.catalogue import Catalogue
 from tidegate.targets.iceberg.complete import days_let_go
-from tidegate.targets.iceberg.live import publication_of
+from tidegate.targets.iceberg.tags import publication_of
 
 KEEP = "history.expire.min-snapshots-to-keep"
 KEPT = 200

@@ -32,7 +32,7 @@ class Iceberg:
 
         with needed():
             from tidegate.targets.iceberg.table import IcebergTable
-        return IcebergTable(site, self._opened(site.storage))
+        return IcebergTable(site, self.catalogue(site.storage))
 
     def side(self, site: Site, kind: str) -> SideTarget:
         """`kind`: late | dirty."""
@@ -40,9 +40,10 @@ class Iceberg:
 
         with needed():
             from tidegate.targets.iceberg.sides import IcebergSide
-        return IcebergSide(site, self._opened(site.storage), kind)
+        return IcebergSide(site, self.catalogue(site.storage), kind)
 
-    def _opened(self, storage: Storage) -> Catalogue:
+    def catalogue(self, storage: Storage) -> Catalogue:
+        """The pipeline's catalogue, whose metadata and manifests are files of this storage."""
         from tidegate.adapters.later import Later
         from tidegate.targets.iceberg.opening import opened
 

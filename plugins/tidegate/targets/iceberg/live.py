@@ -22,6 +22,7 @@ from tidegate.core.base.errors import CatalogueError
 from tidegate.core.mirror.jobs import BUCKET
 from tidegate.core.target.port import BATCH, Token
 from tidegate.targets.iceberg.columns import WINDOW
+from tidegate.targets.iceberg.tags import publication_of
 
 Units = Collection[int]
 """What units are in their partition: a window's start in us, a batch, a bucket."""
@@ -307,19 +308,3 @@ def history(metadata: TableMetadata) -> Iterator[Snapshot]:
     tagged = [by_id[ref.snapshot_id] for name, ref in metadata.refs.items() if publication_of(name) is not None]
     before = {s.snapshot_id: s for s in tagged if s.snapshot_id not in seen and (s.sequence_number or 0) < oldest}
     yield from sorted(before.values(), key=lambda s: -(s.sequence_number or 0))
-
-
-TAG = "tidegate-"
-
-
-def tag_of(token: Token) -> str:
-    """C5: keeps the snapshot of a publication from expiry until the ledger has it as CURRENT."""
-    return f"{TAG}{token.unit}.{token.generation}.{token.epoch}"
-
-
-def publication_of(tag: str) -> tuple[int, int] | None:
-    """(unit, generation) of such a tag; None for any other."""
-    parts = tag.removeprefix(TAG).split(".") if tag.startswith(TAG) else []
-    if len(parts) != 3 or not all(part.lstrip("-").isdigit() for part in parts):
-        return None
-    return int(parts[0]), int(parts[1])

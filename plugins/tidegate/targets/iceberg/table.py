@@ -12,9 +12,10 @@ from pyiceberg.manifest import DataFile
 from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueUnsure, StorageAhead
 from tidegate.core.base.instants import iso
 from tidegate.core.base.partition_values import PartitionValues
-from tidegate.core.base.renames import Seen
+from tidegate.core.base.renames import Seen, held_against
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DATA, FileEntry
+from tidegate.core.mirror.jobs import Daily
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import CERTIFICATE, Layout, is_uri, join
 from tidegate.core.target.port import Fence, Settled, Shown, Site, Token, Unit, Verified
@@ -27,12 +28,13 @@ from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import below, data_files, held, part_of, shown
 from tidegate.targets.iceberg.leftovers import leftovers
-from tidegate.targets.iceberg.live import Look, newest_token, part_in, places_of, summary_of, tag_of, unit_of
+from tidegate.targets.iceberg.live import Look, newest_token, part_in, places_of, summary_of, unit_of
 from tidegate.targets.iceberg.rules import Do, decide
+from tidegate.targets.iceberg.tags import tag_of
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
-from tidegate.workflow.base.listing import sizes
-from tidegate.workflow.base.renames import MovedOn, incomplete, look, manifest_of, move_directory
+from tidegate.workflow.base.listing import present
+from tidegate.workflow.base.renames import MovedOn, incomplete, manifest_of, move_directory
 
 OTHERS = "files that Tidegate has not written"
 _LYING_IN = ", whose files are those of "
@@ -43,6 +45,7 @@ class IcebergTable:
 
     unit = Unit.WINDOW
     marks: tuple[str, ...] = ()
+    daily: Daily | None = None
     reuses_home = False
 
     def __init__(self, site: Site, catalogue: Catalogue) -> None:
@@ -70,6 +73,10 @@ class IcebergTable:
     def series(self) -> AbstractContextManager[None]:
         """Every publication loads the table anew (C1)."""
         return nullcontext()
+
+    def beside(self, location: str) -> dict[str, int]:
+        """None: the table names its files."""
+        return {}
 
     # ------------------------------------------------------------ the table
 
@@ -174,7 +181,7 @@ class IcebergTable:
         manifest = manifest_of(generation.files)
         if isinstance(generation, BuiltGeneration):
             manifest |= self._certificate(generation, location)
-        if look(storage, location, manifest) is Seen.MATCHES:
+        if held_against(manifest, present(storage, location, manifest).items()) is Seen.MATCHES:
             return
         if not fence.still_mine():  # R10: before any alarm
             raise MovedOn
@@ -228,10 +235,8 @@ class IcebergTable:
         generation = fence.generation
         assert generation.location is not None
         manifest = manifest_of(generation.files)
-        listing = sizes(self.site.storage, generation.location, manifest) or {}
+        listing = present(self.site.storage, generation.location, manifest)
         lost = tuple(sorted(path for path, size in manifest.items() if listing.get(path) != size))
-        if not lost and not self.site.storage.exists(generation.location):
-            lost = (generation.location,)
         self.prepare()
         return Verified(() if lost else tuple(self._commit(fence, generation.location)), lost)
 

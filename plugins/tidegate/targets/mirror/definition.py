@@ -12,7 +12,7 @@ from tidegate.core.target.stored import Origin, StoredColumn
 from tidegate.targets.iceberg.columns import FORM
 from tidegate.targets.iceberg.definition import Definition
 
-_LAST_OF_POSITION = EVENT_COLUMNS[-1][0]
+_, _, _LAST_OF_POSITION, _ = (name for name, _, _ in EVENT_COLUMNS)
 
 
 @dataclass(frozen=True)

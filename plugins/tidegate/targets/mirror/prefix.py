@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
+import json
+
 from pyiceberg.table.metadata import TableMetadata
 
 from tidegate.core.mirror.balance import Totals
-from tidegate.core.mirror.jobs import START, Position
+from tidegate.core.mirror.counts import add_up
+from tidegate.core.mirror.jobs import START, position_of, spelled
+from tidegate.core.mirror.purge import marker
 from tidegate.core.target.port import Merged, Prefix
 from tidegate.targets.iceberg.live import PREFIX, line, said_by
 
 UPTO = f"{PREFIX}upto"
 ATTEMPT = f"{PREFIX}attempt"
 _PURGED_BELOW = f"{PREFIX}purged-below"
+_PURGED_UPTO = f"{PREFIX}purged-upto"
+_BELOW_PURGE = f"{PREFIX}below-purge"
+_KEPT_OUT = f"{PREFIX}kept-out"
+_NEWEST_MS = f"{PREFIX}source-ms"
+_BUCKETS = f"{PREFIX}buckets"
 _SUMS = ("rows", "tombstones", "events", "inserted", "purged")
+SAMPLES = 3
+"""Events that were kept out, in a summary."""
 FIRST = 1
 """Sequence number of a table's first snapshot: a line that begins later has lost its beginning, whatever it says of a
 parent (pyiceberg takes the name of an expired one away)."""
 
 
-def summary_of(pipeline: str, merged: Merged, sums: Totals, purged_below: Position) -> dict[str, str]:
+def summary_of(pipeline: str, merged: Merged, sums: Totals, before: Prefix) -> dict[str, str]:
     """What the snapshot of a merge says; sums are of the table's whole life, `rows` and `tombstones` of now."""
+    receipt, below = merged.receipt, before.purged_below
+    purges = receipt.purged_below is not None
+    kept_out = add_up(b.counts for b in receipt.buckets).below_purge
+    buckets = merged.buckets or before.buckets
     return {
         f"{PREFIX}pipeline": pipeline,
         f"{PREFIX}first": str(merged.first),
         UPTO: str(merged.last),
         ATTEMPT: merged.attempt,
-        _PURGED_BELOW: ",".join(map(str, purged_below)),
+        _PURGED_BELOW: spelled(marker(below, receipt.purged_below or below)),
+        _PURGED_UPTO: str(merged.last if purges else before.purged_upto),
+        _BELOW_PURGE: str(before.below_purge + kept_out),
+        **({_KEPT_OUT: json.dumps(receipt.below_purge[:SAMPLES])} if kept_out else {}),
+        **({_BUCKETS: str(buckets)} if buckets else {}),
+        _NEWEST_MS: str(max(before.newest_ms, receipt.newest_ms)),
         **{f"{PREFIX}{name}": str(getattr(sums, name)) for name in _SUMS},
     }
 
@@ -42,13 +62,17 @@ def prefix_of(metadata: TableMetadata) -> Prefix:
     for oldest in line(metadata):
         said = said_by(oldest)
         if UPTO in said:
-            commit, row, n = (int(part) for part in said[_PURGED_BELOW].split(","))
             sums = {name: int(said[f"{PREFIX}{name}"]) for name in _SUMS}
             return Prefix(
                 snapshot=snapshot,
                 upto=int(said[UPTO]),
-                purged_below=(commit, row, n),
+                purged_below=position_of(said[_PURGED_BELOW]),
                 attempt=said[ATTEMPT],
+                newest_ms=int(said.get(_NEWEST_MS, 0)),
+                buckets=int(said.get(_BUCKETS, 0)),
+                purged_upto=int(said.get(_PURGED_UPTO, 0)),
+                below_purge=int(said.get(_BELOW_PURGE, 0)),
+                kept_out=tuple(json.loads(said.get(_KEPT_OUT, "[]"))),
                 **sums,
             )
     if oldest is not None and oldest.sequence_number != FIRST:

@@ -4,6 +4,8 @@ that the merge has read (M1), which also says up to which batch the table is (M3
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
 
 from pyiceberg.manifest import DataFile
 
@@ -22,12 +24,14 @@ from tidegate.targets.iceberg.leftovers import leftovers
 from tidegate.targets.iceberg.live import Look, look, unit_of
 from tidegate.targets.mirror.definition import MirrorDefinition
 from tidegate.targets.mirror.prefix import has, prefix_of, still, summary_of, telling
+from tidegate.targets.mirror.rules import buckets_of, key_of, tombstones_of
+from tidegate.targets.mirror.taking_back import as_of, back_to, meant
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
 
 _TAKE_BACK = (
-    "find out who changed it, and take the table back to the snapshot before that (in Spark: CALL "
-    "<catalog>.system.rollback_to_snapshot(...)): the next merge takes up every batch from there on"
+    "find out who changed it, and take the table back to a snapshot before that (tidegate apply <pipeline> --back-to "
+    "<tag or snapshot> --why ...), which merges every batch from there on again"
 )
 
 
@@ -48,6 +52,21 @@ class MirrorTable:
     def name(self) -> str:
         """`namespace.table`."""
         return self.definition.name
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Logical columns that name a row, in the order of their hash."""
+        return key_of(self.site.pipeline)
+
+    @property
+    def buckets(self) -> int:
+        """Number of parts that the table is to be cut into by the hash."""
+        return buckets_of(self.site.pipeline)
+
+    @property
+    def tombstones_ms(self) -> int | None:
+        """How long tombstones stay; None: for ever."""
+        return tombstones_of(self.site.pipeline)
 
     # ------------------------------------------------------------ the table
 
@@ -72,14 +91,18 @@ class MirrorTable:
     def base(self) -> tuple[Prefix, tuple[Bucket, ...]]:
         """One snapshot: what it says of itself, and the files of each bucket. Others may have compacted them (C9).
 
-        Raises CatalogueError for a table whose rows others have changed, by rows and by commits."""
+        Raises CatalogueMismatch for a table whose rows others have changed, by rows and by commits; CatalogueError."""
         loaded = self._load()
         prefix, seen = self._prefix(loaded), look(loaded.metadata, loaded.io, None)
         self._refuse_changed(prefix, seen)
-        files: dict[int, list[BaseFile]] = defaultdict(list)
-        for f in seen.files:
-            files[unit_of(loaded.metadata, f)].append(BaseFile(f.file_path, f.record_count, f.file_size_in_bytes))
-        return prefix, tuple(Bucket(number, tuple(sorted(files[number], key=_uri))) for number in sorted(files))
+        return prefix, _buckets(loaded, seen)
+
+    def held(self) -> tuple[Prefix, tuple[Bucket, ...]]:
+        """The same of a table whose rows others may have changed; their delete files are not followed.
+
+        Raises CatalogueMismatch for a table that does not tell up to which batch it is; CatalogueError."""
+        loaded = self._load()
+        return self._prefix(loaded), _buckets(loaded, look(loaded.metadata, loaded.io, None))
 
     def apply(self, before: Prefix, merged: Merged, holds: Holds) -> Prefix:
         """Commit the merge on the snapshot that it has read. Done if it stands already, whatever came after it.
@@ -104,6 +127,36 @@ class MirrorTable:
         assert trouble is not None
         raise trouble
 
+    def at(self, to: str) -> Prefix:
+        """What the snapshot of the tag `to`, or of that id, says of itself.
+
+        Raises CatalogueMismatch where there is none, or it is not whole: its sums, its rows by its manifests, its
+        files; CatalogueError, StorageError."""
+        return self._whole(self._load(), to)
+
+    def take_back(self, to: str, allow: Callable[[Prefix], object]) -> Prefix:
+        """Make it the current one (C1), unless `allow` raises. Done if it is. Also raises LostComparison where the
+        table has moved on meanwhile, CatalogueUnsure."""
+        loaded = self._load()
+        prefix = self._whole(loaded, to)
+        allow(prefix)
+        if prefix.snapshot != str(loaded.metadata.current_snapshot_id):
+            try:
+                self.catalogue.commit(loaded, (), back_to(meant(self.name, loaded.metadata, to)))
+            except Conflict as e:
+                raise LostComparison(f"{self.name} has moved on meanwhile: nothing was taken back") from e
+        return prefix
+
+    def _whole(self, loaded: Loaded, to: str) -> Prefix:
+        then = replace(loaded, metadata=as_of(loaded.metadata, meant(self.name, loaded.metadata, to)))
+        prefix, seen = self._prefix(then), look(then.metadata, then.io, None)
+        self._refuse_changed(prefix, seen)
+        lost = [f.file_path for f in seen.files if not self.site.storage.exists(f.file_path)]
+        if lost:
+            what = f"{self.name}: {many(len(lost), 'file')} of snapshot {prefix.snapshot} lost: {lost[0]}"
+            raise CatalogueMismatch(what, advice="take it back to another one, or drop the table: it is made anew")
+        return prefix
+
     def _commit(self, loaded: Loaded, before: Prefix, merged: Merged) -> Loaded:
         changed = {b.number for b in merged.receipt.buckets if b.changed}
         known = bounds.read(self.site.storage, merged.directory)
@@ -112,13 +165,13 @@ class MirrorTable:
             for f in bucket.files:
                 uri, part = join(merged.directory, f.path), (bucket.number,)
                 added.append(data_file(loaded.metadata, uri, part, (f.rows, f.bytes), known.get(f.path)))
-        seen = look(loaded.metadata, loaded.io, changed)
+        seen = look(loaded.metadata, loaded.io, None if merged.anew else changed)
         sums = after(before, merged.receipt)
-        said = summary_of(self.site.pipeline.name, merged, sums, before.purged_below)
+        said = summary_of(self.site.pipeline.name, merged, sums, before)
         return self.catalogue.commit(loaded, (), snapshot.replaced(loaded.metadata, loaded.io, seen, added, said, None))
 
     def _refuse_changed(self, prefix: Prefix, seen: Look) -> None:
-        """Raises CatalogueError."""
+        """Raises CatalogueMismatch."""
         rows = sum(f.record_count for f in seen.files)
         wrong = imbalance(prefix)
         if seen.altered:
@@ -128,7 +181,7 @@ class MirrorTable:
             said = f"{many(prefix.rows, 'row')} and {many(prefix.tombstones, 'tombstone')}"
             wrong = f"its files hold {many(rows, 'row')}, its newest merge says {said}"
         if wrong is not None:
-            raise CatalogueError(f"{self.name}: {wrong}", advice=_TAKE_BACK)
+            raise CatalogueMismatch(f"{self.name}: {wrong}", advice=_TAKE_BACK)
 
     def _prefix(self, loaded: Loaded) -> Prefix:
         try:
@@ -146,6 +199,21 @@ class MirrorTable:
 
     # ------------------------------------------------------------ upkeep
 
+    suffix = ".parquet"
+
+    def named(self) -> frozenset[str]:
+        """URIs of all files that any snapshot which it keeps names: each manifest is read once. Raises
+        CatalogueError."""
+        loaded = self.catalogue.load(self.name)
+        if loaded is None:
+            return frozenset()
+        manifests = {m.manifest_path: m for s in loaded.metadata.snapshots for m in s.manifests(loaded.io)}
+        return frozenset(
+            entry.data_file.file_path
+            for manifest in manifests.values()
+            for entry in manifest.fetch_manifest_entry(loaded.io, discard_deleted=True)
+        )
+
     def sweep(self, settled: Settled) -> list[str]:
         """Let go of snapshots beyond the newest, never of one between the current one and the newest merge: without
         them nothing tells up to which batch the table is (M4). Raises CatalogueError."""
@@ -158,3 +226,10 @@ class MirrorTable:
 
 def _uri(file: BaseFile) -> str:
     return file.uri
+
+
+def _buckets(loaded: Loaded, seen: Look) -> tuple[Bucket, ...]:
+    files: dict[int, list[BaseFile]] = defaultdict(list)
+    for f in seen.files:
+        files[unit_of(loaded.metadata, f)].append(BaseFile(f.file_path, f.record_count, f.file_size_in_bytes))
+    return tuple(Bucket(number, tuple(sorted(files[number], key=_uri))) for number in sorted(files))

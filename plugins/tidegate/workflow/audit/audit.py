@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tidegate.core.audit.coverage import FileReader
@@ -24,9 +25,13 @@ from tidegate.core.batch.states import LANDED, BatchState
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.look.views import BatchPage, BatchRow, GenerationRow, Spine, Weight, WindowPage
+from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.comparison import Recomputed
 from tidegate.core.window.states import CURRENT
+from tidegate.workflow.audit.days import Days
 from tidegate.workflow.audit.files import Files, Listing
 from tidegate.workflow.audit.inside import Inside
+from tidegate.workflow.audit.keyed import TableReader, recompute
 from tidegate.workflow.audit.outside import Partitions, Produced, Topic
 from tidegate.workflow.audit.records import Records
 from tidegate.workflow.base.context import Context
@@ -44,7 +49,6 @@ FOOTERS_PER_S, BYTES_PER_S = 200, 25_000_000
 @dataclass(frozen=True)
 class Depth:
     """What is looked at beyond the ledger and the files' lengths; every row (`coordinates`) needs `footers` too.
-
     `part`: of which files."""
 
     footers: bool = True
@@ -57,7 +61,9 @@ class Depth:
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """`rows_in_files` and `coordinates` are None where they were not looked at, `notes` say why. `unsettled`: findings
-    that the pipeline moved at each look. `part` is None if all files were looked at."""
+    that the pipeline moved at each look. `part` is None if all files were looked at.
+
+    `keyed`: of a mirror, what its table says of itself; `recomputed`: what it was held against, batch by batch."""
 
     pipeline: str
     balanced: bool
@@ -77,6 +83,8 @@ class Report:
     files_read: int = 0
     unsettled: tuple[Problem, ...] = ()
     part: Part | None = None
+    keyed: Told | None = None
+    recomputed: Recomputed | None = None
 
 
 def audit(
@@ -85,14 +93,28 @@ def audit(
     reader: FileReader,
     depth: Depth = Depth(),
     seen: Callable[[], None] | None = None,
+    tables: TableReader | None = None,
 ) -> Report:
-    """`reader` is closed at the end; `seen` is told of each file that was looked into.
+    """`reader` and `tables`, which makes a keyed table anew, are closed; `seen` is told of each file it looked into.
 
     Raises LedgerError, StorageError and whatever else keeps it from looking."""
-    try:
-        return _Rounds(ctx, reads, reader, depth, seen).report()
-    finally:
-        reader.close()
+    with closing(reader), nullcontext() if tables is None else closing(tables):
+        report = _Rounds(ctx, reads, reader, depth, seen).report()
+        return report if tables is None else _recomputed(ctx, tables, depth, report)
+
+
+def _recomputed(ctx: Context, tables: TableReader, depth: Depth, report: Report) -> Report:
+    if not (depth.coordinates and depth.catalogue):
+        return report
+    found = recompute(ctx, tables, depth.part, known=not report.balanced)
+    return replace(
+        report,
+        balanced=report.balanced and not found.problems and not found.unsettled,
+        problems=(*report.problems, *found.problems),
+        unsettled=(*report.unsettled, *found.unsettled),
+        notes=(*report.notes, *found.notes),
+        recomputed=found.sums,
+    )
 
 
 def ahead(ctx: Context, reads: LedgerReads, depth: Depth) -> tuple[Weight, float]:
@@ -202,6 +224,7 @@ class _Rounds:
             files_read=inside.files if inside is not None else 0,
             unsettled=unsettled,
             part=None if part.is_all else part,
+            keyed=last.partitions.keyed,
         )
 
     def _of_these(self, first: _Look, problems: tuple[Problem, ...]) -> Iterable[str]:
@@ -246,7 +269,7 @@ class _Look:
         self.books = Books(spine, spec.windows)
         self.partitions = Partitions(ctx, spine, lambda: self.reads.spine(ctx.name))
         self.topic, self._files = Topic(ctx, spine), Files(ctx, spine, depth.part)
-        self._records = Records(ctx, spine, self.deep)
+        self._records, self._days = Records(ctx, spine, self.deep), Days(ctx)
         self._problems: dict[Problem, None] = {}
         self._lost = 0
         self._published = {g.window_ms: g for g in spine.generations if g.state == CURRENT}
@@ -283,6 +306,7 @@ class _Look:
             self._slab(slab, first=number == 1)
         self._note(self.books.sums())
         self._note(self._files.unknown_batches())
+        self.notes += self._days.notes()
         if self.again is None:
             landed, published = self.spine.states.get(LANDED, 0), self.books.published_windows
             say(f"ledger: {many(landed, 'landed batch')}, {many(published, 'published window')}")
@@ -356,6 +380,8 @@ class _Look:
             return
         low, high = min(placed.batches, default=0), max(placed.batches, default=0)
         home = low in slab and (self.again is None or page.window_ms in self.again.windows)
+        if home and current is not None:
+            self._note(self._days.of_window(current))
         if home or (self._spans and low <= slab.last and slab.first <= high):
             self._look(self._files.of_window(placed), again=not home)
 

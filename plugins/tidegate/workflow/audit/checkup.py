@@ -8,7 +8,7 @@ from tidegate.core.audit.checkup import Flaw, Shown
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.window.states import PublishedGeneration, WindowKey
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.base.listing import sizes
+from tidegate.workflow.base.listing import present, sizes
 from tidegate.workflow.base.renames import manifest_of
 
 
@@ -44,8 +44,9 @@ def _window(ctx: Context, key: WindowKey) -> list[Flaw]:
     if not isinstance(generation, PublishedGeneration):
         return []
     owed = ctx.ledger.windows.owed(ctx.name, key, generation.batches, generation.late)
-    manifest = manifest_of(generation.files)
-    listing = sizes(ctx.storage, generation.location, manifest)
+    manifest = manifest_of(generation.files) | ctx.target.beside(generation.location)
+    # readers of a table without marks ask it for files: the directory itself is nothing to them
+    listing = (sizes if ctx.target.marks else present)(ctx.storage, generation.location, manifest)
     rows = sum(f.rows for f in generation.files)
     shown = Shown(key.start_ms, rows, sum(o.rows for o in owed), manifest, listing, ctx.target.marks)
     flaws = rules.of_window(ctx.name, shown)

@@ -211,12 +211,18 @@ class Files:
         subject, location = f"window {window_id(generation.window_ms)}", generation.location or ""
         listing, advice = self._list(location), republish(self._ctx.name, generation.window_ms)
         if listing is None:
-            yield Problem(subject, f"{location} is not there", advice)
+            if self._ctx.target.marks:  # else the table names files: those that are gone have been told by name
+                yield Problem(subject, f"{location} is not there", advice)
             return
+        beside = self._ctx.target.beside(location)
+        for path, size in sorted(beside.items()):
+            if listing.get(path) != size:
+                yield Problem(subject, f"{join(location, path)} is not there as it was written", advice)
         for mark in self._ctx.target.marks:
             if mark not in listing:
                 yield Problem(subject, f"{location} has no {mark}", advice)
-        yield from _foreign(subject, location, listing, {f.path for f in generation.files})
+        if all(size >= 0 for size in beside.values()):  # else nobody can say which files are its own
+            yield from _foreign(subject, location, listing, {f.path for f in generation.files} | beside.keys())
 
     def _foreign_side(self, batch: BatchRow, files: Iterable[FileEntry]) -> Iterator[Problem]:
         for kind in (LATE, DIRTY):

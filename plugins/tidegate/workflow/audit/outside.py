@@ -6,18 +6,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tidegate.core.audit.problems import Problem, republish
-from tidegate.core.base.errors import CatalogueError, TidegateError
+from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, TidegateError
 from tidegate.core.base.instants import iso
 from tidegate.core.base.partition_values import PartitionValues, partition_path
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.look.views import BatchRow, GenerationRow, Spine
+from tidegate.core.mirror.applies import Told
 from tidegate.core.source.progress import begins
-from tidegate.core.target.port import BATCH
+from tidegate.core.target.port import BATCH, PrefixTarget
 from tidegate.core.window.cut import parse_window_id, window_id
 from tidegate.core.window.states import CURRENT, SWAPPING, WindowKey
 from tidegate.workflow.base.context import Context
 
+_REBUILD = (
+    "find out who changed the table, and take it back to the snapshot before that: the next merge goes on from there "
+    "(docs/mirrors.md)"
+)
 Expected = dict[PartitionValues, tuple[str, str]]
 """Partition values -> (location, subject)."""
 
@@ -35,6 +40,7 @@ class Partitions:
         self._coming: dict[str, Expected] = {LATE: {}, DIRTY: {}}  # may be there before the ledger has noted it
         self.notes: list[str] = []
         self.count: int | None = None
+        self.keyed: Told | None = None
 
     def expect_window(self, g: GenerationRow) -> None:
         key = WindowKey(g.window_ms, g.window_ms)
@@ -53,6 +59,9 @@ class Partitions:
 
     def compare(self) -> Iterator[Problem]:
         """`count` is None afterwards where the endpoint did not answer; `notes` say why."""
+        if self._ctx.keyed is not None:
+            yield from self._keyed(self._ctx.keyed)
+            return
         count, sides = 0, self._ctx.sides
         for window_ms in sorted(self._moving()):
             self.notes.append(f"window {iso(window_ms)} is being swapped: its partitions were not compared")
@@ -76,6 +85,28 @@ class Partitions:
             if have_ != {v: place for v, (place, _) in expected.items()}:
                 yield from self._problems(table.name, expected, have_, table.agrees)
         self.count = count
+
+    def _keyed(self, table: PrefixTarget) -> Iterator[Problem]:
+        """A keyed table against itself, by its sums and the files that it names, and against the batches that it says
+        it holds (M3, M4). What a merge does meanwhile is seen whole or not at all."""
+        self._ctx.say(f"catalogue: the sums of {table.name}")
+        try:
+            prefix, buckets = table.base()
+        except CatalogueMismatch as e:
+            yield Problem("catalogue", str(e).splitlines()[0], e.advice)
+            return
+        except TidegateError as e:
+            self.notes.append(f"the catalogue was not checked: {str(e).splitlines()[0]}")
+            return
+        landed = self._ctx.ledger.applies.rows(self._ctx.name, prefix.upto)
+        if landed != prefix.events:
+            taken = f"its merges have taken {many(prefix.events, 'event')} of batches 1 to {prefix.upto}"
+            yield Problem("catalogue", f"{table.name}: {taken}, which have landed {landed:,}", _REBUILD)
+        newest = self._ctx.ledger.applies.landed(self._ctx.name, prefix.upto).newest
+        if prefix.upto > newest:
+            what = f"it holds batches 1 to {prefix.upto}, but the newest that has landed is {newest}"
+            yield Problem("catalogue", f"{table.name}: {what}", "the ledger may have lost commits: docs/mirrors.md")
+        self.count, self.keyed = len(buckets), Told.by(prefix)
 
     def _problems(
         self, table: str, expected: Expected, have: dict[PartitionValues, str], agrees: Callable[[str, str], bool]

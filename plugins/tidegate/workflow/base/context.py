@@ -5,22 +5,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from tidegate.core.base.clock import Clock
-from tidegate.core.base.errors import SpecError
+from tidegate.core.base.errors import SpecError, StepMissing
 from tidegate.core.base.storage import Storage
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.batch.states import Batch, LandedBatch, SealedBatch
 from tidegate.core.completeness.port import Truth
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
-from tidegate.core.ledger import Ledger
+from tidegate.core.ledger import BatchLedger, Ledger
 from tidegate.core.source.port import LogState, Source
-from tidegate.core.spec.compatibility import incompatible, renumbered
+from tidegate.core.spec.compatibility import incompatible, moved, renumbered
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import SideTarget, Target, Targets
+from tidegate.core.target.port import PrefixTarget, SideTarget, Target, Targets, Unit
 from tidegate.core.window.states import WindowKey
-from tidegate.kinds import SourceKind, source_kind
+from tidegate.kinds import SourceKind, source_kind, target_kind
 
 ATTEMPTS = 8
 """How often one task looks again after a lost comparison or an unknown outcome; then its retry goes on."""
@@ -33,13 +34,18 @@ def _nonce() -> str:
     return uuid.uuid4().hex[:8]
 
 
+def _unregistered(pipeline: Pipeline) -> int:
+    raise NotImplementedError(f"this context of {pipeline.name} registers nothing")
+
+
 @dataclass(kw_only=True)
 class Context:
     """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
 
     `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too. `truth` is there
-    if the spec names another system that counts windows. `target` is the pipeline's table, `sides` are those of its
-    late and dirty rows."""
+    if the spec names another system that counts windows. `register` gives a changed pipeline its version. `target` is
+    the pipeline's table if it is published by windows, `keyed` if by prefixes of batches; `sides` are those of its late
+    and dirty rows."""
 
     pipeline: Pipeline
     spec_version: int
@@ -54,13 +60,23 @@ class Context:
     request_ttl_ms: int = REQUEST_TTL_MS
     local_launcher: Launcher | None = None
     truth: Truth | None = None
+    register: Callable[[Pipeline], int] = field(default=_unregistered)
     target: Target = field(init=False)
+    keyed: PrefixTarget | None = field(init=False, default=None)
     sides: dict[str, SideTarget] = field(init=False)
     _landed: dict[int, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.target = self.tables.data(self)
+        table = self.tables.data(self)
+        if table.unit is Unit.PREFIX:
+            self.keyed = cast(PrefixTarget, table)
+        self.target = cast(Target, table if self.keyed is None else _NoWindows(self.name))
         self.sides = {kind: self.tables.side(self, kind) for kind in (LATE, DIRTY)}
+
+    @property
+    def table(self) -> Target | PrefixTarget:
+        """The pipeline's own table, whatever its unit is."""
+        return self.target if self.keyed is None else self.keyed
 
     @property
     def name(self) -> str:
@@ -86,19 +102,16 @@ class Context:
         return Layout.of(self.pipeline)
 
     def landed(self, batch_id: int) -> str:
-        """Directory (URI) of a landed batch's files: `landed/<batch>`, or where nothing moves, the attempt that landed.
+        """Directory of a landed batch's files, as `landed` says; the ledger is asked once.
 
         Paths of its manifest are below it, but for files that have moved on."""
         if not self.layout.in_place:
             return self.layout.landed(batch_id)
         if batch_id not in self._landed:
             batch = self.ledger.batches.get(self.name, batch_id)
-            found = landed_in_place(self.layout, batch)
-            if found is None:
-                return self.layout.landed(batch_id)  # nothing is there: the ledger knows of no attempt that has landed
             if not isinstance(batch, LandedBatch):
-                return found  # a ledger that fails over may forget it
-            self._landed[batch_id] = found
+                return landed(self.layout, batch)  # a ledger that fails over may forget it
+            self._landed[batch_id] = landed(self.layout, batch)
         return self._landed[batch_id]
 
     def named(self, batch_id: int, files: Iterable[FileEntry]) -> list[FileEntry]:
@@ -108,11 +121,27 @@ class Context:
         return [replace(f, path=join(self.landed(batch_id), f.path)) for f in files]
 
 
-def landed_in_place(layout: Layout, batch: Batch) -> str | None:
-    """Directory of the files of a landed batch where nothing moves; None before it is SEALED."""
-    if not isinstance(batch, SealedBatch | LandedBatch):
-        return None
-    return layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
+class _NoWindows:
+    """Stands for the table of windows of a pipeline that has none: each question is a fault of Tidegate."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, asked: str) -> Any:
+        raise StepMissing(f"{self._name} has no windows: nothing of it is published by the window")
+
+
+def landed(layout: Layout, batch: Batch) -> str:
+    """Directory (URI) of a landed batch's files: `landed/<batch>`, or where nothing moves, the attempt that landed."""
+    if layout.in_place and isinstance(batch, SealedBatch | LandedBatch):
+        return layout.attempt(batch.plan.batch_id, batch.epoch, batch.nonce)
+    return layout.landed(batch.plan.batch_id)  # in place, and not SEALED: nothing is there
+
+
+def landed_by(ledger: BatchLedger, spec: Pipeline, batch_id: int) -> str:
+    """As `landed`; the ledger is asked only where the answer depends on it. Raises LedgerError."""
+    layout = Layout.of(spec)
+    return landed(layout, ledger.get(spec.name, batch_id)) if layout.in_place else layout.landed(batch_id)
 
 
 def guard(ctx: Context) -> None:
@@ -124,6 +153,7 @@ def guard(ctx: Context) -> None:
         return
     old = ctx.ledger.pipelines.spec(ctx.name, version)
     reasons = incompatible(old, ctx.pipeline) + renumbered(old, ctx.pipeline, ctx.kind.numbering)
+    reasons += moved(old, ctx.pipeline, target_kind(ctx.pipeline.sink.kind).fixed)
     if reasons:
         raise SpecError(
             f"{ctx.name}: batches have landed under the spec as it was: {'; '.join(reasons)}",

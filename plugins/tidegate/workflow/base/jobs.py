@@ -18,11 +18,11 @@ from tidegate.core.base.errors import (
 from tidegate.core.base.plain import UnknownFields, loads, to_plain
 from tidegate.core.batch.jobs import ApplyPlan, IngestPlan, JobPlan, MergePlan, ReplayPlan, RewritePlan, dumps_plan
 from tidegate.core.batch.launcher import Launcher
-from tidegate.core.batch.refusal import RefusalKind
+from tidegate.core.batch.refusal import FieldsRefused, RefusalKind
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.files.merge import Merge
 from tidegate.core.files.receipt import Failure, Receipt, ReplayReceipt
-from tidegate.core.mirror.balance import receipt_errors
+from tidegate.core.mirror import recut
 from tidegate.core.mirror.jobs import ApplyReceipt
 from tidegate.core.target.paths import FAILURE, RECEIPT, join
 from tidegate.core.window.states import BuildingGeneration
@@ -143,7 +143,7 @@ def applied(ctx: Context, job: ApplyPlan, plan_path: str) -> ApplyReceipt:
     if receipt is None:
         raise last_words(ctx, job, error) from error
     listing = {f.path: f.bytes for f in ctx.storage.list_files(job.attempt_dir) or ()}
-    errors = receipt_errors(job.events, job.base, receipt, listing)
+    errors = recut.errors(job, receipt, listing)
     if errors:
         advice = "the next try merges the same batches again; if it comes back, look after the filesystem"
         raise AttemptSpoilt(f"the receipt of {job.attempt} does not add up: {'; '.join(errors[:3])}", advice=advice)
@@ -188,7 +188,11 @@ def last_words(ctx: Context, job: JobPlan, error: JobFailed) -> JobFailed | Batc
     if failure.retry:
         return JobFailed(message, advice=failure.advice)
     kind = RefusalKind.JOB if failure.kind is None else RefusalKind.known(failure.kind, RefusalKind.JOB)
-    return BatchRefused(message, advice=failure.advice, kind=kind, partition=failure.partition, offset=failure.offset)
+    refused = FieldsRefused if failure.columns else BatchRefused
+    words = refused(message, advice=failure.advice, kind=kind, partition=failure.partition, offset=failure.offset)
+    if isinstance(words, FieldsRefused):
+        words.columns = failure.columns
+    return words
 
 
 def _harmless(job: JobPlan, error: JobKilled) -> JobKilled:

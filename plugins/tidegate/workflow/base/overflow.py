@@ -12,9 +12,8 @@ from tidegate.core.batch.jobs import ReadPlan, ReplayPlan
 from tidegate.core.files.overflow import Known, Overflow, overflow_values, told
 from tidegate.core.files.receipt import Receipt
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.window.cut import window_end, window_start
+from tidegate.core.window.cut import window_from, window_start
 from tidegate.core.window.lateness import Floor
-from tidegate.core.window.states import WindowKey
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
 
@@ -50,7 +49,7 @@ def with_known(ctx: Context, job: P) -> P:
 
 def _of_late_rows(ctx: Context, window_ms: int) -> set[PartitionValues]:
     """The values that a window with late rows has: those of landed data are not all of them."""
-    key = WindowKey(window_ms, window_end(window_ms, ctx.pipeline.windows))
+    key = window_from(window_ms, ctx.pipeline.windows)
     current = in_force(ctx, key)
     return {f.values for f in current.files} if current is not None and current.late else set()
 

@@ -1,8 +1,8 @@
 """The preflight of a task (R11): asks storage, and the source, whether the ledger has lost commits, before anything is
 planned, closed, published or deleted. `core.restore.ahead` decides.
 
-`check` is for what plans, closes or deletes, `check_publications` for what publishes or fixes a generation,
-`check_source` for what reads on.
+`check` is for what plans, closes or deletes, `check_given_up` for what closes, `check_publications` for what publishes
+or fixes a generation, `check_source` for what reads on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidegate.core.batch.states import SealedBatch
 from tidegate.core.restore import ahead
 from tidegate.core.restore.record import GenerationRecord
 from tidegate.core.target.paths import parse_assembly
-from tidegate.core.window.cut import window_end
+from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import CLOSING, BuildingGeneration, WindowKey
 from tidegate.workflow.base import records
 from tidegate.workflow.base.context import ATTEMPTS, Context
@@ -56,12 +56,18 @@ def check_publications(ctx: Context) -> None:
     would make it look new, and its catalogue would bring an old generation back."""
     unknown = unknown_publications(ctx)
     for start in ahead.held_against_the_close(unknown):
-        key = WindowKey(start, window_end(start, ctx.pipeline.windows))
+        key = window_from(start, ctx.pipeline.windows)
         if ctx.ledger.windows.get(ctx.name, key).state == CLOSING:
             del unknown[start, 1]
     if unknown:
         records.generation_record(ctx, next(iter(unknown.values())))  # raises if it is a pipeline's of another name
         raise ahead.unknown_publications(ctx.name, unknown)
+
+
+def check_given_up(ctx: Context) -> None:
+    """Raises StorageAhead if the newest batch was given up though it has landed: a window that closes now would be
+    without its rows. Leaves the batch's mark if it has none, so that it cannot land later."""
+    records.mark_if_abandoned(ctx, _planned_next(ctx) - 1)
 
 
 def check_source(ctx: Context, view: PlanningView) -> None:

@@ -37,7 +37,8 @@ def _refuse_if_landed(ctx: Context, batch_id: int) -> None:
         raise StorageAhead(
             f"{ctx.name}: batch {batch_id} is ABANDONED in the ledger, but {ctx.layout.high_water_mark(batch_id)} says "
             f"that it has landed, {many(record.manifest.rows, 'row')}",
-            advice="restore the ledger from a newer backup: its batch was given up after a failover had lost a commit",
+            advice=f"`tidegate repair {ctx.name} --adopt --why ...` takes the batch as it has landed: it was given up "
+            "by a ledger that had lost a commit",
         )
 
 

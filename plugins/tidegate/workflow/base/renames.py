@@ -11,7 +11,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import join
 from tidegate.workflow.base.context import ATTEMPTS
-from tidegate.workflow.base.listing import sizes
+from tidegate.workflow.base.listing import present, sizes
 
 
 class MovedOn(Exception):
@@ -105,7 +105,7 @@ def _alarm(
 
 def incomplete(storage: Storage, directory: str, manifest: Mapping[str, int], message: str = "") -> Alarm:
     """The error for files of a manifest that are not in their directory, or not with their length; names the first."""
-    there = sizes(storage, directory, manifest) or {}
+    there = present(storage, directory, manifest)
     wrong = [path for path, size in manifest.items() if there.get(path) != size]
     if not wrong:
         return Alarm(f"{message}{directory} is not what the manifest says")

@@ -13,14 +13,15 @@ from tidegate.workflow.base.context import Context
 
 def before_planning(ctx: Context) -> None:
     """Prepare the tables before the first batch by another spec than the last one's: a table that cannot take its
-    columns refuses it while the change can still be taken back.
+    columns refuses it while the change can still be taken back; and before the very first one where files need ids of
+    its fields, so that a table of others is refused while the pipeline may still name another one.
 
     Raises CatalogueError; a pipeline whose columns stay needs no catalogue to plan."""
     version = ctx.ledger.batches.newest_spec(ctx.name)
-    if version is None or version == ctx.spec_version:
-        return
-    if altered(ctx.ledger.pipelines.spec(ctx.name, version), ctx.pipeline):
-        ctx.target.prepare()
+    if version is None:
+        pinned(ctx)
+    elif version != ctx.spec_version and altered(ctx.ledger.pipelines.spec(ctx.name, version), ctx.pipeline):
+        ctx.table.prepare()
 
 
 def pinned(ctx: Context) -> Pipeline:

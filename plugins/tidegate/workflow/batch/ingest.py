@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from tidegate.core.base.errors import BatchRefused, GivesWay, LogCut, LostComparison, PathExists, SourceError
+from tidegate.core.base.errors import BatchRefused, GivesWay, JobFailed, LogCut, LostComparison, PathExists, SourceError
 from tidegate.core.base.plain import dumps, to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch import planning
@@ -26,7 +26,7 @@ from tidegate.core.target.paths import RECEIPT, join
 from tidegate.workflow.base import preflight, records, tables, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import run_job
-from tidegate.workflow.batch import landing, sealing
+from tidegate.workflow.batch import evolution, landing, sealing
 from tidegate.workflow.side import dirty_files
 from tidegate.workflow.source import log_cut
 
@@ -118,11 +118,20 @@ def write(ctx: Context, run: str) -> None:
     if not isinstance(batch, PlannedBatch | WritingBatch):
         ctx.say(f"batch {batch_id} is {batch.state} already")
         return
-    try:
-        _write(ctx, batch)
-    except BatchRefused:
-        if not batch.plan.is_redrive:
-            raise  # a redrive that is refused has been given up: it never stands in the way of new records
+    for _ in range(ATTEMPTS):
+        try:
+            return _write(ctx, batch)
+        except BatchRefused as refused:
+            if batch.plan.is_redrive:
+                return  # it has been given up: it never stands in the way of new records
+            ctx = evolution.take_up(ctx, batch_id, refused)
+        batch = ctx.ledger.batches.get(ctx.name, batch_id)
+        if not isinstance(batch, PlannedBatch | WritingBatch):
+            raise LostComparison(f"batch {batch_id} is {batch.state}: another task works on it")
+    raise JobFailed(
+        f"batch {batch_id} has met fields without a column {ATTEMPTS} times, and taken them up",
+        advice="the next try reads the same offsets with the columns as they are then",
+    )
 
 
 def _write(ctx: Context, batch: PlannedBatch | WritingBatch) -> None:

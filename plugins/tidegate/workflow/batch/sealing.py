@@ -17,7 +17,7 @@ from tidegate.core.base.errors import (
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import IngestPlan, loads_plan
 from tidegate.core.batch.refusal import Refusal, RefusalKind
-from tidegate.core.batch.states import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.batch.states import OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.dirty import redrive
 from tidegate.core.dirty.limits import refusal
 from tidegate.core.files import slow_path
@@ -224,8 +224,7 @@ def refusing(ctx: Context, batch: WritingBatch, step: Callable[[], None]) -> Non
 
 def _give_up(ctx: Context, batch: WritingBatch, reason: str) -> None:
     """A redrive that is refused: its rows stay what they were, and new records must not wait for a human."""
-    ctx.ledger.batches.abandon(batch, reason)
-    records.mark_batch(ctx, AbandonedBatch(batch.plan, reason))
+    records.mark_batch(ctx, ctx.ledger.batches.abandon(batch, reason))
     ctx.say(f"redrive {batch.plan.batch_id} is given up, every row stays where it is: {reason}")
 
 

@@ -6,8 +6,8 @@ from functools import partial
 
 from tidegate.core.batch.states import OVER_STATES
 from tidegate.core.clean import rules as rules
+from tidegate.core.clean.dry_runs import EVENT, Rehearsal, may_go, parse_rehearsal
 from tidegate.core.clean.rules import BatchAttempt, BatchFacts, GenerationFacts, Verdict
-from tidegate.core.replay.rehearsal import EVENT, Rehearsal, may_go, parse_rehearsal
 from tidegate.core.target.paths import Assembly, join
 from tidegate.core.window.cut import window_id
 from tidegate.workflow.clean import in_place

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from tidegate.core.base.errors import CatalogueError, StorageError
 from tidegate.core.clean.rules import Verdict
-from tidegate.core.target.port import SideTarget, Target
+from tidegate.core.target.port import PrefixTarget, SideTarget, Target
 from tidegate.core.window.states import BUILDING, BUILT, SWAPPING
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context, guard
 from tidegate.workflow.clean.batches import clean_batches
 from tidegate.workflow.clean.generations import clean_generations
+from tidegate.workflow.clean.merges import clean_merges
 from tidegate.workflow.clean.round import Cleaned, Enough, Item, Run
 
 UNFINISHED = (BUILDING, BUILT, SWAPPING)
@@ -31,6 +32,7 @@ def clean(ctx: Context, limit: int = LIMIT, dry_run: bool = False) -> Cleaned:
     try:
         clean_generations(run)
         clean_batches(run)
+        clean_merges(run)
         _leftovers(run)
     except Enough:
         pass
@@ -67,8 +69,8 @@ def _leftovers(run: Run) -> None:
             run.delete("metadata", path, lambda: useless)
 
 
-def _tables(run: Run) -> list[Target | SideTarget]:
-    return [run.ctx.target, *run.ctx.sides.values()]
+def _tables(run: Run) -> list[Target | PrefixTarget | SideTarget]:
+    return [run.ctx.table, *run.ctx.sides.values()]
 
 
 __all__ = ["LIMIT", "Cleaned", "Item", "clean"]

@@ -9,12 +9,12 @@ from tidegate.core.base.errors import CatalogueError
 from tidegate.core.clean import rules as rules
 from tidegate.core.clean.rules import GenerationFacts, Verdict
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.target.paths import CERTIFICATE, GATHERED, SUCCESS, Assembly, is_uri, join, parse_assembly
-from tidegate.core.window.cut import window_end
+from tidegate.core.target.paths import CERTIFICATE, DAY, GATHERED, SUCCESS, Assembly, is_uri, join, parse_assembly
+from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import BUILDING, DISCARDED, BuildingGeneration, Generation, WindowKey
 from tidegate.kinds import target_kind
 from tidegate.workflow.base import preflight
-from tidegate.workflow.base.listing import sizes
+from tidegate.workflow.base.listing import present
 from tidegate.workflow.base.renames import manifest_of
 from tidegate.workflow.clean import in_place
 from tidegate.workflow.clean.round import Run
@@ -27,6 +27,9 @@ Key = tuple[int, int]  # window start (UTC ms), number
 def clean_generations(run: Run) -> None:
     """Retired ones first: they hold the most."""
     _Generations(run).clean()
+
+
+_NAMES_OTHERS = (DAY, GATHERED, CERTIFICATE)
 
 
 class _Generations:
@@ -81,11 +84,11 @@ class _Generations:
             run.tell("generations", path, verdict)
             return
         shared = self._shared(key, facts.location)  # after the mark: from now on no rollback takes them up
-        manifest = {f.path for f in self._files(key)}
+        manifest = {f.path for f in self._files(key)} | self._ctx.target.beside(facts.location).keys() - {DAY}
         going = {p for p in manifest if join(facts.location, p) not in shared}
-        listing = set(sizes(self._ctx.storage, facts.location, going) or {})
+        listing = set(present(self._ctx.storage, facts.location, going))
         # without _SUCCESS first: who looks while it goes must not take a part for the whole
-        ours = [SUCCESS, *sorted(going), GATHERED, CERTIFICATE]
+        ours = [SUCCESS, *sorted(going), DAY, GATHERED, CERTIFICATE]
         gone = self._delete_files(facts.location, [p for p in ours if p in listing], decide_last)
         foreign = sorted(listing - set(ours) - manifest)
         if foreign:
@@ -116,8 +119,14 @@ class _Generations:
         return mine & in_place.files_of_others(self._run, key)
 
     def _delete_files(self, location: str, paths: list[str], decide: Callable[[], Verdict]) -> list[bool]:
-        """R4: each by its name, and never the directory, which was a rename's destination."""
-        return [self._run.delete("generations", join(location, p), decide) for p in paths]
+        """R4: each by its name, and never the directory, which was a rename's destination. What names the others stays
+        until they are gone: the next round would take what is left for a stranger's."""
+        gone: list[bool] = []
+        for path in paths:
+            if path in _NAMES_OTHERS and not all(gone):
+                break
+            gone.append(self._run.delete("generations", join(location, path), decide))
+        return gone
 
     def _place(self, facts: GenerationFacts, shared: set[str]) -> Verdict:
         """R4: compared with the generation in force and with the catalogue before anything goes but `shared` files."""
@@ -135,7 +144,7 @@ class _Generations:
         if pointing is None:
             return Verdict(False, "the catalogue gives no answer")
         mine = [f.path for f in self._files((facts.window_ms, facts.number)) if join(location, f.path) not in shared]
-        listing = sizes(self._ctx.storage, location, mine) or {}
+        listing = present(self._ctx.storage, location, mine)
         pointing = sorted(set(pointing) - {uri.rsplit("/", 1)[0] for uri in shared})
         folders = {path.rsplit("/", 1)[0] for path in mine if is_uri(path)}
         if not folders.isdisjoint(pointing):
@@ -153,7 +162,7 @@ class _Generations:
         return self._ctx.target.home(self._key(window_ms))
 
     def _key(self, window_ms: int) -> WindowKey:
-        return WindowKey(window_ms, window_end(window_ms, self._ctx.pipeline.windows))
+        return window_from(window_ms, self._ctx.pipeline.windows)
 
     def _empty_folders(self, location: str, decide: Callable[[], Verdict]) -> None:
         """Delete empty folders, but not in the table's own directory: with another spec a later generation may come
@@ -168,7 +177,8 @@ class _Generations:
     # ------------------------------------------------------------ discarded ones
 
     def _beside(self) -> None:
-        """Clean `generations/`, where a task that was overtaken may have brought a generation that was discarded."""
+        """Clean `generations/`, where a task that was overtaken may have brought a generation that was discarded, or
+        where nothing moves, may have written a certificate and bounds for an epoch that nobody goes on with."""
         run, folder = self._run, self._ctx.layout.generations()
         found = dict(self._parsed("generations", folder))
         facts = run.generations((a.window_ms, a.number) for a in found.values())
@@ -179,6 +189,8 @@ class _Generations:
             elif about.state == DISCARDED:
                 since = run.since_ms(one, about)
                 run.delete("generations", path, partial(self._discarded, path, one, since))
+            elif self._ctx.layout.in_place and one.epoch < about.epoch and path != about.location:
+                run.delete("generations", path, partial(self._assembly, path, one, None))
 
     def _discarded(self, path: str, found: Assembly, since_ms: int | None) -> Verdict:
         pointing = self._standing(found.window_ms)
@@ -211,6 +223,9 @@ class _Generations:
         generation = self._generation(key)
         if isinstance(generation, BuildingGeneration):
             return Verdict(False, "it has moved on")
+        # a ledger that lost commits may have gone back to it meanwhile
+        if path == generation.location and generation.state != DISCARDED:
+            return Verdict(False, "the generation lies here")
         listing = [f.path for f in self._ctx.storage.list_files(path) or []]
         manifest = [f.path for f in generation.files]
         merged = merge.merged_of_window(self._ctx, generation.window) if found.number == 1 else ()

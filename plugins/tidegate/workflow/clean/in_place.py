@@ -12,8 +12,8 @@ from tidegate.core.clean import in_place, rules
 from tidegate.core.clean.rules import BatchAttempt, BatchFacts, GenerationFacts, Verdict
 from tidegate.core.replay import rollback
 from tidegate.core.target.paths import Assembly, join
-from tidegate.core.window.cut import window_end
-from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, WindowKey
+from tidegate.core.window.cut import window_from
+from tidegate.core.window.states import BuildingGeneration, BuiltGeneration
 from tidegate.workflow.base import records
 from tidegate.workflow.clean.round import Run
 from tidegate.workflow.generation import merge
@@ -67,7 +67,7 @@ def clean_landed(run: Run, path: str, facts: BatchFacts) -> None:
 def files_of_others(run: Run, key: tuple[int, int]) -> set[str]:
     """URIs of the files of the window's other generations, of those that may still need them. `key`: the window's start
     (UTC ms), the generation's number."""
-    ctx, window = run.ctx, WindowKey(key[0], window_end(key[0], run.ctx.pipeline.windows))
+    ctx, window = run.ctx, window_from(key[0], run.ctx.pipeline.windows)
     known = ctx.ledger.rollbacks.generations(ctx.name, window)
     found: set[str] = set()
     for number in rollback.holders(known, key[1]):
@@ -83,7 +83,7 @@ def rebuilt(run: Run, path: str, attempt: Assembly, facts: GenerationFacts | Non
     held = in_place.holds_files(attempt, facts)
     if held is not None:
         return held
-    window = WindowKey(attempt.window_ms, window_end(attempt.window_ms, run.ctx.pipeline.windows))
+    window = window_from(attempt.window_ms, run.ctx.pipeline.windows)
     try:
         pointing = run.ctx.target.standing(window)
     except CatalogueError:

@@ -107,12 +107,15 @@ class Run:
         """Delete if `decide` says so of facts that it reads now. Whether it is gone; raises Enough at the limit."""
         try:
             verdict = decide()
+            gone = verdict.go and self._is_gone(path)
         except StorageError as e:
             self.kept.append(Item(kind, path, f"could not be looked at: {e}"))
             return False
         if not verdict.go:
             self.tell(kind, path, verdict)
             return False
+        if gone:
+            return True
         if len(self.deleted) >= self._limit:
             self.left = True
             raise Enough
@@ -121,6 +124,10 @@ class Run:
         self.deleted.append(Item(kind, path, verdict.why))
         self._pace.say(lambda: f"deleted {len(self.deleted):,}, now {path}")
         return True
+
+    def _is_gone(self, path: str) -> bool:
+        """Some object stores name a directory long after its last file was deleted: that is no work of this round."""
+        return not self.ctx.storage.renames and not self.ctx.storage.exists(path)
 
     def _delete(self, kind: str, path: str) -> bool:
         try:

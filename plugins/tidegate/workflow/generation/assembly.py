@@ -18,9 +18,10 @@ from tidegate.core.window.states import BuildingGeneration, BuiltGeneration
 from tidegate.kinds import target_kind
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.base.listing import sizes
+from tidegate.workflow.base.listing import present
 from tidegate.workflow.base.places import published_path
 from tidegate.workflow.base.renames import MovedOn, manifest_of, move_files
+from tidegate.workflow.generation import daily
 from tidegate.workflow.generation.merge import as_published, merge_small
 
 MAX_FILES = 5000
@@ -69,6 +70,7 @@ def collect(
             _refuse_if_lost(ctx, directory, entries, still_mine)
         else:
             move_files(ctx.storage, wanted, directory, still_mine)
+        daily.build(ctx, generation, directory, entries, still_mine)
         _certify(ctx, generation, directory, entries)
         decoded_by = ctx.spec_version if of_kind(generation.kind).decoded else None
         built = ctx.ledger.windows.built(generation, directory, entries, decoded_by)
@@ -107,7 +109,7 @@ def _where(ctx: Context, moved: FileEntry, uri: str) -> FileEntry:
 
 def _refuse_if_lost(ctx: Context, directory: str, entries: Sequence[FileEntry], still_mine: Callable[[], bool]) -> None:
     """Files that are named where they lie: each is where it was written, with its length. Raises MovedOn, FilesLost."""
-    there = sizes(ctx.storage, directory, [e.path for e in entries]) or {}
+    there = present(ctx.storage, directory, [e.path for e in entries])
     missing = [e.path for e in entries if there.get(e.path) != e.bytes]
     if missing and not still_mine():  # R10: before any alarm
         raise MovedOn

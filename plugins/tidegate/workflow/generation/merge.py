@@ -18,7 +18,7 @@ from tidegate.core.files.merge import Merge, MergeReceipt, Source
 from tidegate.core.files.receipt import DATA, FileEntry, content_digest
 from tidegate.core.spec.pipeline import table_columns
 from tidegate.core.target.paths import join
-from tidegate.core.window.cut import window_end
+from tidegate.core.window.cut import window_from
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import BuildingGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.base import jobs
@@ -157,7 +157,7 @@ def merged_of_batch(ctx: Context, batch_id: int, files: Iterable[FileEntry]) -> 
         if f.kind != DATA or f.window_ms is None:
             continue
         if f.window_ms not in merged:
-            key = WindowKey(f.window_ms, window_end(f.window_ms, ctx.pipeline.windows))
+            key = window_from(f.window_ms, ctx.pipeline.windows)
             published = ctx.ledger.windows.get(ctx.name, key).current is not None
             merged[f.window_ms] = merged_of_window(ctx, key) if published else frozenset()
         if landed_path(ctx, LandedFile(batch_id, f)) in merged[f.window_ms]:

@@ -23,7 +23,7 @@ from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import FORGOTTEN, PublishedGeneration, WindowKey
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
-from tidegate.workflow.base.listing import sizes
+from tidegate.workflow.base.listing import present
 from tidegate.workflow.base.places import landed_path
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.source import log_cut
@@ -204,7 +204,7 @@ class _Files:
     def _lost_files(self) -> list[FileEntry]:
         if self._lost is None:
             named = [f.path for f in self.current.files]
-            there = sizes(self._ctx.storage, self.current.location, named) or {}
+            there = present(self._ctx.storage, self.current.location, named)
             self._lost = [f for f in self.current.files if there.get(f.path) != f.bytes]
         return self._lost
 

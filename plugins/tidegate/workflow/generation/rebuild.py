@@ -27,6 +27,7 @@ from tidegate.workflow.base import give_up, tables, zone_data
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.jobs import run_replay
+from tidegate.workflow.generation import daily
 from tidegate.workflow.generation.assembly import collect_written
 from tidegate.workflow.generation.origin import Choice, Chooser, Key, Work, renewed
 from tidegate.workflow.side import dirty_files
@@ -337,7 +338,7 @@ def _compare_copied(window: str, choice: Choice, found: ReplayReceipt) -> None:
 def unchanged(ctx: Context, generation: BuiltGeneration) -> PublishedGeneration | None:
     """A replay whose content is what is published already publishes nothing, and says so."""
     current = in_force(ctx, generation.window)
-    if current is None or current.digest != generation.digest:
+    if current is None or current.digest != generation.digest or not daily.same_ground(ctx, generation, current):
         return None
     if give_up.give_up(ctx, generation, f"content equals generation {current.number}") is not None:
         return None  # readers may have met it: it goes on

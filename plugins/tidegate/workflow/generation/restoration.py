@@ -21,7 +21,7 @@ from tidegate.core.window.states import RETIRED, BuildingGeneration, BuiltGenera
 from tidegate.kinds import target_kind
 from tidegate.workflow.base import bounds, jobs
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.base.listing import sizes
+from tidegate.workflow.base.listing import present
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.generation.assembly import collect, collect_written
 
@@ -85,7 +85,7 @@ def earlier(ctx: Context, key: WindowKey, number: int) -> PublishedGeneration:
 
 def refuse_if_lost(ctx: Context, old: PublishedGeneration, advice: str = _RESTORE) -> None:
     """Raises ReplayRefused unless storage has every file, with its length."""
-    gone = rollback.lost(old.files, sizes(ctx.storage, old.location, [f.path for f in old.files]) or {})
+    gone = rollback.lost(old.files, present(ctx.storage, old.location, [f.path for f in old.files]))
     if gone:
         raise ReplayRefused(
             f"{iso(old.window.start_ms)}: {join(old.location, gone[0])} and "

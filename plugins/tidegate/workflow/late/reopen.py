@@ -10,7 +10,7 @@ from tidegate.core.base.wording import many, those
 from tidegate.core.late import reopen as reopening
 from tidegate.core.late.reopen import Choice, is_abandoned
 from tidegate.core.look.overdue import backfill
-from tidegate.core.window.cut import window_end
+from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import REOPEN, PublishedGeneration, WindowKey
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
@@ -152,7 +152,7 @@ def by_itself(ctx: Context, most: int = MOST) -> list[str]:
     # what is too old is not even looked for; a local day may have 25 hours
     since_ms = None if budget.age_ms is None else now_ms - budget.age_ms - 2 * ctx.pipeline.windows.size_ms
     for late in ctx.ledger.reopenings.candidates(ctx.name, since_ms=since_ms):
-        key = WindowKey(late.start_ms, window_end(late.start_ms, ctx.pipeline.windows))
+        key = window_from(late.start_ms, ctx.pipeline.windows)
         if not reopening.is_due(late, budget, now_ms) or reopening.over_budget(late, key.end_ms, budget, now_ms):
             continue
         if len(done) >= most:
@@ -174,7 +174,7 @@ def _gone_on_with(ctx: Context, most: int) -> list[str]:
     done: list[str] = []
     left = [one for one in ctx.ledger.reopenings.unfinished(ctx.name) if is_abandoned(one, ctx.ledger.now_ms())]
     for one in left[:most]:
-        key = WindowKey(one.start_ms, window_end(one.start_ms, ctx.pipeline.windows))
+        key = window_from(one.start_ms, ctx.pipeline.windows)
         try:
             preflight.check_publications(ctx)
             published = archive.finish(ctx, ctx.ledger.windows.generation(ctx.name, key, one.number))

@@ -18,7 +18,7 @@ from tidegate.core.target.paths import CERTIFICATE, Layout, join
 from tidegate.core.window.schedule import late_folder, time_partitions
 from tidegate.core.window.states import CURRENT, SWAPPING, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.base import places
-from tidegate.workflow.base.context import ATTEMPTS, landed_in_place
+from tidegate.workflow.base.context import ATTEMPTS, landed_by
 from tidegate.workflow.window.waits import SpecsInForce
 
 
@@ -87,7 +87,7 @@ def _late_of(ledger: FilesLedger, spec: Pipeline, key: WindowKey) -> WindowFiles
     for waiting in ledger.reopenings.candidates(spec.name, key.start_ms):
         current = waiting.current
         for batch in waiting.settled:
-            landed = landed_in_place(layout, ledger.batches.get(spec.name, batch.batch_id)) or ""
+            landed = landed_by(ledger.batches, spec, batch.batch_id)
             for f in ledger.batches.manifest_files(spec.name, batch.batch_id, LATE):
                 if f.window_ms == key.start_ms:
                     time = parse_partition_path(late_folder(f))

@@ -68,6 +68,8 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
         lows[name], starts[name] = low, standing.first_open(one, low)
         unknown[name] = standing.not_remembered(one, survey, low)
         parts[name] = [*unknown[name], *standing.ahead(one, survey, starts[name])]
+    keyed = [name for name in surveys if not by_name[name].windows.closes]
+    merging = reads.merging(keyed) if keyed else {}
     published = reads.published_within_each({name: some for name, some in parts.items() if some})
     found = {}
     for name, one in by_name.items():
@@ -90,8 +92,11 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
             topic=topic,
             lag=lag,
             watermark_ms=lows[name],
-            next_window=standing.waits(one, known, starts[name], set(there), lag, now_ms),
+            next_window=standing.waits(one, known, starts[name], set(there), lag, now_ms)
+            if one.windows.closes
+            else None,
             loss=loss_of(one, topic, known, now_ms),
+            merging=merging.get(name),
         )
     return found
 

@@ -27,9 +27,9 @@ from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import join
 from tidegate.core.target.tables import told_columns
 from tidegate.core.window import readiness, watermark
-from tidegate.core.window.cut import window_end
+from tidegate.core.window.cut import window_from
 from tidegate.core.window.readiness import Certificate
-from tidegate.core.window.states import CURRENT, SWAPPING, WindowKey
+from tidegate.core.window.states import CURRENT, SWAPPING
 from tidegate.workflow.base import places
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.completeness import ask
@@ -128,7 +128,12 @@ class _Where:
         if life.batch is None and life.loss is None and life.accepted:
             below = life.first_offset is not None and facts.offset < life.first_offset
             topic = None if below else self._ask_kafka(notes)
-        return Surroundings(self._ctx.pipeline, pinned, topic, self._silence or "", self._readiness(life, search))
+        if self._ctx.keyed is None:
+            return Surroundings(self._ctx.pipeline, pinned, topic, self._silence or "", self._readiness(life, search))
+        told = self._ctx.ledger.applies.told(self._ctx.name)
+        return Surroundings(
+            self._ctx.pipeline, pinned, topic, self._silence or "", {}, None if told is None else told.upto
+        )
 
     def _spec(self, version: int) -> Pipeline:
         if version not in self._specs:
@@ -159,7 +164,7 @@ class _Where:
         spec, name = self._ctx.pipeline, self._ctx.name
         if self._facts is None:
             self._facts = self._ctx.ledger.windows.facts(name)
-        key = WindowKey(window_ms, window_end(window_ms, spec.windows))
+        key = window_from(window_ms, spec.windows)
         now = self._ctx.clock.now_ms()
         first = ask.first_of(self._ctx.ledger, name, self._facts)
         self._certificates[window_ms] = readiness.certify(name, spec.windows, self._facts, key, now, first=first)

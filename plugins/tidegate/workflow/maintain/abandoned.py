@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tidegate.core.base.errors import LostComparison, TidegateError
 from tidegate.core.base.instants import iso
 from tidegate.core.look.overdue import finishing
-from tidegate.core.replay.rehearsal import BEGUN, AtWork, Unfinished, is_given_up, touched_ms
+from tidegate.core.replay.abandoned import BEGUN, AtWork, Unfinished, is_given_up, touched_ms
 from tidegate.core.tell.subjects import of_window
-from tidegate.core.window.cut import window_end
+from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import BuildingGeneration, WindowKey
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context
@@ -83,7 +83,7 @@ def _left(ctx: Context) -> Iterator[_Left]:
 
 def _as_left(ctx: Context, one: Unfinished, now_ms: int) -> _Left | None:
     """The epoch first, then its age: a try that begins in between is seen, a later one changes the epoch."""
-    key = WindowKey(one.window_ms, window_end(one.window_ms, ctx.pipeline.windows))
+    key = window_from(one.window_ms, ctx.pipeline.windows)
     generation = ctx.ledger.windows.generation(ctx.name, key, one.number)
     history = ctx.ledger.cleaning.history(ctx.name, of_window(one.window_ms), BEGUN)
     since_ms = touched_ms(history, one.number)

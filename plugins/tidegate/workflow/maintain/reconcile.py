@@ -12,7 +12,7 @@ from tidegate.core.base.offsets import Interval, OffsetRange, without
 from tidegate.core.base.wording import many
 from tidegate.core.batch.planning import still_there
 from tidegate.core.batch.states import AbandonedBatch, Plan, PlannedBatch, WritingBatch
-from tidegate.core.replay.rehearsal import AtWork
+from tidegate.core.replay.abandoned import AtWork
 from tidegate.core.window import due as rules
 from tidegate.core.window import watermark
 from tidegate.core.window.due import ArchiveNote, Due, RunsSeen
@@ -53,8 +53,7 @@ def abandon(ctx: Context, batch_id: int, why: str, force: bool = False) -> Aband
     if isinstance(batch, AbandonedBatch):
         records.mark_batch(ctx, batch)  # an earlier try may have died before it
         return batch
-    ctx.ledger.batches.abandon(batch, why)
-    abandoned = AbandonedBatch(batch.plan, why)
+    abandoned = ctx.ledger.batches.abandon(batch, why)
     records.mark_batch(ctx, abandoned)
     return abandoned
 

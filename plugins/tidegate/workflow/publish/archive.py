@@ -26,7 +26,7 @@ from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.renames import MovedOn
 from tidegate.workflow.base.turn import Turn
 from tidegate.workflow.completeness import ask
-from tidegate.workflow.generation import makers, merge
+from tidegate.workflow.generation import daily, makers, merge
 from tidegate.workflow.publish import publication, verification
 
 
@@ -79,6 +79,7 @@ def _verify(ctx: Context, generation: PublishedGeneration) -> Published:
         ctx.say(f"repaired: {line}")
     if not found.lost_files:
         ctx.say(f"generation {generation.number} is as it was published ({many(len(generation.files), 'file')})")
+        daily.say_if_outdated(ctx, generation)
         return standing(ctx, generation, "verified")
     ctx.say(f"lost: {', '.join(found.lost_files[:5])}{' ...' if len(found.lost_files) > 5 else ''}: rebuilding")
     number = makers.maker(generation.kind).again(ctx, generation)
@@ -92,6 +93,7 @@ def finish(ctx: Context, generation: Generation) -> Published:
     if isinstance(generation, PublishedGeneration) or generation.state == DISCARDED:
         raise MovedOn
     if isinstance(generation, BuildingGeneration):
+        daily.refuse_before_its_turn(ctx, generation.window)
         above = preflight.highest_epoch(ctx, generation.window, generation.number)
         taken = ctx.ledger.windows.take(ctx.name, generation.window, generation.number, ctx.nonce(), above)
         # once it is taken: whose record may come now swaps nothing in
@@ -105,6 +107,7 @@ def finish(ctx: Context, generation: Generation) -> Published:
             return replace(_verify(ctx, current), note="unchanged")
     published = publication.publish(ctx, generation)
     merge.drop_sources(ctx, published)
+    daily.tell_of_later(ctx, published)
     return _published(ctx, published, new=True)
 
 
@@ -150,6 +153,7 @@ def close(ctx: Context, key: WindowKey) -> Window:
         if window.state == CLOSED:
             return window
         zone_data.refuse_to_close(ctx, key)
+        preflight.check_given_up(ctx)
         try:
             if window.state == OPEN:
                 preflight.check(ctx)

@@ -13,6 +13,7 @@ from tidegate.core.base.errors import (
     LedgerError,
     LostComparison,
     NotReady,
+    ReplayRefused,
     SourceUnavailable,
     StorageError,
     TidegateError,
@@ -240,7 +241,12 @@ def _finished(ctx: Context, generation: BuildingGeneration, found: Rebuilt | Tid
     if isinstance(found, TidegateError):
         makers.discard_if_refused(ctx, generation, found)
         raise found
-    return archive.finish(ctx, rebuild.collected(ctx, generation, found))
+    try:
+        built = rebuild.collected(ctx, generation, found)
+    except ReplayRefused as e:
+        makers.discard_if_refused(ctx, generation, e)
+        raise
+    return archive.finish(ctx, built)
 
 
 def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:

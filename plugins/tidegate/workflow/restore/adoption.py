@@ -38,14 +38,15 @@ from tidegate.workflow.restore import contradiction
 
 @dataclass(frozen=True)
 class Survey:
-    """What storage knows beyond the ledger. `withdraw` is an open batch whose id storage gave to another one.
+    """What storage knows beyond the ledger. `withdraw` is an open batch whose id storage gave to another one, or one
+    that was given up though it has landed.
 
     `unrecorded` are landed directories (URIs) without a record: LANDED is only said after the record, so no ledger
     ever counted their rows, and their offsets are read again. `contradicting` are those of `generations` that record
     and ledger disagree on as things stand: they are set aside, or refused. `obstacles` are what only a human can
     decide; with any of them nothing is adopted."""
 
-    withdraw: OpenBatch | None
+    withdraw: OpenBatch | AbandonedBatch | None
     batches: tuple[BatchRecord, ...]
     generations: tuple[GenerationRecord, ...]
     unrecorded: tuple[str, ...] = ()
@@ -62,7 +63,7 @@ def survey(ctx: Context) -> Survey:
     row = ctx.ledger.pipelines.row(ctx.name)
     found: list[BatchRecord] = []
     unrecorded: list[str] = []
-    withdraw = None
+    withdraw: OpenBatch | AbandonedBatch | None = None
     open_batch = ctx.ledger.batches.open(ctx.name)
     if open_batch is not None:
         record = records.batch_record(ctx, open_batch.plan.batch_id)
@@ -72,6 +73,10 @@ def survey(ctx: Context) -> Survey:
         elif _of_another_plan(ctx, open_batch):
             unrecorded.append(ctx.layout.landed(open_batch.plan.batch_id))
     batch_id = 1 if row is None else row.next_batch_id
+    given_up = _landed_all_the_same(ctx, batch_id - 1)
+    if given_up is not None:
+        withdraw, record = given_up
+        found.append(record)
     while (record := records.batch_record(ctx, batch_id)) is not None:
         found.append(record)
         batch_id += 1
@@ -103,6 +108,16 @@ def _overtaken(ctx: Context, unknown: dict[tuple[int, int], str]) -> Iterator[Ge
         known = ctx.ledger.windows.generation(ctx.name, record.window, number)
         if not isinstance(known, PublishedGeneration) and getattr(known, "state", "") != DISCARDED:
             yield record
+
+
+def _landed_all_the_same(ctx: Context, batch_id: int) -> tuple[AbandonedBatch, BatchRecord] | None:
+    """The newest batch, if the ledger has given it up and storage has the record of its landing: a ledger that had
+    lost a commit knew no better. What was planned after it would have met that record."""
+    batch = ctx.ledger.batches.get(ctx.name, batch_id) if batch_id else None
+    if not isinstance(batch, AbandonedBatch):
+        return None
+    record = records.batch_record(ctx, batch_id)
+    return None if record is None or record.manifest is None else (batch, record)
 
 
 def _is_of(record: BatchRecord, batch: OpenBatch) -> bool:
@@ -173,7 +188,10 @@ def _adopt_batch(ctx: Context, record: BatchRecord, why: str) -> None:
     if isinstance(batch, SealedBatch):
         landing.land_sealed(ctx, batch)
     elif isinstance(batch, AbandonedBatch):
-        raise StorageAhead(f"batch {plan.batch_id} is ABANDONED in the ledger, but storage holds its rows")
+        raise StorageAhead(
+            f"batch {plan.batch_id} was given up in the ledger while its record was being adopted",
+            advice="run the same command again: it looks anew, and takes the batch as it has landed",
+        )
 
 
 def _accept_topic(ctx: Context, plan: Plan, view: PlanningView, why: str) -> PlanningView:

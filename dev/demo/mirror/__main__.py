@@ -1,0 +1,136 @@
+"""`make demo-mirror`: a table of a real MariaDB that changes, Debezium, and its mirror, equal at the end."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+from dev.demo.airflow_rest import Airflow, AirflowRefused
+from dev.demo.commands import Commands
+from dev.demo.driver_kill import KillMissed
+from dev.demo.mirror import connect, scenes
+from dev.demo.mirror.connect import Connect
+from dev.demo.mirror.mariadb import MariaDB
+from dev.demo.mirror.orders import Shop
+from dev.demo.mirror.scenes import CHANGES, FIRST, World
+from dev.demo.output import Output
+from dev.demo.world import DemoFailed
+from dev.stack.environment import pipelines_in
+from dev.stack.info import StackInfo
+from dev.stack.places import Places
+from dev.stack.ports import choose_ports
+from dev.stack.processes import Identity, Launcher
+from dev.stack.stack import Stack
+from dev.stack.state import State
+from tidegate.core.base.errors import TidegateError
+from tidegate.ledger import SqlLedger
+
+SEED = 19
+_PIPELINE = Path(__file__).with_name("orders.yaml")
+_PARTS = ("kafka", "postgres", "airflow")
+_EXPECTED = (TidegateError, DemoFailed, KillMissed, AirflowRefused)
+
+
+def main() -> int:
+    """0 only if everything that the demo claims holds; 1 if not; 130 when interrupted."""
+    out = Output()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda n, _frame: sys.exit(128 + n))
+    try:
+        return _run(out)
+    except KeyboardInterrupt:
+        out.write("\ninterrupted; everything that was started has been ended")
+        return 130
+    except _EXPECTED as error:
+        out.write(f"\nmake demo-mirror: {error}")
+        return 1
+
+
+def _run(out: Output) -> int:
+    root = Places.of_checkout().own / "demo-mirror"  # its own: the next run removes it
+    pipelines = root / "pipelines"
+    stack = Stack(root, _PARTS, env=pipelines_in(pipelines), progress=out.line)
+    out.heading("Start Kafka, PostgreSQL, Airflow and MariaDB, without earlier data")
+    stack.wipe()
+    pipelines.mkdir(parents=True)
+    (pipelines / "orders.yaml").write_text(_PIPELINE.read_text())
+    with stack as info:
+        world = _world(info, out)
+        try:
+            _play(world)
+        finally:
+            world.ledger.close()
+        out.heading("Stop everything; the data stays in .tidegate/demo-mirror until the next run")
+    return _end(out)
+
+
+def _world(info: StackInfo, out: Output) -> World:
+    root = Path(info.root)
+    launcher = Launcher(
+        run_id=State.load(root).run_id,  # what the stack's end ends
+        logs=root / "logs",
+        owner=Identity.of(os.getpid()),
+        on_start=lambda _running: None,
+    )
+    ports = choose_ports(("mariadb", "connect"), {})
+    database = MariaDB(root / "mariadb", ports["mariadb"], launcher)
+    database.start()
+    source = connect.mariadb(database.port, "shop", root / "connect" / "history")
+    folder, bootstrap = root / "connect", info.kafka_bootstrap
+    worker = Connect(folder, bootstrap, ports["connect"], {"orders": source}, launcher, scenes.PARTITIONS, 10_000)
+    out.line(f"MariaDB ready; orders and their changes are made with seed {SEED}")
+    return World(
+        info=info,
+        mariadb=database,
+        connect=worker,
+        shop=Shop(random.Random(SEED)),
+        ledger=SqlLedger(info.ledger_url, actor="demo"),
+        airflow=Airflow(info.airflow_url, info.airflow_user, info.airflow_password),
+        commands=Commands(launcher, info.env | {"PGPASSWORD": info.postgres_password}, root),
+        out=out,
+        workdir=root / "lake" / "orders" / "_tidegate",
+    )
+
+
+def _play(world: World) -> None:
+    out, half, most = world.out, CHANGES // 2, CHANGES * 3 // 4
+    out.heading(f"Debezium reads a table of {FIRST:,} orders; the pipeline's DAGs begin")
+    scenes.begin(world)
+    scenes.wait_for_airflow(world)
+    scenes.unpause(world)
+
+    out.heading(f"{CHANGES:,} changes while batches land and are merged; ALTER TABLE in the middle of them")
+    scenes.change(world, 0, half)
+    scenes.alter(world)
+    scenes.change(world, half, most)
+    scenes.kill_connect(world)
+    scenes.change(world, most, CHANGES)
+    scenes.finish(world)
+
+    out.heading("The new column: a batch stops, the YAML takes it up, the batch lands")
+    scenes.take_up(world)
+    scenes.drain(world)
+
+    out.heading("Kill: a merge, after files are written and before it is committed")
+    scenes.kill(world)
+    scenes.audit(world)
+
+    out.heading("Count: the mirror against the database")
+    scenes.count(world)
+
+
+def _end(out: Output) -> int:
+    if out.failed:
+        out.heading(f"{len(out.failed)} of {out.passed + len(out.failed)} checks FAILED")
+    else:
+        out.heading(f"All {out.passed} checks passed")
+    for text in out.failed:
+        out.line(f"FAIL  {text}")
+    return 1 if out.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

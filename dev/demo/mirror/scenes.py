@@ -1,0 +1,294 @@
+"""Scenes of the demo of a mirror, one after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dev.demo.airflow_rest import Airflow
+from dev.demo.commands import Commands, Finished
+from dev.demo.driver_kill import MERGE, Killed, kill_next_driver
+from dev.demo.mirror import check, orders
+from dev.demo.mirror.connect import Connect
+from dev.demo.mirror.mariadb import MariaDB
+from dev.demo.mirror.orders import Shop
+from dev.demo.output import Output
+from dev.demo.world import DemoFailed, wait_until
+from dev.stack.info import StackInfo
+from dev.stack.postgres import ICEBERG
+from tidegate.core.batch.states import LandedBatch
+from tidegate.core.ledger import Ledger
+
+NAME, TABLE, TOPIC, PARTITIONS = "orders", "lake.orders", f"shop.{orders.TABLE}", 4
+INGEST, APPLY = f"{NAME}.ingest", f"{NAME}.apply"
+FIRST, CHANGES = 20_000, 200_000
+_PIECE, _TELL = 10_000, 50_000
+_MOST_INGESTS = 5  # runs that a drained topic may need beside those of its landings
+_PARSE_S, _EVENTS_S, _BATCHES_S, _MERGE_S, _COMMAND_S = 180.0, 300.0, 900.0, 300.0, 300.0
+
+
+@dataclass(kw_only=True)
+class World:
+    """Everything that the scenes work with. `ingests`: runs that they asked for."""
+
+    info: StackInfo
+    mariadb: MariaDB
+    connect: Connect
+    shop: Shop
+    ledger: Ledger
+    airflow: Airflow
+    commands: Commands
+    out: Output
+    workdir: Path
+    told: int = 0
+    ingests: int = 0
+
+    def tidegate(self, *words: str) -> Finished:
+        """One command of Tidegate, to its end, shown as an operator types it."""
+        self.out.line(f"$ tidegate {' '.join(words)}")
+        return self.commands.run(words[0], [sys.executable, "-m", "tidegate.cli", *words], _COMMAND_S)
+
+
+# ---------------------------------------------------------------- the database and its events
+
+
+def begin(world: World) -> None:
+    """A table with orders, and a connector that reads them all."""
+    world.mariadb.run(orders.CREATE + "".join(sql for sql, _ in world.shop.changes(FIRST, only_new=True)))
+    world.connect.start()
+    wait_until(
+        lambda: sum(_ends(world).values()) >= FIRST, _EVENTS_S, lambda: f"the topic has {_ends(world)} of {FIRST}"
+    )
+    world.out.line(f"{FIRST:,} orders are in the table, and by the connector's snapshot in the topic {TOPIC}")
+
+
+def change(world: World, first: int, last: int) -> None:
+    """The changes `first` to `last`, in transactions of up to forty rows."""
+    piece: list[str] = []
+    since = done = first
+    for sql, rows in world.shop.changes(last - first):
+        piece.append(sql)
+        done += rows
+        if done - since >= _PIECE or done == last:
+            world.mariadb.run("".join(piece))
+            piece, since = [], done
+            _say_landed(world)
+            if done % _TELL < _PIECE:
+                sent = sum(_ends(world).values())
+                world.out.line(f"{done:,} changes made; {sent:,} records in the topic")
+
+
+def alter(world: World) -> None:
+    """The source's table gets a column, while its events are on their way."""
+    world.out.line(f"> {orders.ALTER}")
+    world.mariadb.run(orders.ALTER)
+    world.shop.altered = True
+
+
+def kill_connect(world: World) -> None:
+    """A connector that is killed sends again what it had not noted as sent."""
+    pid = world.connect.kill()
+    world.connect.start()
+    world.out.line(f"killed Kafka Connect (process {pid}) and started it again: it sends events twice")
+
+
+def finish(world: World) -> None:
+    """The last orders, one at least in each Kafka partition; return when the topic ends with them."""
+    world.mariadb.run(world.shop.last()[0])
+    wait_until(lambda: _all_sent(world), _EVENTS_S, lambda: f"the topic ends at {_ends(world)}, and not with the last")
+    (count,) = world.mariadb.run(f"SELECT count(*) FROM {orders.TABLE}").split()
+    world.out.line(f"the topic is complete: {sum(_ends(world).values()):,} records; {int(count):,} orders are left")
+
+
+def _all_sent(world: World) -> bool:
+    ends = _ends(world)
+    last = [_record(world, partition, end - 1) for partition, end in ends.items() if end]
+    return len(last) == PARTITIONS and all(
+        ((one or {}).get("after") or {}).get("customer") == orders.LAST for one in last
+    )
+
+
+def _consumer(world: World) -> Any:
+    from confluent_kafka import Consumer
+
+    server = world.info.kafka_bootstrap
+    return Consumer({"bootstrap.servers": server, "group.id": "demo", "enable.auto.commit": False, "log_level": 2})
+
+
+def _ends(world: World) -> dict[int, int]:
+    """The next offset of each partition; none before there is a topic."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    consumer = _consumer(world)
+    try:
+        asked = {p: TopicPartition(TOPIC, p) for p in range(PARTITIONS)}
+        return {p: consumer.get_watermark_offsets(one, timeout=10)[1] for p, one in asked.items()}
+    except KafkaException:
+        return {}
+    finally:
+        consumer.close()
+
+
+def _record(world: World, partition: int, offset: int) -> dict[str, Any] | None:
+    from confluent_kafka import TopicPartition
+
+    consumer = _consumer(world)
+    try:
+        consumer.assign([TopicPartition(TOPIC, partition, offset)])
+        found = consumer.poll(10)
+        return None if found is None or found.error() or not found.value() else json.loads(found.value())
+    finally:
+        consumer.close()
+
+
+# ---------------------------------------------------------------- batches and merges
+
+
+def wait_for_airflow(world: World) -> None:
+    """Until the scheduler has parsed the pipeline's DAGs."""
+    wait_until(
+        lambda: all(world.airflow.has_dag(dag) for dag in (INGEST, APPLY)), _PARSE_S,
+        lambda: "; ".join(world.airflow.import_errors()) or f"Airflow does not know {APPLY}",
+    )  # fmt: skip
+
+
+def unpause(world: World) -> None:
+    """Both DAGs begin: a landing triggers the merge, and a run that leaves a backlog the next one."""
+    for dag in (APPLY, INGEST):
+        world.airflow.pause(dag, False)
+    _ingest(world)
+
+
+def _ingest(world: World) -> None:
+    world.ingests += 1
+    world.airflow.trigger(INGEST, f"demo_{world.ingests}")
+
+
+def take_up(world: World) -> None:
+    """The batch with the first event that has the new column stops, and lands with it once the YAML has it."""
+    wait_until(
+        lambda: _say_landed(world) or _refusal(world), _BATCHES_S, lambda: f"no batch was refused; {_runs(world)}"
+    )
+    batch, why = _refusal(world) or (0, "")
+    world.out.line(f"batch {batch}: {why}")
+    world.out.check(orders.NEW_COLUMN in why, f"batch {batch} stopped at the new column, and has not landed")
+    merged = world.ledger.applies.told(NAME)
+    world.out.line(f"the mirror goes on meanwhile: it holds batches 1 to {merged.upto if merged else 0}")
+    wait_until(lambda: "failed" in _runs(world).values(), _BATCHES_S, lambda: f"no run has failed; {_runs(world)}")
+    world.airflow.pause(APPLY, True)
+    finished = world.tidegate("schema", "propose", NAME, "--write")
+    world.out.line(finished.text)
+    added = f"name: {orders.NEW_COLUMN}" in finished.text
+    world.out.check(finished.ok and added, "the YAML has the column now; nobody touched the table")
+    run = next(run for run, state in _runs(world).items() if state == "failed")
+    world.airflow.clear(INGEST, run, ["write", "land"])
+    world.out.line(f"cleared write and land of {run} by Airflow's REST API; {APPLY} is paused for the next scene")
+
+
+def drain(world: World) -> None:
+    """Return when all that is in the topic has landed."""
+    ends = _ends(world)
+
+    def drained() -> bool:
+        _say_landed(world)
+        view = world.ledger.batches.planning_view(NAME)
+        if view.open_batch is None and view.planned_ends == ends:
+            return True
+        if set(_runs(world).values()) <= {"success", "failed"}:
+            if world.ingests == _MOST_INGESTS:
+                raise DemoFailed(f"{INGEST} gets nowhere; its logs lie below {world.info.root}/airflow/logs")
+            _ingest(world)
+        return False
+
+    wait_until(drained, _BATCHES_S, lambda: f"the topic was not drained; runs: {_runs(world)}")
+    world.out.check(world.told > 1, f"all {sum(ends.values()):,} records have landed, in {world.told} batches")
+
+
+def _say_landed(world: World) -> None:
+    """A line for each batch that has landed since the last time."""
+    if world.ledger.pipelines.row(NAME) is None:  # the first run registers it
+        return
+    while world.told + 1 < world.ledger.batches.planning_view(NAME).next_batch_id:
+        batch = world.ledger.batches.get(NAME, world.told + 1)
+        if not isinstance(batch, LandedBatch):
+            return
+        world.told += 1
+        rows = sum(f.rows for f in world.ledger.batches.manifest_files(NAME, world.told))
+        world.out.line(f"batch {world.told} (epoch {batch.epoch}): {batch.plan.records:,} records, {rows:,} events")
+
+
+def _refusal(world: World) -> tuple[int, str] | None:
+    batch = world.ledger.batches.open(NAME) if world.ledger.pipelines.row(NAME) else None
+    found = None if batch is None else world.ledger.batches.refusal(NAME, batch.plan.batch_id)
+    return None if batch is None or found is None else (batch.plan.batch_id, found.said)
+
+
+def _runs(world: World) -> dict[str, str]:
+    return world.airflow.runs(INGEST)
+
+
+def kill(world: World) -> None:
+    """A merge dies after it has written files and before it is committed; Airflow's retry does it anew."""
+    before = world.ledger.applies.told(NAME)
+    with ThreadPoolExecutor(1) as pool:
+        dying = pool.submit(kill_next_driver, world.workdir, _MERGE_S, MERGE)
+        world.airflow.pause(APPLY, False)
+        world.airflow.trigger(APPLY, "demo_killed")
+        killed = dying.result()
+    out = world.out
+    out.line(f"killed process {killed.pid}, the merge {killed.attempt.name}; {len(killed.closed)} files were closed")
+    after = world.ledger.applies.told(NAME)
+    upto = before.upto if before else 0
+    out.check(upto == (after.upto if after else 0), f"the table is as it was: batches 1 to {upto}")
+    merge(world)
+    _check_healed(world, killed)
+
+
+def merge(world: World) -> None:
+    """Return when all that has landed is merged."""
+
+    def merged() -> bool:
+        told = world.ledger.applies.told(NAME)
+        return told is not None and told.upto == world.told
+
+    wait_until(merged, _MERGE_S, lambda: f"{APPLY} did not merge; runs: {world.airflow.runs(APPLY)}")
+
+
+def _check_healed(world: World, killed: Killed) -> None:
+    told = world.ledger.applies.told(NAME)
+    assert told is not None
+    tries = max(t.tries for run in world.airflow.runs(APPLY) for t in world.airflow.tasks(APPLY, run).values())
+    said = f"merged anew as {told.attempt}, by try {tries} of Airflow's task"
+    world.out.check(told.attempt != killed.attempt.name and tries > 1, said)
+    counts = f"{told.rows:,} rows, {told.tombstones:,} tombstones, of {told.events:,} events"
+    world.out.line(f"the mirror holds batches 1 to {told.upto}: {counts}")
+
+
+# ---------------------------------------------------------------- the end
+
+
+def audit(world: World) -> None:
+    """`tidegate audit`: ledger, table and files agree."""
+    finished = world.tidegate("audit", NAME, "--deep")
+    world.out.line("\n".join(finished.text.splitlines()[-6:]))
+    world.out.check(finished.ok, "the audit says balanced")
+
+
+def count(world: World) -> None:
+    """The independent checker, a process of its own that gets nothing but addresses."""
+    server = f"{world.info.postgres_user}@{world.info.postgres_host}:{world.info.postgres_port}"
+    client = ["env", f"LD_LIBRARY_PATH={world.mariadb.libraries}", *world.mariadb.client()]
+    argv = [
+        sys.executable, "-I", os.path.abspath(check.__file__), "--catalogue", f"postgresql://{server}/{ICEBERG}",
+        "--table", TABLE, "--kafka", world.info.kafka_bootstrap, "--topic", TOPIC, "--source", orders.TABLE,
+        "--", *client,
+    ]  # fmt: skip
+    world.out.line("$ python -I check.py  (pyiceberg, psycopg2, MariaDB's client; imports nothing of Tidegate)")
+    finished = world.commands.run("check", argv, _COMMAND_S)
+    world.out.line(finished.text)
+    world.out.check(finished.ok, "the independent checker confirms it")

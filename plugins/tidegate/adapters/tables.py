@@ -1,0 +1,68 @@
+"""Keyed tables held against their batches by a child process: see `spark_jobs/handlers/mirror.py`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tidegate.adapters.child import Child
+from tidegate.core.base.plain import from_plain
+from tidegate.core.batch.jobs import ApplyPlan, dumps_plan
+from tidegate.core.mirror.comparison import Compared
+from tidegate.core.mirror.jobs import Bucket, EventFile
+
+
+class LineTables(ABC):
+    """Table reader (`workflow.audit.keyed.TableReader`) by requests to a process, which puts the events into a folder
+    of this one."""
+
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @abstractmethod
+    def _ask(self, request: Any) -> dict[str, Any]: ...
+
+    def close(self) -> None:
+        """Remove the folder; the next `begin` makes another one."""
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._folder = None
+
+    def begin(self, plan: ApplyPlan, buckets: Sequence[int]) -> None:
+        LineTables.close(self)
+        self._folder = tempfile.TemporaryDirectory(prefix="tidegate-audit-")
+        mine = replace(plan, attempt_dir=f"file://{self._folder.name}")
+        self._ask({"plan": dumps_plan(mine), "buckets": list(buckets)})
+
+    def events(self, files: Sequence[EventFile]) -> str:
+        answer = self._ask({"events": [[f.batch_id, f.uri, f.rows, f.bytes] for f in files]})
+        return str(answer["unread"])
+
+    def compare(self, bucket: Bucket) -> Compared:
+        files = [[f.uri, f.rows, f.bytes] for f in bucket.files]
+        return from_plain(Compared, self._ask({"bucket": [bucket.number, files]}))
+
+
+class TableProcess(LineTables):
+    """Table reader by `spark_jobs/handlers/mirror.py`. Raises StorageError when that cannot start, or dies."""
+
+    def __init__(
+        self, python: str = sys.executable, user: str | None = None, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        self._secrets = secrets or None
+        advice = (
+            "install tidegate[worker] (pyarrow, numpy) beside this command. The events of all batches wait in TMPDIR "
+            "meanwhile: it needs about twice the space of their files"
+        )
+        self._child = Child("mirror", advice, python, user=user, work="comparing the table")
+
+    def _ask(self, request: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = self._child.one(request, self._secrets)
+        return answer
+
+    def close(self) -> None:
+        self._child.close()
+        super().close()

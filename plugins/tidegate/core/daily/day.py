@@ -1,0 +1,126 @@
+"""A keyed table by days: what stands at a day's end is what stood a day before, and the day's events.
+
+A day is a window whose manifest names its events. What they make of the day before lies in the same directory, and
+goes with it: `Day` is written there last, and says what it is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegate.core.base.instants import iso
+from tidegate.core.base.wording import many
+from tidegate.core.mirror.balance import Totals, after, imbalance
+from tidegate.core.mirror.jobs import ApplyReceipt, BaseFile, Bucket
+from tidegate.core.spec.pipeline import Windows
+from tidegate.core.target.paths import ROWS, TOMBSTONES, join
+from tidegate.core.window.cut import window_from, window_start
+from tidegate.core.window.states import WindowKey
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The generation of the day before that a day is built on."""
+
+    window_ms: int
+    generation: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class DayFile:
+    """`path`: below the generation's directory, in `rows/` or in `tombstones/`."""
+
+    path: str
+    bytes: int
+    rows: int
+    bucket: int
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it holds tombstones."""
+        return self.path.startswith(f"{TOMBSTONES}/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Day(Totals):
+    """`_day.json`. The sums are those of all days up to this one; `base`: None of the first day. `newest_ms`: the
+    newest time at the source (UTC) of all their events, 0 if none is known (M8)."""
+
+    base: Ground | None
+    files: tuple[DayFile, ...]
+    newest_ms: int = 0
+
+    @property
+    def manifest(self) -> dict[str, int]:
+        """path -> bytes."""
+        return {f.path: f.bytes for f in self.files}
+
+
+def day_before(key: WindowKey, windows: Windows) -> WindowKey:
+    """The local day that ends where this one begins."""
+    start = window_start(key.start_ms - 1, windows)
+    return window_from(start, windows)
+
+
+def is_first(key: WindowKey, windows: Windows) -> bool:
+    """Whether no day of the schedule lies before it."""
+    return key.start_ms <= window_start(windows.start_ms, windows)
+
+
+def buckets_of(day: Day, location: str) -> tuple[Bucket, ...]:
+    """What a merge is told of the day's files, tombstones included; `location`: of its generation."""
+    found: dict[int, list[BaseFile]] = {}
+    for f in day.files:
+        found.setdefault(f.bucket, []).append(BaseFile(join(location, f.path), f.rows, f.bytes))
+    return tuple(Bucket(number, tuple(files)) for number, files in sorted(found.items()))
+
+
+def made(before: Day | None, base: Ground | None, receipt: ApplyReceipt, origin: str) -> tuple[Day, dict[str, str]]:
+    """The day that a job has written onto the day `before`, and for each path of it the job's own. `origin`: what its
+    files' names begin with."""
+    files: list[DayFile] = []
+    sources: dict[str, str] = {}
+    for bucket in receipt.buckets:
+        for f in bucket.files:
+            folder = TOMBSTONES if f.tombstones == f.rows else ROWS
+            path = join(folder, f"{origin}-{bucket.number:05d}-{f.path.rsplit('/', 1)[-1]}")
+            files.append(DayFile(path, f.bytes, f.rows, bucket.number))
+            sources[path] = f.path
+    sums = after(before or Totals(), receipt)
+    day = Day(
+        base=base,
+        files=tuple(files),
+        rows=sums.rows,
+        tombstones=sums.tombstones,
+        events=sums.events,
+        inserted=sums.inserted,
+        purged=sums.purged,
+        newest_ms=max(receipt.newest_ms, 0 if before is None else before.newest_ms),
+    )
+    return day, sources
+
+
+def flaw(day: Day) -> str | None:
+    """What does not add up, for people; None if all does."""
+    there = {deleted: sum(f.rows for f in day.files if f.deleted is deleted) for deleted in (False, True)}
+    if there != {False: day.rows, True: day.tombstones}:
+        return (
+            f"its files hold {many(there[False], 'row')} and {many(there[True], 'tombstone')}, its sums say "
+            f"{day.rows:,} and {day.tombstones:,}"
+        )
+    return imbalance(day)
+
+
+def outdated(day: Day, current: Mapping[int, int]) -> str | None:
+    """Why another replay of the day would show something else; None while it is built on what is in force.
+
+    `current`: the number of the generation in force, by window."""
+    if day.base is None:
+        return None
+    now = current.get(day.base.window_ms)
+    if now == day.base.generation:
+        return None
+    at = iso(day.base.window_ms)
+    return f"built on generation {day.base.generation} of {at}, where {now if now is not None else 'none'} is in force"

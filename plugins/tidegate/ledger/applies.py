@@ -1,0 +1,242 @@
+"""Merges into keyed tables: tries by epoch, and the copy of what a table says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import and_, case, exists, func, insert, or_, select, update
+from sqlalchemy.engine import Connection
+
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.batch.states import INGEST, LANDED, OPEN_STATES, OVER_STATES
+from tidegate.core.files.receipt import DATA, DIRTY
+from tidegate.core.mirror import transitions
+from tidegate.core.mirror.applies import (
+    APPLIED,
+    OPEN,
+    REFUSED,
+    Apply,
+    Change,
+    Horizon,
+    Landed,
+    Merging,
+    Told,
+    Tried,
+    change,
+    parse_apply,
+)
+from tidegate.core.mirror.jobs import position_of, spelled
+from tidegate.ledger import moves, schema
+from tidegate.ledger.redrives import owned
+from tidegate.ledger.store import Part, columns, read_as, row_of
+
+a, p, b, f = schema.applies, schema.prefixes, schema.batches, schema.batch_files
+SUBJECT, TAKEN_BACK, KEPT_OUT = "mirror", "mirror taken back", "kept out by a purge"
+_AT_ONCE = 500
+"""Values in one statement."""
+_COPY = (
+    *("upto", "snapshot", "attempt", "rows", "tombstones", "events", "inserted", "purged"),
+    *("purged_upto", "below_purge"),
+)
+
+
+class SqlApplies(Part):
+    """core.mirror.applies.ApplyLedger."""
+
+    # ------------------------------------------------------------ looking
+
+    def told(self, name: str) -> Told | None:
+        with self._store.begin() as c:
+            return _told(c, name)
+
+    def landed(self, name: str, after: int) -> Landed:
+        with self._store.begin() as c:
+            over = and_(b.c.pipeline == name, b.c.state.in_(OVER_STATES))
+            newest = c.scalar(select(func.max(b.c.batch_id)).where(over)) or 0
+            open_batch = c.scalar(
+                select(func.min(b.c.batch_id)).where(b.c.pipeline == name, b.c.state.in_(OPEN_STATES))
+            )
+            rows = dict.fromkeys(c.scalars(select(b.c.batch_id).where(over, b.c.batch_id > after)), 0)
+            for batch_id, count in c.execute(_data(name, b.c.batch_id > after)):
+                rows[batch_id] = int(count)
+        return Landed(rows=rows, newest=newest, open_batch=open_batch)
+
+    def rows(self, name: str, upto: int) -> int:
+        data = _data(name, b.c.batch_id <= upto).subquery()
+        with self._store.begin() as c:
+            return int(c.scalar(select(func.sum(data.c.rows))) or 0)
+
+    def newest(self, name: str) -> Tried | None:
+        with self._store.begin() as c:
+            row = c.execute(select(a).where(a.c.pipeline == name).order_by(a.c.epoch.desc()).limit(1)).first()
+        return None if row is None else _tried(row)
+
+    def tries(self, name: str, epochs: Iterable[int]) -> dict[int, Tried]:
+        with self._store.begin() as c:
+            found: dict[int, Tried] = {}
+            wanted = sorted(set(epochs))
+            for at in range(0, len(wanted), _AT_ONCE):
+                some = a.c.epoch.in_(wanted[at : at + _AT_ONCE])
+                found |= {row.epoch: _tried(row) for row in c.execute(select(a).where(a.c.pipeline == name, some))}
+            return found
+
+    def upkeep(self, name: str) -> Tried | None:
+        over = and_(a.c.pipeline == name, a.c.first_batch > a.c.last_batch, a.c.state.in_((APPLIED, REFUSED)))
+        with self._store.begin() as c:
+            row = c.execute(select(a).where(over).order_by(a.c.epoch.desc()).limit(1)).first()
+        return None if row is None else _tried(row)
+
+    def horizon(self, name: str, upto: int, before_ms: int) -> Horizon:
+        merged = and_(b.c.pipeline == name, b.c.state == LANDED, b.c.batch_id <= upto)
+        own = and_(f.c.pipeline == name, f.c.batch_id == b.c.batch_id)
+        events = exists().where(own, f.c.kind == DATA, f.c.rows > 0)
+        dirty = exists().where(own, f.c.kind == DIRTY, f.c.rows > 0)
+        settled = select(b.c.batch_id).where(merged, b.c.landed_ms <= before_ms, events)
+        left_out = select(b.c.batch_id).where(merged, dirty, ~owned(b.c.batch_id, name))
+        with self._store.begin() as c:
+            return Horizon(
+                read_ms=c.scalar(_read_to_its_ends(name, merged)),
+                settled=c.scalar(settled.order_by(b.c.batch_id.desc()).limit(1)),
+                left_out=c.scalar(left_out.limit(1)) is not None,
+            )
+
+    def holds(self, apply: Apply) -> bool:
+        with self._store.begin() as c:
+            row = row_of(c, a, pipeline=apply.pipeline, epoch=apply.epoch)
+        return row is not None and (row.state, _apply(row)) == (OPEN, apply)
+
+    # ------------------------------------------------------------ changing
+
+    def begin(self, name: str, first: int, last: int, nonce: str, conflicts: str = "") -> Apply:
+        with self._store.begin() as c:
+            newest = c.scalar(select(func.max(a.c.epoch)).where(a.c.pipeline == name)) or 0
+            found = Apply(pipeline=name, first=first, last=last, epoch=newest + 1, nonce=nonce)
+            moves.move(self._store, c, a, transitions.begin(found, conflicts))
+        return found
+
+    def refuse(self, apply: Apply, why: str) -> None:
+        with self._store.begin() as c:
+            moves.move(self._store, c, a, transitions.refuse(apply, why))
+
+    def applied(self, apply: Apply, snapshot: str | None) -> None:
+        with self._store.begin() as c:
+            moves.moved(self._store, c, a, transitions.applied(apply, snapshot))
+
+    def overtaken(self, apply: Apply) -> None:
+        with self._store.begin() as c:
+            moves.moved(self._store, c, a, transitions.overtaken(apply))
+
+    def stands(self, name: str, old: Told | None, now: Told, why: str = "") -> None:
+        made, how = parse_apply(name, now.attempt), change(old, now)
+        with self._store.begin() as c:
+            if how is not Change.SAME:
+                self._copy(c, name, old, now)
+            if how is Change.BACK or why:
+                detail = {"from": now.upto if old is None else old.upto, "to": now.upto, "snapshot": now.snapshot}
+                self._store.note(c, name, TAKEN_BACK, SUBJECT, detail | ({"why": why} if why else {}))
+            if made is not None:
+                moves.moved(self._store, c, a, transitions.applied(made, now.snapshot))
+            behind = a.c.first_batch <= now.upto
+            if made is not None:  # upkeep has loaded the table before it was begun, and so before that commit
+                behind = or_(behind, and_(a.c.first_batch > a.c.last_batch, a.c.epoch < made.epoch))
+            moves.move_all(self._store, c, a, transitions.OVERTAKE, a.c.pipeline == name, behind)
+
+    def _copy(self, c: Connection, name: str, old: Told | None, now: Told) -> None:
+        values = {**columns(now, *_COPY), "purged_below": spelled(now.purged_below), "told_ms": self._store.instant}
+        known = 0 if old is None else old.below_purge
+        if now.below_purge > known:
+            values["kept_out_ms"] = self._store.instant
+            more = {"events": now.below_purge - known, "in all": now.below_purge, "samples": list(now.kept_out)}
+            self._store.note(c, name, KEPT_OUT, SUBJECT, more)
+        if old is None:
+            if _told(c, name) is not None:
+                raise LostComparison(f"{name}: another task has looked at the table since")
+            c.execute(insert(p).values(pipeline=name, **values))
+        else:
+            read = {**columns(old, *_COPY), "purged_below": spelled(old.purged_below)}
+            same = and_(p.c.pipeline == name, *(p.c[n].is_not_distinct_from(value) for n, value in read.items()))
+            self._store.compare_and_set(c, update(p).where(same).values(**values), f"the copy of {name}'s table")
+
+
+def merging(c: Connection, names: Sequence[str]) -> dict[str, Merging]:
+    """How far the keyed tables of these pipelines are: three statements."""
+    told = {row.pipeline: row for row in c.execute(select(p).where(p.c.pipeline.in_(names)))}
+    newest = select(a.c.pipeline, func.max(a.c.epoch).label("epoch")).where(a.c.pipeline.in_(names))
+    epochs = newest.group_by(a.c.pipeline).subquery()
+    same = and_(a.c.pipeline == epochs.c.pipeline, a.c.epoch == epochs.c.epoch)
+    tries = {row.pipeline: _tried(row) for row in c.execute(select(a).select_from(a.join(epochs, same)))}
+    landed = {row.pipeline: row for row in c.execute(_over(names))}
+    found = {}
+    for name in names:
+        row, now = landed.get(name), told.get(name)
+        found[name] = Merging(
+            told=None if now is None else _read(now),
+            told_ms=None if now is None else now.told_ms,
+            newest=0 if row is None else int(row.newest),
+            waiting=0 if row is None else int(row.waiting),
+            since_ms=None if row is None else row.since_ms,
+            tried=tries.get(name),
+            kept_out_ms=None if now is None else now.kept_out_ms,
+        )
+    return found
+
+
+def _over(names: Sequence[str]) -> Any:
+    """Batches that have landed or were given up, and of those above the table's last one how many, and since when."""
+    above = b.c.batch_id > func.coalesce(p.c.upto, 0)
+    return (
+        select(
+            b.c.pipeline,
+            func.max(b.c.batch_id).label("newest"),
+            func.sum(case((above, 1), else_=0)).label("waiting"),
+            func.min(case((above, b.c.landed_ms))).label("since_ms"),
+        )
+        .select_from(b.outerjoin(p, p.c.pipeline == b.c.pipeline))
+        .where(b.c.pipeline.in_(names), b.c.state.in_(OVER_STATES))
+        .group_by(b.c.pipeline)
+    )
+
+
+def _tried(row: Any) -> Tried:
+    return read_as(Tried, row, apply=_apply(row))
+
+
+def _told(c: Connection, name: str) -> Told | None:
+    row = row_of(c, p, pipeline=name)
+    return None if row is None else _read(row)
+
+
+def _read(row: Any) -> Told:
+    return read_as(Told, row, purged_below=position_of(row.purged_below), kept_out=(), buckets=0)
+
+
+def _read_to_its_ends(name: str, merged: Any) -> Any:
+    """When the newest batch was planned that has read all that the accepted topic showed then. Where somebody has sent
+    reading back since, older ones say nothing."""
+    ends, back, mine = schema.batch_partitions, schema.resumptions, schema.pipelines
+    accepted = select(mine.c.topic_id).where(mine.c.name == name).scalar_subquery()
+    own = and_(ends.c.pipeline == name, ends.c.batch_id == b.c.batch_id)
+    went_back = exists().where(back.c.pipeline == name, back.c.after_batch >= b.c.batch_id)
+    return (
+        select(b.c.clock_ms)
+        .where(merged, b.c.kind == INGEST, b.c.topic_id == accepted, ~went_back)
+        .where(exists().where(own), ~exists().where(own, ends.c.planned_end < ends.c.last_stable_offset))
+        .order_by(b.c.batch_id.desc())
+        .limit(1)
+    )
+
+
+def _apply(row: Any) -> Apply:
+    return read_as(Apply, row, first=row.first_batch, last=row.last_batch)
+
+
+def _data(name: str, which: Any) -> Any:
+    """(batch, rows of data) of landed batches."""
+    files = f.join(b, and_(b.c.pipeline == f.c.pipeline, b.c.batch_id == f.c.batch_id))
+    return (
+        select(f.c.batch_id, func.sum(f.c.rows).label("rows"))
+        .select_from(files)
+        .where(f.c.pipeline == name, b.c.state == LANDED, f.c.kind == DATA, which)
+        .group_by(f.c.batch_id)
+    )

@@ -1,0 +1,37 @@
+"""Kinds of tables that the YAML names by `kind` and `store` together, and what such a pipeline need not say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.kinds import TARGETS
+
+_USUAL: dict[str, dict[str, dict[str, Any]]] = {
+    "hive_daily": {
+        "event_time": {"from": "$._source.ts_ms", "future": "accept"},
+        "windows": {"size": "1d"},
+        "late": {"policy": "reroute"},
+        "dirty": {"max_count": 0},
+    }
+}
+"""What stands there unless the YAML says otherwise."""
+_PARTITION_BY = ["date"]
+
+
+def by_store(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the kind that `sink.kind` and `sink.store` mean together, and what is usual for it."""
+    sink = document.get("sink")
+    if not isinstance(sink, Mapping):
+        return document
+    kind, store = sink.get("kind"), sink.get("store")
+    known = TARGETS.stores.get((kind, store)) if isinstance(kind, str) and isinstance(store, str) else None
+    if known is None:
+        return document
+    usual = {name: _filled(document.get(name, {}), keys) for name, keys in _USUAL[known].items()}
+    return {"partition_by": _PARTITION_BY, **document, **usual, "sink": {**sink, "kind": known}}
+
+
+def _filled(given: object, usual: dict[str, Any]) -> object:
+    """What is no section is refused as it was written."""
+    return {**usual, **given} if isinstance(given, Mapping) else given

@@ -1,0 +1,1 @@
+"""Landed batches of change events are merged into a keyed table."""

@@ -1,0 +1,280 @@
+"""Brings a keyed table up to the newest landed batch: look, decide, merge, commit, again until nothing is left.
+
+Every step may be run again, by several tasks at once: what has been done is found by looking at the table (M4), and of
+two merges of one snapshot one is made anew (M1). Nobody waits for anybody.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate.core.base.errors import Alarm, BatchRefused, LostComparison, StepMissing
+from tidegate.core.base.plain import to_plain
+from tidegate.core.base.wording import many
+from tidegate.core.batch.jobs import ApplyPlan
+from tidegate.core.batch.rules_version import COPYING_RULES
+from tidegate.core.files.receipt import DATA
+from tidegate.core.mirror.applies import Apply, Change, Told, change, refused_again
+from tidegate.core.mirror.counts import add_up
+from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile, spelled
+from tidegate.core.mirror.prefix import BatchRange, next_range
+from tidegate.core.target.paths import join
+from tidegate.core.target.port import Merged, Prefix, PrefixTarget
+from tidegate.workflow.apply.upkeep import buckets_now, cut_before, settled_batch
+from tidegate.workflow.base import preflight
+from tidegate.workflow.base.context import ATTEMPTS, Context, guard
+from tidegate.workflow.base.jobs import applied
+
+MOST_EVENTS = 10_000_000
+"""A merge takes no further batch once it has so many: each one that is committed is progress that stays."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """What a run has done: `merges` committed, of `events` in all, and tombstones `purged`; `told`: the table now.
+    `left`: further batches have landed, and this run had no time for them."""
+
+    merges: int
+    events: int
+    told: Told
+    left: bool = False
+    purged: int = 0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The table, and which batches it lacks; None if none."""
+
+    told: Told
+    range: BatchRange | None
+
+
+def apply(
+    ctx: Context,
+    go_on: Callable[[], bool] = lambda: True,
+    most_events: int = MOST_EVENTS,
+    again: bool = False,
+    conflicts: str = "",
+) -> Applied:
+    """Merge all that has landed. `go_on` is asked before each merge but the first. `again`: also what the newest try
+    was refused for. `conflicts`: why a person lets the order decide between contradicting events of the first merge
+    (M7), or for what happened later at a lower position (M8); empty: they are refused.
+
+    Raises BatchRefused (a human is needed: two events contradict each other), StorageAhead (R11: the table holds what
+    the ledger does not know), Alarm (a hole, rows that no event brought), CatalogueError, JobFailed, LostComparison."""
+    guard(ctx)
+    preflight.check(ctx)
+    table = keyed(ctx)
+    table.prepare()
+    merges = events = lost = purged = 0
+    kept_up = False
+    while True:
+        now = look(ctx, most_events)
+        cut = cut_before(ctx, table, now.told)
+        settled = settled_batch(ctx, table, now.told) if cut is None and now.range is None and not kept_up else None
+        if now.range is None and settled is None and cut is None:
+            ctx.say(f"{table.name}: all that has landed is in it, up to batch {now.told.upto}")
+            return Applied(merges=merges, events=events, told=now.told, purged=purged)
+        if merges and not go_on():
+            return Applied(merges=merges, events=events, told=now.told, left=now.range is not None, purged=purged)
+        if cut is None and now.range is not None and not again and not conflicts:
+            _refuse_again(ctx, now.range)
+        try:
+            if cut is not None:
+                if lost + 1 == ATTEMPTS:
+                    raise LostComparison(f"{table.name}: another task cuts it into another number of buckets")
+                _recut(ctx, table, now.told, cut)
+                lost += 1
+                continue
+            if now.range is None:
+                after = _purge(ctx, table, now.told, settled)
+            else:
+                after = _merge(ctx, table, now.range, now.told, "" if merges else conflicts)
+        except LostComparison as e:
+            lost += 1
+            if lost == ATTEMPTS:
+                raise
+            ctx.say(f"{e.args[0]} (try {lost} of {ATTEMPTS})")
+            continue
+        merges, events, lost = merges + (now.range is not None), events + after.events - now.told.events, 0
+        purged, kept_up = purged + after.purged - now.told.purged, now.range is None
+
+
+def seen(ctx: Context, most_events: int = MOST_EVENTS) -> Seen:
+    """The table as it says it, compared with the ledger. Changes nothing. Raises StorageAhead, Alarm, CatalogueError.
+
+    What has landed is read after the table: a landing in between never looks like a contradiction."""
+    return compared(ctx, keyed(ctx).standing(), most_events)
+
+
+def compared(ctx: Context, prefix: Prefix, most_events: int = MOST_EVENTS) -> Seen:
+    """What a snapshot says, compared with the ledger. Raises StorageAhead, Alarm."""
+    landed = ctx.ledger.applies.landed(ctx.name, prefix.upto)
+    found = next_range(keyed(ctx).name, prefix.upto, landed.rows, landed.newest, landed.open_batch, most_events)
+    _refuse_other_events(ctx, prefix)
+    return Seen(Told.by(prefix), found)
+
+
+def look(ctx: Context, most_events: int = MOST_EVENTS, why: str = "") -> Seen:
+    """Look at the table, and bring the ledger's copy up to it (M4). `why`: a person has taken it back.
+
+    The copy is read before the table: a merge of another task in between never looks like a table that was taken
+    back."""
+    name = keyed(ctx).name
+    for _ in range(ATTEMPTS):
+        old = ctx.ledger.applies.told(ctx.name)
+        found = seen(ctx, most_events)
+        now = found.told
+        try:
+            ctx.ledger.applies.stands(ctx.name, old, now, why)
+        except LostComparison:
+            continue
+        if old is not None and change(old, now) is Change.BACK:
+            ctx.say(
+                f"{name} holds batches 1 to {now.upto}, it had {old.upto}: somebody has taken it back. It goes on from "
+                f"there: batches {now.upto + 1} to {old.upto} are merged again"
+            )
+        return found
+    raise LostComparison(f"{ctx.name}: other tasks have looked at the table {ATTEMPTS} times meanwhile")
+
+
+def _refuse_again(ctx: Context, found: BatchRange) -> None:
+    """Raises BatchRefused without a job, where the newest try has met what stands in the way."""
+    why = refused_again(ctx.ledger.applies.newest(ctx.name), found.first)
+    if why is not None:
+        raise BatchRefused(why, advice=f"fix what it says, then: tidegate apply {ctx.name} --again")
+
+
+def keyed(ctx: Context) -> PrefixTarget:
+    """The pipeline's table. Raises StepMissing."""
+    if ctx.keyed is None:
+        raise StepMissing(f"{ctx.name} is published by windows: there is nothing to merge")
+    return ctx.keyed
+
+
+def _refuse_other_events(ctx: Context, prefix: Prefix) -> None:
+    """The chain of merges has taken each row of data of its batches once."""
+    rows = ctx.ledger.applies.rows(ctx.name, prefix.upto)
+    if rows != prefix.events:
+        raise Alarm(
+            f"{ctx.pipeline.sink.table}: its merges have taken {many(prefix.events, 'event')}, but batches 1 to "
+            f"{prefix.upto} have landed {rows:,}",
+            advice="the ledger or the table was changed by hand or restored: find out which; docs/mirrors.md",
+        )
+
+
+def _merge(ctx: Context, table: PrefixTarget, found: BatchRange, told: Told, conflicts: str) -> Prefix:
+    """One merge, committed. `conflicts`: why those of it are taken. Raises LostComparison where the table has moved on
+    meanwhile: it is made anew."""
+    return _committed(ctx, table, found, told, conflicts)
+
+
+def _recut(ctx: Context, table: PrefixTarget, told: Told, cut: int) -> Prefix:
+    """The whole table, from so many buckets into those of the spec. Raises LostComparison."""
+    ctx.say(f"{table.name}: its {cut} buckets become {table.buckets}")
+    return _committed(ctx, table, BatchRange.upkeep(told.upto), told, buckets=table.buckets, cut_before=cut)
+
+
+def _purge(ctx: Context, table: PrefixTarget, told: Told, settled: int | None) -> Prefix:
+    """A purge by the positions of that batch: a try as that of a merge, which takes no batch. Raises LostComparison."""
+    files = () if settled is None else tuple(event_files(ctx, settled))
+    return _committed(ctx, table, BatchRange.upkeep(told.upto), told, settled=files)
+
+
+def _committed(
+    ctx: Context, table: PrefixTarget, found: BatchRange, told: Told, conflicts: str = "", **upkeep: Any
+) -> Prefix:
+    """A commit on what stands now. `upkeep`: what the plan has beside the range. Raises LostComparison."""
+    started = time.monotonic()
+    prefix, base = table.base()
+    if prefix.upto != told.upto:
+        raise LostComparison(f"{table.name} has moved on to batch {prefix.upto}")
+    # R9: the try is named by what this returns
+    mine = ctx.ledger.applies.begin(ctx.name, found.first, found.last, ctx.nonce(), conflicts)
+    job = replace(_plan(ctx, table, mine, prefix, base), take_conflicts=bool(conflicts), **upkeep)
+    ctx.say(f"{_words(mine)}: {many(sum(f.rows for f in job.events), 'event')}, as {mine.name}")
+    receipt = _receipt(ctx, mine, job)
+    if job.settled and not any(b.changed for b in receipt.buckets):
+        ctx.ledger.applies.applied(mine, prefix.snapshot)  # the table is what upkeep would make of it
+        ctx.say(f"{_words(mine)}: nothing to do")
+        return prefix
+    merged = Merged(mine.first, mine.last, mine.name, job.attempt_dir, receipt, job.buckets, bool(job.cut_before))
+    try:
+        after = table.apply(prefix, merged, lambda: ctx.ledger.applies.holds(mine))
+    except LostComparison:
+        if not mine.merges:  # of a merge the next look at the table says so
+            ctx.ledger.applies.overtaken(mine)
+        raise
+    ctx.ledger.applies.applied(mine, after.snapshot)
+    _say_done(ctx, mine, receipt, after, time.monotonic() - started)
+    return after
+
+
+def _say_done(ctx: Context, mine: Apply, receipt: ApplyReceipt, after: Prefix, seconds: float) -> None:
+    stand = f"{many(after.rows, 'row')} and {many(after.tombstones, 'tombstone')} stand ({seconds:.1f} s)"
+    if receipt.purged_below is None and not mine.merges:
+        ctx.say(f"{_words(mine)}: {many(len(receipt.buckets), 'bucket')} written; {stand}")
+        return
+    if not mine.merges:
+        gone = many(sum(b.purged for b in receipt.buckets), "tombstone")
+        ctx.say(f"{_words(mine)}: {gone} purged below {spelled(after.purged_below)}; {stand}")
+        return
+    counts = add_up(b.counts for b in receipt.buckets)
+    ctx.say(
+        f"{_words(mine)}: {counts.inserted:,} inserted, {counts.changed:,} changed, "
+        f"{counts.superseded + counts.stale + counts.same:,} older or repeated; {stand}"
+    )
+    if counts.below_purge:
+        ctx.say(f"{_words(mine)}: {many(counts.below_purge, 'event')} older than the purge: {receipt.below_purge}")
+
+
+def _receipt(ctx: Context, mine: Apply, job: ApplyPlan) -> ApplyReceipt:
+    if mine.merges and not any(f.rows for f in job.events):
+        return ApplyReceipt(job.attempt, (), ())  # such a merge only moves `upto`: there is nothing to run
+    try:
+        return applied(ctx, job, ctx.layout.apply_plan(mine.name))
+    except BatchRefused as e:
+        ctx.ledger.applies.refuse(mine, str(e))
+        raise
+
+
+def _plan(ctx: Context, table: PrefixTarget, mine: Apply, prefix: Prefix, base: tuple[Bucket, ...]) -> ApplyPlan:
+    return ApplyPlan(
+        attempt=mine.name,
+        attempt_dir=ctx.layout.apply(mine.name),
+        pipeline=to_plain(ctx.pipeline),
+        topic=ctx.pipeline.source.topic,
+        nonce=mine.nonce,
+        epoch=mine.epoch,
+        spec_version=ctx.spec_version,
+        rules_version=COPYING_RULES,
+        first=mine.first,
+        last=mine.last,
+        key=table.key,
+        buckets=buckets_now(ctx, table, prefix),
+        purged_below=prefix.purged_below,
+        newest_ms=prefix.newest_ms,
+        events=tuple(f for n in range(mine.first, mine.last + 1) for f in event_files(ctx, n)),
+        base=base,
+        columns=table.columns(),
+        fields=table.fields(),
+        target_file_size=ctx.pipeline.sink.target_file_size,
+    )
+
+
+def event_files(ctx: Context, batch_id: int) -> list[EventFile]:
+    """The data files of a landed batch; none of one that was given up."""
+    files = ctx.ledger.batches.manifest_files(ctx.name, batch_id, DATA)
+    if not files:
+        return []
+    home = ctx.landed(batch_id)
+    return [EventFile(batch_id, join(home, f.path), f.rows, f.bytes) for f in files]
+
+
+def _words(mine: Apply) -> str:
+    if not mine.merges:
+        return f"upkeep at batch {mine.last}"
+    return f"batch {mine.first}" if mine.first == mine.last else f"batches {mine.first} to {mine.last}"

@@ -1,0 +1,153 @@
+"""A bucket as the events of its batches make it, against the rows that the table has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.engine.identity import row_hashes, total
+from spark_jobs.engine.mirror.events import RUN_BYTES, Handed, taken
+from spark_jobs.engine.mirror.merge import key_numbers, merge_bucket, versions_of
+from spark_jobs.engine.mirror.numbers import Numbers, numbers
+from spark_jobs.engine.mirror.shape import Shape
+from spark_jobs.engine.mirror.words import coordinates, position, spelled
+from tidegate.core.mirror.comparison import SAMPLES, Compared, Kind, Sample
+from tidegate.core.mirror.jobs import START, Position
+from tidegate.core.mirror.order import is_below
+
+_TEXT = 60
+"""Letters of a value that are shown."""
+
+
+def newest(shape: Shape, open_storage: Callable[[str], Any], handed: Iterable[Handed], number: int) -> pa.Table:
+    """What all events of a bucket make, one row or tombstone of a key."""
+    return folded(shape, _runs(open_storage, handed, number))
+
+
+def folded(shape: Shape, runs: Iterable[pa.Table]) -> pa.Table:
+    """Events merged over nothing, run by run: in memory are the rows and one run, however long the table has lived. M2
+    does not ask how events are cut, but of repeats the first to have landed stays: runs are in the order of whole
+    batches."""
+    rows = shape.empty()
+    for events in runs:
+        merged = merge_bucket(shape, rows, events, START)
+        if merged.rows is not None:
+            rows = merged.rows.combine_chunks()
+    return rows
+
+
+def _runs(open_storage: Callable[[str], Any], handed: Iterable[Handed], number: int) -> Iterator[pa.Table]:
+    """`handed` in the order of their batches."""
+    waiting: list[pa.Table] = []
+    last = 0
+    for one in handed:
+        if _ends_a_run(waiting, last, one):
+            yield pa.concat_tables(waiting)
+            waiting = []
+        waiting += taken(open_storage, [one], number, number).values()
+        last = max(last, *one.rows, 0)
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _ends_a_run(waiting: list[pa.Table], last: int, following: Handed) -> bool:
+    """Enough wait, and what follows is of later batches alone."""
+    return sum(events.nbytes for events in waiting) >= RUN_BYTES and min(following.rows, default=0) > last
+
+
+def compare(shape: Shape, number: int, made: pa.Table, held: pa.Table, purged_below: Position) -> Compared:
+    """`made`: by the events, one row or tombstone of a key; `held`: by the table, anything."""
+    tombstones = int(numbers(shape.deleted(held)).sum())
+    found = Compared(bucket=number, rows=len(held) - tombstones, tombstones=tombstones)
+    mine, theirs = _hashes(made), _hashes(held)
+    if len(made) == len(held) and total(mine) == total(theirs):
+        return found
+    return _keyed(shape, found, (made, held), (numbers(mine), numbers(theirs)), purged_below)
+
+
+def _hashes(rows: pa.Table) -> pa.Array:
+    """By the row identity, of all columns: one that has the name of a batch's would be left out."""
+    return row_hashes(rows.rename_columns([str(i) for i in range(rows.num_columns)]), {})
+
+
+def _keyed(
+    shape: Shape, found: Compared, rows: tuple[pa.Table, pa.Table], hashes: tuple[Numbers, Numbers], below: Position
+) -> Compared:
+    made, held = rows
+    keys = key_numbers(shape, made, held)
+    mine, theirs = keys[: len(made)], keys[len(made) :]
+    count = int(keys.max()) + 1 if len(keys) else 0
+    times, place, of = np.bincount(theirs, minlength=count), np.full(count, -1), np.full(count, -1)
+    place[theirs] = np.arange(len(theirs))
+    of[mine] = np.arange(len(mine))
+    gone = _may_be_purged(shape, made, below)
+    both = np.flatnonzero((times == 1) & (of >= 0))
+    differ = {
+        Kind.LACKING: np.flatnonzero((times == 0) & (of >= 0)),
+        Kind.SURPLUS: np.flatnonzero((times == 1) & (of < 0)),
+        Kind.OTHER: both[hashes[0][of[both]] != hashes[1][place[both]]],
+        Kind.DOUBLED: np.flatnonzero(times > 1),
+    }
+    differ[Kind.LACKING] = differ[Kind.LACKING][~gone[of[differ[Kind.LACKING]]]]
+    out = _may_be_kept_out(shape, made, below)[of[differ[Kind.LACKING]]]
+    kept_out, differ[Kind.LACKING] = differ[Kind.LACKING][out], differ[Kind.LACKING][~out]
+    samples = [
+        _sample(shape, kind, rows, int(of[key]), int(place[key]), int(times[key]))
+        for kind, some in differ.items()
+        for key in some[:SAMPLES].tolist()
+    ]
+    return Compared(
+        bucket=found.bucket,
+        rows=found.rows,
+        tombstones=found.tombstones,
+        differ=tuple((kind.value, len(some)) for kind, some in differ.items() if len(some)),
+        samples=tuple(samples[:SAMPLES]),
+        kept_out=len(kept_out),
+    )
+
+
+def _may_be_purged(shape: Shape, made: pa.Table, below: Position) -> Numbers:
+    """Tombstones that a purge may have taken (M5)."""
+    found = versions_of(shape, made, np.zeros(len(made), np.uint64))
+    return found.deleted & is_below(found, below)
+
+
+def _may_be_kept_out(shape: Shape, made: pa.Table, below: Position) -> Numbers:
+    """Rows that the purge may have kept out, since their tombstone was gone (M5)."""
+    found = versions_of(shape, made, np.zeros(len(made), np.uint64))
+    return ~found.deleted & is_below(found, below)
+
+
+# ---------------------------------------------------------------- words
+
+
+def _sample(shape: Shape, kind: Kind, rows: tuple[pa.Table, pa.Table], one: int, other: int, times: int) -> Sample:
+    """`one`: place of the key among what is made, `other`: in the table; -1 where it is missing."""
+    made, held = rows
+    key = spelled(shape, *((made, one) if one >= 0 else (held, other)))
+    if kind is Kind.DOUBLED:
+        return Sample(kind.value, key, f"there {times} times", _version(shape, made, one, ()))
+    columns = _differing(shape, rows, one, other) if kind is Kind.OTHER else shape.content
+    return Sample(kind.value, key, _version(shape, held, other, columns), _version(shape, made, one, columns))
+
+
+def _differing(shape: Shape, rows: tuple[pa.Table, pa.Table], one: int, other: int) -> list[str]:
+    made, held = (part.slice(at, 1) for part, at in zip(rows, (one, other), strict=True))
+    return [n for n in shape.content if _hashes(made.select([n])) != _hashes(held.select([n]))]
+
+
+def _version(shape: Shape, rows: pa.Table, at: int, columns: Iterable[str]) -> str:
+    if at < 0:
+        return ""
+    what = "a tombstone" if shape.deleted(rows.slice(at, 1))[0].as_py() else "a row"
+    said = ", ".join(f"{n}={_text(rows[n][at].as_py())}" for n in columns if n not in shape.key and what == "a row")
+    where = f"{rows[shape.op][at].as_py()} at {position(shape, rows, at)} from {coordinates(shape, rows, at)}"
+    return f"{what} {said + ', ' if said else ''}{where}"
+
+
+def _text(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _TEXT else text[:_TEXT] + "..."

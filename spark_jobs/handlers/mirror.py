@@ -1,0 +1,74 @@
+"""Holds a keyed table against what its landed batches make: asked by a deep audit. Requests, and their answers:
+
+    {"plan": "...", "buckets": [number, ...]}             an apply's; forgets whatever was asked before. {}
+    {"events": [["batch", "uri", rows, bytes], ...]}      takes up their events. {"unread": why they cannot be read}
+    {"bucket": [number, [["uri", rows, bytes], ...]]}     `core.mirror.comparison.Compared`, plain
+
+Events wait in the plan's directory, cut by bucket, so that memory does not grow with the table. Who asks empties it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.engine.failures import from_exception, last_line
+from spark_jobs.engine.mirror.base import read_base
+from spark_jobs.engine.mirror.compare import compare, newest
+from spark_jobs.engine.mirror.events import Handed, hand_over
+from spark_jobs.engine.mirror.shape import Shape
+from spark_jobs.storage import open_storage
+from tidegate.core.base.plain import to_plain
+from tidegate.core.batch.jobs import ApplyPlan, loads_plan
+from tidegate.core.mirror.comparison import Compared
+from tidegate.core.mirror.jobs import BaseFile, Bucket, EventFile
+
+
+def handler() -> Callable[[Any], dict[str, Any]]:
+    pa.set_cpu_count(1)
+    return Comparison().answer
+
+
+class Comparison:
+    """One conversation: the plan that it is about, and the events so far."""
+
+    def __init__(self) -> None:
+        self._plan: ApplyPlan | None = None
+        self._handed: list[Handed] = []
+        self._buckets = frozenset[int]()
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if "plan" in request:
+            return self._begin(request["plan"], request["buckets"])
+        assert self._plan is not None, "a plan comes first"
+        if "events" in request:
+            return {"unread": self._take_up(self._plan, [EventFile(*f) for f in request["events"]])}
+        number, files = request["bucket"]
+        bucket = Bucket(number, tuple(BaseFile(*f) for f in files))
+        plain = to_plain(self._compared(self._plan, bucket))
+        assert isinstance(plain, dict)
+        return plain
+
+    def _begin(self, text: str, buckets: list[int]) -> dict[str, Any]:
+        plan = loads_plan(text)
+        assert isinstance(plan, ApplyPlan)
+        self._plan, self._handed, self._buckets = plan, [], frozenset(buckets)
+        return {}
+
+    def _take_up(self, plan: ApplyPlan, files: list[EventFile]) -> str:
+        try:
+            self._handed.append(hand_over(plan, open_storage, files, f"{len(self._handed):06d}", self._buckets))
+        except Exception as e:  # the audit has more to say than this
+            return last_line(from_exception(e))
+        return ""
+
+    def _compared(self, plan: ApplyPlan, bucket: Bucket) -> Compared:
+        number, shape = bucket.number, Shape(plan)
+        try:
+            held = read_base(shape, dict(plan.fields), open_storage, bucket, plan.buckets)
+            made = newest(shape, open_storage, self._handed, number)
+            return compare(shape, number, made, held, plan.purged_below)
+        except Exception as e:  # other buckets can be read
+            return Compared(bucket=number, unread=last_line(from_exception(e)))

@@ -1,0 +1,114 @@
+"""Pipelines whose table is not published by windows: what their YAML does not say, and what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.mirror.worlds import YAML
+from tidegate.core.base.errors import SpecError
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.spec.pipeline import DirtyLimits, EventTime, Pipeline
+from tidegate.kinds import target_kind
+from tidegate.spec import fingerprint, load_file
+from tidegate.spec.loader import load_text
+
+TEXT = YAML.format(location="file:///lake/readings")
+
+
+def loaded(text: str = TEXT, folder: Path = Path("/nowhere")) -> Pipeline:
+    return load_text(folder / "readings.yaml", text, {})
+
+
+def refused(text: str) -> str:
+    with pytest.raises(SpecError) as error:
+        loaded(text)
+    return str(error.value)
+
+
+def test_no_window_is_ever_closed_and_no_record_left_out() -> None:
+    made = loaded()
+    assert not made.windows.closes
+    assert (made.windows.size_ms, made.windows.timezone, made.windows.max_age_ms) == (86_400_000, "UTC", None)
+    assert made.event_time == EventTime(None, future="accept")
+    assert (made.late_policy, made.dirty, made.partition_by) == ("reroute", DirtyLimits(0, None), ("date",))
+    assert dict(made.sink.options) == {"buckets": "3", "key": "id", "store": "iceberg", "tombstones": "keep"}
+    assert target_kind(made.sink.kind).dags == ("ingest", "apply", "maintain")
+    assert loads(Pipeline, dumps(made)) == made
+
+
+@pytest.mark.parametrize(
+    "section",
+    ["windows: {size: 1h}", "event_time: {from: $.at}", "partition_by: [date]", "late: {policy: side}",
+     "archive: {sla: 1h}", "completeness: {source: sql}", "dirty: {max_count: 5}"],
+)  # fmt: skip
+def test_sections_about_windows_are_refused_by_line(section: str) -> None:
+    name = section.partition(":")[0]
+    line = TEXT.count("\n") + 1
+    assert f"readings.yaml:{line}: {name}: has no meaning with sink.kind: mirror" in refused(f"{TEXT}{section}\n")
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    said = refused(TEXT.replace("[id]", "[nope]") + "windows: {}\nlate: {}\n")
+    assert [line.split(": ")[1] for line in said.splitlines()] == ["windows", "late"]
+    said = refused(TEXT.replace("buckets: 3", "buckets: 0") + "windows: {}\n")
+    assert [line.split(": ")[1] for line in said.splitlines()] == ["sink.buckets", "windows"]
+
+
+def test_what_defaults_say_of_windows_is_for_others(tmp_path: Path) -> None:
+    """How tasks run holds for all."""
+    defaults = "windows: {size: 1h, watermark_delay: 1h}\nlate: {policy: drop}\ndirty: {max_count: 9}\n"
+    defaults += "archive: {pool: small, retries: 2, on_publish: [REFRESH x], merge: {local_size: 1MB}}\n"
+    (tmp_path / "defaults.yaml").write_text(defaults)
+    (tmp_path / "readings.yaml").write_text(TEXT)
+    made = load_file(tmp_path / "readings.yaml", {})
+    assert replace(made, archive=loaded().archive) == loaded()
+    assert (made.archive.pool, made.archive.retries, made.archive.merge.local_size) == ("small", 2, 1024**2)
+    assert made.archive.on_publish == ()
+    assert fingerprint(made) == fingerprint(loaded())
+
+
+REFUSED = [
+    ("type: debezium", "type: json", "format.type: a mirror is made of change events"),
+    ("version: 1", "version: 1\nwhere: id > 3", "where: an event that is left out"),
+    ("version: 1", "version: 1\nkafka_columns: false", "kafka_columns: each row of a mirror says"),
+    ("[id]", "[]", "sink.key: must not be empty"),
+    ("key: [id], ", "", "sink.key: is required"),
+    ("[id]", "[id, ID]", "sink.key[1]: id is there already"),
+    ("[id]", "[nope]", "sink.key[0]: there is no column nope"),
+    ("[id]", "[_op]", "sink.key[0]: must be letters"),
+    ("[id]", "[word]", "sink.key[0]: word must be nullable: false"),
+    ("bigint", "double", "sink.key[0]: id is a double; a key's column must be one of"),
+    ("bigint", "array<int>", "sink.key[0]: id is a array<int>"),
+    ("bigint", "bigint, from: $._key.id", "sink.key[0]: id must be a column of the source's key"),
+    ("bigint", "bigint, expr: '1'", "sink.key[0]: id must be a column of the source's key"),
+    ("bigint", "bigint, hidden: true", "sink.key[0]: id is hidden"),
+    ("word, type: string", "word, type: string, nullable: false", "columns[1].nullable: a delete has no value"),
+    ("buckets: 3", "store: hudi", "sink.store: must be"),
+    ("buckets: 3", "tombstones: drop", "sink.tombstones: must be"),
+    ("buckets: 3", "buckets: 0", "sink.buckets: must be"),
+    ("buckets: 3", "conn_id: x", "sink.conn_id: unknown key"),
+]
+"""Text of the YAML, what takes its place, and the field with what is said of it."""
+
+
+@pytest.mark.parametrize(("old", "new", "said"), REFUSED)
+def test_what_no_mirror_can_be(old: str, new: str, said: str) -> None:
+    assert old in TEXT
+    assert said in refused(TEXT.replace(old, new))
+
+
+def test_files_whose_columns_have_no_names_cannot_evolve() -> None:
+    hours = "windows: {start: 2013-01-01T00:00:00Z, watermark_delay: 1h}\nevent_time: {from: kafka_timestamp}\n"
+    text = TEXT.replace("type: debezium", "type: debezium, unknown_fields: evolve")
+    text = text.replace("kind: mirror", "kind: hive").replace("key: [id], buckets: 3", "format: parquet")
+    assert loaded(text + hours + "partition_by: [date, hour]\n").format.unknown_fields == "evolve"
+    said = refused(text.replace("parquet", "orc") + hours + "partition_by: [date, hour]\n")
+    assert "format.unknown_fields: evolve adds columns, which orc files cannot get" in said
+
+
+def test_other_kinds_are_asked_for_windows_as_ever() -> None:
+    said = refused(TEXT.replace("kind: mirror", "kind: iceberg").replace("key: [id], buckets: 3", "format: parquet"))
+    assert [line.split(": ")[1] for line in said.splitlines()] == ["event_time", "windows", "partition_by"]
