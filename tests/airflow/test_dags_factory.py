@@ -184,7 +184,7 @@ def test_a_dag_that_is_not_ours_is_not_built(folder: Path, monkeypatch: pytest.M
 
 def test_with_200_pipelines_a_task_still_parses_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cpu_s() -> float:
-        """Of this thread: what others do on the machine is not in it. Nor is a run in which memory was tidied up."""
+        """Of this thread: what others do on the machine is hardly in it, nor a run in which memory was tidied up."""
         taken = []
         for _ in range(3):
             began = time.thread_time()
@@ -194,11 +194,13 @@ def test_with_200_pipelines_a_task_still_parses_one(folder: Path, monkeypatch: p
 
     built: list[list[str]] = []
     add_copies(folder, 200)
+    began = time.thread_time()
     assert len(factory.build_dags()) == 804
+    for_all_s = time.thread_time() - began
     parse_for(monkeypatch, "p100.ingest")
     seconds = cpu_s()
     assert built == [["p100.ingest"]] * 3
-    assert seconds < 0.1
+    assert seconds < for_all_s / 20
 
 
 def test_parsing_opens_nothing_but_the_yamls(folder: Path) -> None:
@@ -224,20 +226,20 @@ print("RESULT", heavy, foreign, len(opened))
     assert not result.endswith(" 0")
 
 
-def test_the_plugin_is_imported_in_50_ms_and_registered_once() -> None:
+def test_the_plugin_imports_little_and_is_registered_once() -> None:
     program = """
-import time
-import airflow.plugins_manager, airflow.timetables.base, pendulum  # what every Airflow process has anyway
-began = time.process_time()  # a busy machine is not the plugin's fault
-import tidegate_plugin
-seconds = time.process_time() - began
 import sys
-heavy = [m for m in ("tidegate.workflow", "tidegate.spec", "tidegate.adapters") if m in sys.modules]
+import airflow.plugins_manager, airflow.timetables.base, pendulum  # what every Airflow process has anyway
+before = set(sys.modules)
+import tidegate_plugin
+new = set(sys.modules) - before
+heavy = ("tidegate.workflow", "tidegate.spec", "tidegate.adapters")
+heavy = sorted(m for m in new if m.startswith(heavy) or not m.startswith("tidegate"))
 airflow.plugins_manager.ensure_plugins_loaded()
 airflow.plugins_manager.initialize_timetables_plugins()
 ours = [p for p in airflow.plugins_manager.plugins if p.name == "tidegate"]
 schedules = sum("tidegate" in t for t in airflow.plugins_manager.timetable_classes)
-print("RESULT", seconds < 0.05, heavy, len(ours), schedules,
+print("RESULT", len(new) < 40, heavy, len(ours), schedules,
       [e for e in airflow.plugins_manager.import_errors], any(p.listeners for p in ours))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -262,19 +262,18 @@ def test_a_pipeline_whose_yaml_is_not_there(pipelines: Path) -> None:
 def test_importing_it_in_a_dag_file_is_light() -> None:
     """On top of what every DAG file has loaded; and by the copied plugins folder alone."""
     code = (
-        "import sys, time, airflow.models.dag, airflow.datasets, airflow.triggers.base\n"
-        "before, began = set(sys.modules), time.process_time()\n"
+        "import sys, airflow.models.dag, airflow.datasets, airflow.triggers.base\n"
+        "before = set(sys.modules)\n"
         "from tidegate.downstream import table, window_published\n"
-        "took = time.process_time() - began\n"
         "new = set(sys.modules) - before\n"
         "heavy = ('pandas', 'pyarrow', 'duckdb', 'pydantic', 'alembic', 'pyspark', 'confluent_kafka', 'pyhive',"
         " 'tidegate.adapters', 'tidegate.spec', 'tidegate.workflow', 'tidegate.wiring')\n"
         "heavy = [m for m in new if m.startswith(heavy)]\n"
-        "print(heavy, took < 1)"
+        "print(heavy)"
     )
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "plugins")}
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], env=env, capture_output=True, text=True)
-    assert done.stdout.strip().splitlines()[-1:] == ["[] True"], done.stdout + done.stderr
+    assert done.stdout.strip().splitlines()[-1:] == ["[]"], done.stdout + done.stderr
 
 
 def test_the_example_of_the_page_is_a_dag_file(tmp_path: Path) -> None:

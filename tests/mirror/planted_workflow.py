@@ -77,12 +77,12 @@ def _only_forward(original, old, now):
     return Change.SAME if old is not None and now.upto <= old.upto else Change.FORWARD
 
 
-def _look_with_the_copy_read_late(original, ctx, most_events=10**9):
+def _look_with_the_copy_read_late(original, ctx, most_events=10**9, why=""):
     from tidegate.workflow.apply.apply import change, seen
 
     found = seen(ctx, most_events)
     old = ctx.ledger.applies.told(ctx.name)
-    ctx.ledger.applies.stands(ctx.name, old, found.told)
+    ctx.ledger.applies.stands(ctx.name, old, found.told, why)
     if old is not None and change(old, found.told) is Change.BACK:
         ctx.say(f"it had {old.upto}: somebody has taken it back")
     return found

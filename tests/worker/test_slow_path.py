@@ -58,7 +58,6 @@ def test_each_reason_is_counted_once(reason: str, columns: Any, time: EventTime 
     assert decoded.slow.seconds > 0
     plainly = JsonDecoder(of).decode(chunk_of([plain, plain])).slow
     assert plainly.messages == ({reason: 2} if whole else {})
-    assert whole or plainly.seconds < 0.001
     rules = JsonDecoder(of, vectorised=False).decode(chunk_of([plain, message.encode()])).slow
     assert rules.messages == {slow_path.LIBRARY: 2}
 
