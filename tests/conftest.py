@@ -76,6 +76,12 @@ def pytest_report_header() -> str:
     return f"seed: TIDEGATE_TEST_SEED={SEED}"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say the seed below what failed too: `-q` hides the header."""
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(f"seed: TIDEGATE_TEST_SEED={SEED}")
+
+
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> random.Random:
     """Random numbers that depend on the run's seed and on the test's name only, not on the order of tests."""
