@@ -254,6 +254,33 @@ def test_a_pipeline_at_work_raises_no_false_alarm(beginning: tuple[Path, Snapsho
     assert report.unsettled == ()
 
 
+def test_rows_that_each_look_finds_moving_are_other_ones_each_time(tmp_path: Path) -> None:
+    """Between the batches and the windows of a look one hour takes its late row up; of the next look another one."""
+    world = World(tmp_path)
+    world.produce(*[record(f"r{h}", h + 0.2) for h in range(HOURS)])
+    world.produce(record("end", HOURS + 1.5), partition=1)
+    world.ingest("r1")
+    hours = [0, 1, 2]
+    for hour in hours:
+        world.archive(hour)
+    world.produce(*[record(f"late{h}", h + 0.7) for h in hours])
+    world.ingest("r2")
+    world.change_spec(reopening=Reopening(age_ms=None))
+    ctx = world.context()
+
+    class Meanwhile:
+        def __getattr__(self, method: str) -> Any:
+            if method == "window_pages" and hours:
+                published(world, reopen.reopen, hours.pop(0), "late rows", over_budget=True)
+            return getattr(ctx.ledger.reads, method)
+
+    report = audit.audit(ctx, Meanwhile(), InProcess())  # type: ignore[arg-type]
+    assert report.problems == ()
+    assert report.unsettled == ()
+    assert hours == []
+    world.close()
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_what_is_wrong_is_named_while_the_pipeline_works(beginning: tuple[Path, Snapshot], seed: int) -> None:
     """A record that no step reads again, and a bit of a row that waits until the end."""

@@ -13,8 +13,9 @@ from tidegate.core.look.views import BatchRow, Spine
 from tidegate.core.window.cut import parse_window_id
 from tidegate.core.window.states import BUILDING, BUILT, SWAPPING
 
-_VARYING = re.compile(r"\S*/\S+|\d[\d,.]*")
-"""Places and numbers: they differ between two looks at what goes on."""
+_VARYING = re.compile(r"(\[\d+, \d+\))|\S*/\S+|\d[\d,.]*")
+"""Places and numbers: they differ between two looks at what goes on. Offsets, the group, do not: rows that move while
+each look reads are other ones each time, and only those that are wrong are found again."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Again:
 def key(problem: Problem) -> tuple[str, str]:
     """Two looks have found the same. Sums go on while the pipeline works, everything else is told word by word."""
     if problem.subject in ("balance", "ledger") or problem.subject.startswith("partition "):
-        return problem.subject, _VARYING.sub("*", problem.what)
+        return problem.subject, _VARYING.sub(lambda found: found[1] or "*", problem.what)
     return problem.subject, problem.what
 
 
