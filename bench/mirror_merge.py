@@ -1,4 +1,5 @@
-"""A mirror's merge beside Spark's MERGE INTO on Iceberg, written by hand: CPU of a change, for equal rows.
+"""A mirror's merge beside Spark's MERGE INTO on Iceberg, written by hand, and Hudi's upsert: CPU of a change, for equal
+rows.
 
     .venv/bin/python -m bench.mirror_merge [--rows 1000000] [--buckets 64] [--runs 3] [--only NAME ...]
 
@@ -12,6 +13,7 @@ Tidegate merges in this process, without Spark, in one task; MERGE in one sessio
 that no start is in any figure. MERGE takes the newest event of each key by a row_number and trusts the events: one that
 is sent again later would win. Its tables have zstd and as many parts: by bucket(id), with copy-on-write or with
 merge-on-read, which leaves the rest to readers and to a compaction, or by ranges of the key, for keys side by side.
+Hudi writes in the same session, copy-on-write with a bucket index over as many buckets.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from typing import Any
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.contenders import hudi_upsert
 from bench.events import pipeline
 from bench.lake import CATALOG, catalogue
 from bench.mirror import EVENT, LOGICAL, OWN, cpu, land, landed
@@ -133,6 +136,9 @@ class ByHand:
         return self._spark.table(self._table)
 
 
+Contender = Mirror | ByHand | hudi_upsert.Upsert
+
+
 def _mirrored(location: str, buckets: int) -> Pipeline:
     columns = tuple(Column(name=name, type=kind, path=f"$.{name}") for name, kind in (*OWN, *EVENT))
     sink = Sink(
@@ -145,9 +151,9 @@ def _mirrored(location: str, buckets: int) -> Pipeline:
 def session(folder: Path) -> SparkSession:
     """Spark as `bench.lakehouse` sets it up."""
     os.environ |= {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
-    jars = sorted(ensure_jars("iceberg-spark", Places.of_checkout()).glob("*.jar"))
+    jars = [*sorted(ensure_jars("iceberg-spark", Places.of_checkout()).glob("*.jar")), *hudi_upsert.jars()]
     known = f"spark.sql.catalog.{CATALOG}"
-    conf = {
+    conf = hudi_upsert.CONF | {
         "spark.jars": ",".join(map(str, jars)), "spark.driver.memory": "3g", "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC", "spark.local.dir": f"{folder}/local",
         "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC",
@@ -179,13 +185,14 @@ def standing(rows: DataFrame) -> tuple[int, str]:
     return count, checksum
 
 
-def contenders(folder: Path, asked: argparse.Namespace, spark: SparkSession) -> list[Mirror | ByHand]:
+def contenders(folder: Path, asked: argparse.Namespace, spark: SparkSession) -> list[Contender]:
     bucket, ranges = f"bucket({asked.buckets}, id)", f"truncate({-(-asked.rows // asked.buckets)}, id)"
-    found = [
+    found: list[Contender] = [
         Mirror(folder / "mirror", asked.buckets, spark),
         ByHand(spark, "copy-on-write", bucket),
         ByHand(spark, "merge-on-read", bucket),
         ByHand(spark, "copy-on-write", ranges, ", by ranges"),
+        hudi_upsert.Upsert(spark, folder / "hudi", asked.buckets, TAKEN),
     ]
     return [c for c in found if not asked.only or c.name in asked.only]
 
