@@ -15,7 +15,7 @@ from dev.demo.mirror import connect, scenes
 from dev.demo.mirror.connect import Connect
 from dev.demo.mirror.mariadb import MariaDB
 from dev.demo.mirror.orders import Shop
-from dev.demo.mirror.scenes import CHANGES, FIRST, World
+from dev.demo.mirror.scenes import CHANGES, FIRST, MORE, World
 from dev.demo.output import Output
 from dev.demo.world import DemoFailed
 from dev.stack.environment import pipelines_in
@@ -91,6 +91,7 @@ def _world(info: StackInfo, out: Output) -> World:
         airflow=Airflow(info.airflow_url, info.airflow_user, info.airflow_password),
         commands=Commands(launcher, info.env | {"PGPASSWORD": info.postgres_password}, root),
         out=out,
+        pipelines=root / "pipelines",
         workdir=root / "lake" / "orders" / "_tidegate",
     )
 
@@ -108,7 +109,7 @@ def _play(world: World) -> None:
     scenes.change(world, half, most)
     scenes.kill_connect(world)
     scenes.change(world, most, CHANGES)
-    scenes.finish(world)
+    scenes.finish(world, "the last one")
 
     out.heading("The new column: a batch stops, the YAML takes it up, the batch lands")
     scenes.take_up(world)
@@ -116,6 +117,9 @@ def _play(world: World) -> None:
 
     out.heading("Kill: a merge, after files are written and before it is committed")
     scenes.kill(world)
+
+    out.heading("Another new column comes by itself: unknown_fields: evolve")
+    scenes.evolve(world, CHANGES, CHANGES + MORE)
     scenes.audit(world)
 
     out.heading("Count: the mirror against the database")

@@ -127,6 +127,7 @@ def read_topic(bootstrap: str, name: str) -> Topic:
             if message.value() is not None:
                 events += 1
                 value = json.loads(message.value())
+                value = value.get("payload", value)  # it may come with its schema
                 source = value["source"]
                 seen.add((message.key(), value["op"], source["file"], source["pos"], source["row"]))
     consumer.close()

@@ -57,6 +57,13 @@ class Connect:
         self._folder, self._launcher = folder, launcher
         self._rest = f"http://{LOOPBACK}:{port}"
         self._names = tuple(connectors)
+        self._made = {
+            name: {
+                "name": name, "tasks.max": "1", "topic.creation.default.replication.factor": "1",
+                "topic.creation.default.partitions": str(partitions), **settings,
+            }
+            for name, settings in connectors.items()
+        }  # fmt: skip
         self._running: Running | None = None
         folder.mkdir(parents=True, exist_ok=True)
         worker = {
@@ -65,13 +72,12 @@ class Connect:
             "offset.storage.file.filename": str(folder / "offsets"), "offset.flush.interval.ms": str(flush_ms),
             "listeners": self._rest, "plugin.path": "", "plugin.discovery": "service_load",
         }  # fmt: skip
-        made = {
-            "topic.creation.default.replication.factor": "1",
-            "topic.creation.default.partitions": str(partitions),
-        }
-        self._files = [self._write("worker", worker)]
-        for name, settings in connectors.items():
-            self._files.append(self._write(name, {"name": name, "tasks.max": "1", **made, **settings}))
+        self._files = [self._write("worker", worker), *(self._write(*made) for made in self._made.items())]
+
+    def send_schemas(self, name: str) -> None:
+        """From its next start on, the connector sends the schema of each value along."""
+        self._made[name] |= {"value.converter": JSON, "value.converter.schemas.enable": "true"}
+        self._write(name, self._made[name])
 
     def _write(self, name: str, settings: Settings) -> str:
         path = self._folder / f"{name}.properties"

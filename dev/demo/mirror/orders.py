@@ -15,10 +15,13 @@ CREATE TABLE {TABLE} (
   id BIGINT PRIMARY KEY, customer VARCHAR(60) NOT NULL, city VARCHAR(40), total DECIMAL(12,2), pieces INT NOT NULL,
   placed DATE, changed DATETIME(6) NOT NULL) DEFAULT CHARSET utf8mb4;
 """
-NEW_COLUMN = "channel"
-ALTER = f"ALTER TABLE {TABLE} ADD COLUMN {NEW_COLUMN} VARCHAR(20) NULL"
+NEW_COLUMNS = ("channel", "gift")
+"""In the order in which the table gets them."""
+ALTER = tuple(
+    f"ALTER TABLE {TABLE} ADD COLUMN {name} {kind} NULL"
+    for name, kind in zip(NEW_COLUMNS, ("VARCHAR(20)", "INT"), strict=True)
+)
 """Without a default: one would change all rows of the database, and no event would say so."""
-LAST = "the last one"
 _LAST_ORDERS = 64
 _CUSTOMERS = (
     "Ada",
@@ -39,12 +42,12 @@ _MOST_ROWS, _MOST_OF_STATEMENT = 40, 4  # of one transaction, of a statement in 
 
 @dataclass
 class Shop:
-    """The numbers of the orders that are there, and of those that are gone; `altered` once the new column is there."""
+    """The numbers of the orders that are there, and of those that are gone; `altered`: how many columns are new."""
 
     random: random.Random
     live: list[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
-    altered: bool = False
+    altered: int = 0
     _next: int = 1
     _clock: datetime = datetime(2026, 1, 1)
 
@@ -55,9 +58,9 @@ class Shop:
             wanted -= rows
             yield sql, rows
 
-    def last(self) -> tuple[str, int]:
-        """The last orders, so many that each Kafka partition gets some."""
-        values = ", ".join(self._new(LAST) for _ in range(_LAST_ORDERS))
+    def last(self, customer: str) -> tuple[str, int]:
+        """The last orders, so many that each Kafka partition gets some; all are of this customer."""
+        values = ", ".join(self._new(customer) for _ in range(_LAST_ORDERS))
         return f"INSERT INTO {TABLE} VALUES {values};\n", _LAST_ORDERS
 
     def _transaction(self, rows: int, only_new: bool) -> tuple[str, int]:
@@ -82,7 +85,7 @@ class Shop:
         keys = {self._any() for _ in range(self.random.randint(1, most))}
         changes = ["pieces = pieces + 1", f"changed = {self._now()}", f"total = {self._total()}"]
         if self.altered and self.random.random() < 0.5:
-            changes.append(f"{NEW_COLUMN} = {_text(self.random.choice(_CHANNELS))}")
+            changes += (f"{name} = {value}" for name, value in zip(NEW_COLUMNS, self._newer(), strict=False))
         return f"UPDATE {TABLE} SET {', '.join(changes)} WHERE id IN ({', '.join(map(str, sorted(keys)))})", len(keys)
 
     def _delete(self, most: int) -> tuple[str, int]:
@@ -104,7 +107,12 @@ class Shop:
             str(number), _text(customer or self.random.choice(_CUSTOMERS)), _text(self.random.choice(_CITIES)),
             self._total(), str(self.random.randint(0, 9)), f"'{self._clock:%Y-%m-%d}'", self._now(),
         ]  # fmt: skip
-        return f"({', '.join(values + [_text(self.random.choice(_CHANNELS))] * self.altered)})"
+        return f"({', '.join(values + self._newer())})"
+
+    def _newer(self) -> list[str]:
+        """Values of the new columns that are there."""
+        values = [_text(self.random.choice(_CHANNELS)), self.random.choice(("NULL", "0", "-7", "2147483647"))]
+        return values[: self.altered]
 
     def _number(self) -> int:
         """One that is free: sometimes one that was used before."""

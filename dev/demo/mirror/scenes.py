@@ -26,7 +26,7 @@ from tidegate.core.ledger import Ledger
 
 NAME, TABLE, TOPIC, PARTITIONS = "orders", "lake.orders", f"shop.{orders.TABLE}", 4
 INGEST, APPLY = f"{NAME}.ingest", f"{NAME}.apply"
-FIRST, CHANGES = 20_000, 200_000
+FIRST, CHANGES, MORE = 20_000, 200_000, 5_000
 _PIECE, _TELL = 10_000, 50_000
 _MOST_INGESTS = 5  # runs that a drained topic may need beside those of its landings
 _PARSE_S, _EVENTS_S, _BATCHES_S, _MERGE_S, _COMMAND_S = 180.0, 300.0, 900.0, 300.0, 300.0
@@ -44,6 +44,7 @@ class World:
     airflow: Airflow
     commands: Commands
     out: Output
+    pipelines: Path
     workdir: Path
     told: int = 0
     ingests: int = 0
@@ -85,9 +86,10 @@ def change(world: World, first: int, last: int) -> None:
 
 def alter(world: World) -> None:
     """The source's table gets a column, while its events are on their way."""
-    world.out.line(f"> {orders.ALTER}")
-    world.mariadb.run(orders.ALTER)
-    world.shop.altered = True
+    statement = orders.ALTER[world.shop.altered]
+    world.out.line(f"> {statement}")
+    world.mariadb.run(statement)
+    world.shop.altered += 1
 
 
 def kill_connect(world: World) -> None:
@@ -97,20 +99,20 @@ def kill_connect(world: World) -> None:
     world.out.line(f"killed Kafka Connect (process {pid}) and started it again: it sends events twice")
 
 
-def finish(world: World) -> None:
+def finish(world: World, customer: str) -> None:
     """The last orders, one at least in each Kafka partition; return when the topic ends with them."""
-    world.mariadb.run(world.shop.last()[0])
-    wait_until(lambda: _all_sent(world), _EVENTS_S, lambda: f"the topic ends at {_ends(world)}, and not with the last")
+    world.mariadb.run(world.shop.last(customer)[0])
+    wait_until(
+        lambda: _all_sent(world, customer), _EVENTS_S, lambda: f"the topic ends at {_ends(world)}, not with {customer}"
+    )  # fmt: skip
     (count,) = world.mariadb.run(f"SELECT count(*) FROM {orders.TABLE}").split()
     world.out.line(f"the topic is complete: {sum(_ends(world).values()):,} records; {int(count):,} orders are left")
 
 
-def _all_sent(world: World) -> bool:
+def _all_sent(world: World, customer: str) -> bool:
     ends = _ends(world)
     last = [_record(world, partition, end - 1) for partition, end in ends.items() if end]
-    return len(last) == PARTITIONS and all(
-        ((one or {}).get("after") or {}).get("customer") == orders.LAST for one in last
-    )
+    return len(last) == PARTITIONS and all(((one or {}).get("after") or {}).get("customer") == customer for one in last)
 
 
 def _consumer(world: World) -> Any:
@@ -141,7 +143,8 @@ def _record(world: World, partition: int, offset: int) -> dict[str, Any] | None:
     try:
         consumer.assign([TopicPartition(TOPIC, partition, offset)])
         found = consumer.poll(10)
-        return None if found is None or found.error() or not found.value() else json.loads(found.value())
+        value = None if found is None or found.error() or not found.value() else json.loads(found.value())
+        return value if value is None else value.get("payload", value)
     finally:
         consumer.close()
 
@@ -176,14 +179,14 @@ def take_up(world: World) -> None:
     )
     batch, why = _refusal(world) or (0, "")
     world.out.line(f"batch {batch}: {why}")
-    world.out.check(orders.NEW_COLUMN in why, f"batch {batch} stopped at the new column, and has not landed")
+    world.out.check(orders.NEW_COLUMNS[0] in why, f"batch {batch} stopped at the new column, and has not landed")
     merged = world.ledger.applies.told(NAME)
     world.out.line(f"the mirror goes on meanwhile: it holds batches 1 to {merged.upto if merged else 0}")
     wait_until(lambda: "failed" in _runs(world).values(), _BATCHES_S, lambda: f"no run has failed; {_runs(world)}")
     world.airflow.pause(APPLY, True)
     finished = world.tidegate("schema", "propose", NAME, "--write")
     world.out.line(finished.text)
-    added = f"name: {orders.NEW_COLUMN}" in finished.text
+    added = f"name: {orders.NEW_COLUMNS[0]}" in finished.text
     world.out.check(finished.ok and added, "the YAML has the column now; nobody touched the table")
     run = next(run for run, state in _runs(world).items() if state == "failed")
     world.airflow.clear(INGEST, run, ["write", "land"])
@@ -232,6 +235,10 @@ def _runs(world: World) -> dict[str, str]:
     return world.airflow.runs(INGEST)
 
 
+def _failed(world: World) -> set[str]:
+    return {run for run, state in _runs(world).items() if state == "failed"}
+
+
 def kill(world: World) -> None:
     """A merge dies after it has written files and before it is committed; Airflow's retry does it anew."""
     before = world.ledger.applies.told(NAME)
@@ -267,6 +274,27 @@ def _check_healed(world: World, killed: Killed) -> None:
     world.out.check(told.attempt != killed.attempt.name and tries > 1, said)
     counts = f"{told.rows:,} rows, {told.tombstones:,} tombstones, of {told.events:,} events"
     world.out.line(f"the mirror holds batches 1 to {told.upto}: {counts}")
+
+
+def evolve(world: World, first: int, last: int) -> None:
+    """Another new column, whose type the messages say from now on, becomes one of the table without anybody."""
+    world.connect.stop()
+    world.connect.send_schemas(NAME)
+    world.connect.start()
+    world.out.line("Kafka Connect sends schemas along from here on (value.converter.schemas.enable=true)")
+    path = world.pipelines / f"{NAME}.yaml"
+    path.write_text(path.read_text().replace("unknown_fields: fail", "unknown_fields: evolve"))
+    world.out.line("unknown_fields of the pipeline: evolve")
+    failed = _failed(world)
+    alter(world)
+    change(world, first, last)
+    finish(world, "the very last one")
+    drain(world)
+    merge(world)
+    finished = world.tidegate("schema", "show", NAME)
+    world.out.line(finished.text)
+    taken = finished.ok and orders.NEW_COLUMNS[1] in finished.text and _failed(world) <= failed
+    world.out.check(taken, f"the table has the column {orders.NEW_COLUMNS[1]}, and no run has failed for it")
 
 
 # ---------------------------------------------------------------- the end
