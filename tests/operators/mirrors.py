@@ -96,10 +96,7 @@ class MirrorLane(Lane):
 
     def batch(self, *events: tuple[bytes, bytes]) -> None:
         """These events land, without Airflow."""
-        producer = Producer({"bootstrap.servers": self.rig.info.kafka_bootstrap})
-        for key, value in events:
-            producer.produce(self.topic, partition=0, key=key, value=value)
-        assert producer.flush(30) == 0
+        send(self, *events)
         self.land(1)
 
     def merge(self, conflicts: str = "") -> Applied:
@@ -126,10 +123,7 @@ class MirrorLane(Lane):
 
     def process(self, run_id: str) -> psutil.Process:
         """The task's own, which runs the operator."""
-        found = self.rig.airflow(
-            "SELECT pid FROM task_instance WHERE dag_id = :d AND run_id = :r", d=self.apply, r=run_id
-        )
-        return psutil.Process(found[0][0])
+        return process(self.rig, self.apply, run_id, "apply")
 
     # ------------------------------------------------------------ what one sees
 
@@ -152,6 +146,27 @@ class MirrorLane(Lane):
         )
 
 
+def send(lane: Lane, *events: tuple[bytes, bytes]) -> None:
+    """Put these events into its topic's one partition."""
+    producer = Producer({"bootstrap.servers": lane.rig.info.kafka_bootstrap})
+    for key, value in events:
+        producer.produce(lane.topic, partition=0, key=key, value=value)
+    assert producer.flush(30) == 0
+
+
+def topic(rig: Rig, name: str) -> str:
+    """A new one with one partition; its name."""
+    wanted = NewTopic(name, 1, 1, config={"retention.ms": "-1"})
+    create_topic({"bootstrap.servers": rig.info.kafka_bootstrap}, wanted)
+    return name
+
+
+def process(rig: Rig, dag_id: str, run_id: str, task_id: str) -> psutil.Process:
+    """The task's own, which runs the operator."""
+    asked = "SELECT pid FROM task_instance WHERE dag_id = :d AND run_id = :r AND task_id = :t"
+    return psutil.Process(rig.airflow(asked, d=dag_id, r=run_id, t=task_id)[0][0])
+
+
 def lanes(rig: Rig, *names: str) -> list[MirrorLane]:
     """Mirrors of a topic each, whose DAGs are paused. The catalogue's database is made by the first."""
     info = rig.info
@@ -163,10 +178,7 @@ def lanes(rig: Rig, *names: str) -> list[MirrorLane]:
         if not c.exec_driver_sql("SELECT 1 FROM pg_database WHERE datname = %s", (CATALOGUE,)).first():
             c.exec_driver_sql(f"CREATE DATABASE {CATALOGUE}")
     engine.dispose()
-    for name in names:
-        wanted = NewTopic(name, 1, 1, config={"retention.ms": "-1"})
-        create_topic({"bootstrap.servers": info.kafka_bootstrap}, wanted)
-    made = [MirrorLane(name, name) for name in names]
+    made = [MirrorLane(name, topic(rig, name)) for name in names]
     rig.add(*made)
     return made
 
