@@ -11,7 +11,7 @@ from tests.cluster.conftest import ALL, BARE, Make
 from tests.cluster.life import Held, end_sessions_of, parents_named
 from tidegate.workflow.batch import ingest
 
-all_of_them = pytest.mark.skipif(not ALL, reason="make test-cluster")
+pytestmark = pytest.mark.skipif(not ALL, reason="make test-cluster")
 
 
 def test_two_workers_share_a_batch_that_is_cut_by_records(
@@ -28,7 +28,6 @@ def test_two_workers_share_a_batch_that_is_cut_by_records(
     life.proven()
 
 
-@all_of_them
 def test_a_killed_executor_loses_its_files_and_no_rows(
     kafka: StackInfo, master: str, packed: Path, make: Make, tmp_path: Path
 ) -> None:
@@ -48,7 +47,6 @@ def test_a_killed_executor_loses_its_files_and_no_rows(
     life.proven()
 
 
-@all_of_them
 def test_a_warm_session_hands_its_secrets_to_executors(kafka: StackInfo, master: str, make: Make) -> None:
     life = make(kafka, {"host": master}, {}, spark_session="warm")
     try:

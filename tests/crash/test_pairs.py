@@ -7,7 +7,7 @@ import random
 from tests.crash.pairs import run
 from tests.crash.pool import Pool
 
-CHAINS, PER_STEP = 4, 3
+CHAINS, PER_STEP = 2, 3
 
 
 def test_a_second_fault_heals_too(pool: Pool, rng: random.Random) -> None:

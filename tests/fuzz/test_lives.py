@@ -13,7 +13,7 @@ from tests import world
 from tests.fuzz.lives import Life
 from tests.mutants.quick import quick
 
-LIVES = int(os.environ.get("TIDEGATE_FUZZ_EXAMPLES", "8"))
+LIVES = int(os.environ.get("TIDEGATE_FUZZ_EXAMPLES", "4"))
 STEPS = 16
 
 

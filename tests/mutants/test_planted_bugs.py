@@ -22,7 +22,7 @@ from tests.mutants.planting import ROOT, Planted
 from tests.mutants.quick import quick
 from tests.mutants.stage import Stage
 
-SHARE, FEW = 0.4, 20
+SHARE, FEW = 0.25, 20
 """`make test` tries this share of the bugs, drawn by the run's seed, unless few are asked for (TIDEGATE_NIGHTLY=all:
 each): they judge the tests, not the code."""
 RULES = [*(f"R{i}" for i in range(1, 16)), *(f"C{i}" for i in range(1, 11))]

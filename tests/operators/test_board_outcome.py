@@ -4,6 +4,7 @@ and the board shows what came of it."""
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -15,10 +16,13 @@ from tests import board_site
 from tests.operators.harness import Lane, Rig
 from tidegate.core.base.instants import iso
 
-pytestmark = pytest.mark.skipif(
-    board_site.chromium() is None,
-    reason="there is no Chromium: apt-get install chromium, or name one by the environment variable CHROMIUM",
-)
+pytestmark = [
+    pytest.mark.skipif(os.environ.get("TIDEGATE_OPERATORS") != "all", reason="make test-operators"),
+    pytest.mark.skipif(
+        board_site.chromium() is None,
+        reason="there is no Chromium: apt-get install chromium, or name one by the environment variable CHROMIUM",
+    ),
+]
 FIRST = 8
 PAGE_S = 240
 """On a busy machine, for a page of Airflow's own."""

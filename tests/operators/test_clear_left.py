@@ -6,6 +6,7 @@ import os
 import signal
 
 import psutil
+import pytest
 
 from tests.operators.harness import Lane, Rig
 from tests.operators.ways import CLI, TASK, UI
@@ -14,6 +15,7 @@ FIRST, MOST_RUNS = 8, 8
 """Three more windows are over, and another with each hour that the tests take: they fill `left_full` alone."""
 
 
+@pytest.mark.skipif(os.environ.get("TIDEGATE_OPERATORS") != "all", reason="make test-operators")
 def test_cleared_runs_that_nobody_would_start_or_end_are_taken_up(rig: Rig) -> None:
     """One lane each: waiting runs fill max_active_runs; the process of a cleared task dies; the DAG is paused."""
     topic = rig.topic("left", 2, FIRST)

@@ -57,6 +57,7 @@ def test_a_scheduler_that_dies_with_its_tasks(rig: Rig, lanes: tuple[Lane, ...])
         rig.check_settled(lane)
 
 
+@only_in_full
 def test_a_triggerer_that_dies_while_a_window_waits(rig: Rig, lanes: tuple[Lane, ...]) -> None:
     """What the window waits for comes while nobody looks."""
     twin, _, _, waiting, _ = lanes

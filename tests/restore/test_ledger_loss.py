@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -27,6 +29,7 @@ from tidegate.workflow.batch import ingest
 from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.restore import adoption
 
+EVERY = os.environ.get("TIDEGATE_FAULTS") == "all"
 _PORTS = ("batches", "windows")
 _CHANGING = {
     "insert_plan", "take", "seal", "land", "mark_side", "begin_close", "finish_close", "built", "begin_swap", "publish",
@@ -206,10 +209,12 @@ def as_scheduled(world: World) -> None:
     done(lambda: world.replay(0))
 
 
-def test_any_commit_that_is_forgotten_while_tasks_go_on_heals(tmp_path: Path) -> None:
-    """The task that was told "done" goes on as if it were; nothing is lost or read into the table twice."""
+def test_any_commit_that_is_forgotten_while_tasks_go_on_heals(tmp_path: Path, rng: random.Random) -> None:
+    """The task that was told "done" goes on as if it were; nothing is lost or read into the table twice. Of the commits
+    a third is drawn; `make test-faults` forgets each."""
     forgotten: list[str] = []
-    for n in range(200):
+    step = 1 if EVERY else 3
+    for n in range(rng.randrange(step), 200, step):
         forgets = Forgets(n)
         (tmp_path / str(n)).mkdir()
         world = World(tmp_path / str(n), wrap=forgets.wrap)
@@ -225,9 +230,10 @@ def test_any_commit_that_is_forgotten_while_tasks_go_on_heals(tmp_path: Path) ->
         finally:
             world.close()
             shutil.rmtree(world.folder)
-    assert set(forgotten) == {f"batches.{m}" for m in ("insert_plan", "take", "seal", "land", "mark_side")} | {
+    known = {f"batches.{m}" for m in ("insert_plan", "take", "seal", "land", "mark_side")} | {
         f"windows.{m}" for m in _CHANGING - {"insert_plan", "seal", "land", "mark_side", "discard"}
     }
+    assert set(forgotten) == known if EVERY else set(forgotten) <= known and len(forgotten) > 3
 
 
 # ---------------------------------------------------------------- who notices, and what is refused
