@@ -41,7 +41,7 @@ def sample(
     def failed(words: str) -> SourceError:
         return SourceError(f"sampling {pipeline.source.topic}: {words}")
 
-    with Child("sample", _ADVICE, python, work="reading records", failed=failed) as child:
-        answer = child.one(request, settings)
+    with Child("sample", _ADVICE, python, work="reading records", failed=failed, secrets=settings) as child:
+        answer = child.one(request)
     fields = {name: (int(told["seen"]), list(told["examples"])) for name, told in answer["fields"].items()}
     return Sampled(int(answer["read"]), fields, dict(answer.get("types", {})))
