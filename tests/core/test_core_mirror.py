@@ -284,7 +284,7 @@ def test_a_right_receipt_has_no_errors() -> None:
         (replace(RECEIPT, events=((1, 4),)), "events by batch"),
         (replace(RECEIPT, events=((1, 3), (2, 3))), "events by batch"),
         (replace(RECEIPT, buckets=RECEIPT.buckets[:1]), "6 events read, but 4 have a fate"),
-        (replace(RECEIPT, buckets=(*RECEIPT.buckets, RECEIPT.buckets[0])), "told twice"),
+        (replace(RECEIPT, buckets=(*RECEIPT.buckets, RECEIPT.buckets[0])), "bucket 0 is listed twice"),
         (changed(rows_before=6), "bucket 0: 6 rows read, the table's files have 5"),
         (changed(files=CHANGED.files[:1]), "bucket 0: 5 rows in its new files, 5 before and 2 inserted"),
         (changed(counts=Counts(inserted=3, stale=1)), "3 inserted"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -90,8 +91,7 @@ def receipt_errors(
     counted = sum(b.counts.events for b in receipt.buckets)
     if counted != sum(read.values()):
         found.append(f"{many(sum(read.values()), 'event')} read, but {counted:,} have a fate")
-    if len({b.number for b in receipt.buckets}) != len(receipt.buckets):
-        found.append("a bucket is told twice")
+    found += twice_errors(receipt)
     before = {b.number: sum(f.rows for f in b.files) for b in base}
     for bucket in receipt.buckets:
         found += _bucket_errors(bucket, before.get(bucket.number, 0), whole)
@@ -99,6 +99,12 @@ def receipt_errors(
     if left:
         found.append(f"{many(len(left), 'bucket')} of the day before left out, bucket {min(left)} the first")
     return found + file_errors(receipt, listing)
+
+
+def twice_errors(receipt: ApplyReceipt) -> list[str]:
+    """Which buckets a receipt lists more than once."""
+    times = Counter(b.number for b in receipt.buckets)
+    return [f"bucket {n} is listed twice" for n, listed in times.items() if listed > 1]
 
 
 def file_errors(receipt: ApplyReceipt, listing: Mapping[str, int] | None) -> list[str]:
