@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from enum import Enum
 from typing import Protocol
 
 from tidegate.core.base.choice import Choice
@@ -114,22 +113,13 @@ class Says(Sums, Protocol):
     def buckets(self) -> int: ...
 
 
-class Change(Enum):
-    """Of the ledger's copy, to what the table says now."""
-
-    SAME = "same"
-    FORWARD = "forward"
-    BACK = "back"
-
-
-def change(old: Told | None, now: Told) -> Change:
-    """M4: the copy follows the table, whichever way it has gone; back never without a word.
+def taken_back(old: Told | None, now: Told) -> bool:
+    """Whether somebody has taken the table back since the ledger copied `old`. M4: the copy follows the table, back
+    never without a word.
 
     `old` must have been read before the table: a merge that another task has committed in between looks like a table
     that was taken back."""
-    if old is not None and now.upto < old.upto:
-        return Change.BACK
-    return Change.SAME if old == now else Change.FORWARD
+    return old is not None and now.upto < old.upto
 
 
 @dataclass(frozen=True, kw_only=True)
