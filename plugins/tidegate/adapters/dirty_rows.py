@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,8 +47,6 @@ class LineDirty(ABC):
 class DirtyProcess(ByChild, LineDirty):
     """Its answers come from `spark_jobs/handlers/dirty.py`."""
 
-    def __init__(
-        self, python: str = sys.executable, user: str | None = None, secrets: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, user: str | None = None, secrets: Mapping[str, str] | None = None) -> None:
         advice = "install tidegate[worker] (pyarrow) beside this command"
-        self._child = Child("dirty", advice, python, user=user, secrets=secrets)
+        self._child = Child("dirty", advice, user=user, secrets=secrets)

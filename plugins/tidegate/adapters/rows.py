@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -47,11 +46,7 @@ class RowProcess(ByChild, LineRows):
     """Row reader by `spark_jobs/handlers/rows.py`. Raises StorageError also after `limit_s`, if that is given."""
 
     def __init__(
-        self,
-        python: str = sys.executable,
-        user: str | None = None,
-        limit_s: float | None = None,
-        secrets: Mapping[str, str] | None = None,
+        self, user: str | None = None, limit_s: float | None = None, secrets: Mapping[str, str] | None = None
     ) -> None:
         advice = "install tidegate[worker] (pyarrow) beside this command: without it only the ledger is asked"
-        self._child = Child("rows", advice, python, user=user, limit_s=limit_s, secrets=secrets)
+        self._child = Child("rows", advice, user=user, limit_s=limit_s, secrets=secrets)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -49,14 +48,12 @@ class LineTables(ABC):
 class TableProcess(ByChild, LineTables):
     """Table reader by `spark_jobs/handlers/mirror.py`."""
 
-    def __init__(
-        self, python: str = sys.executable, user: str | None = None, secrets: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, user: str | None = None, secrets: Mapping[str, str] | None = None) -> None:
         advice = (
             "install tidegate[worker] (pyarrow, numpy) beside this command. The events of all batches wait in TMPDIR "
             "meanwhile: it needs about twice the space of their files"
         )
-        self._child = Child("mirror", advice, python, user=user, work="comparing the table", secrets=secrets)
+        self._child = Child("mirror", advice, user=user, work="comparing the table", secrets=secrets)
 
     def close(self) -> None:
         self._child.close()

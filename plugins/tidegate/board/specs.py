@@ -49,8 +49,7 @@ class Specs:
     """Specs of one process. A file is parsed again when its time, size or inode changes; all of them when another file
     of the folder does, as `defaults.yaml` or a schema that a `format` names."""
 
-    def __init__(self, wait_s: float = WAIT_S) -> None:
-        self._wait_s = wait_s
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._at_work: threading.Thread | None = None
         self._looked = 0.0
@@ -67,7 +66,7 @@ class Specs:
                 self._at_work.start()
             at_work = self._at_work
         if at_work is not None:
-            at_work.join(self._wait_s)
+            at_work.join(WAIT_S)
         return self._folder if self._folder.path == path else Folder(path)
 
     def _look(self, path: Path) -> None:
