@@ -50,6 +50,7 @@ class Specs:
     of the folder does, as `defaults.yaml` or a schema that a `format` names."""
 
     def __init__(self) -> None:
+        self._wait_s = WAIT_S
         self._lock = threading.Lock()
         self._at_work: threading.Thread | None = None
         self._looked = 0.0
@@ -66,7 +67,7 @@ class Specs:
                 self._at_work.start()
             at_work = self._at_work
         if at_work is not None:
-            at_work.join(WAIT_S)
+            at_work.join(self._wait_s)
         return self._folder if self._folder.path == path else Folder(path)
 
     def _look(self, path: Path) -> None:
