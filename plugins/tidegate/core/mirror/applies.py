@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 from tidegate.core.base.choice import Choice
-from tidegate.core.mirror.balance import Sums, Totals
+from tidegate.core.mirror.balance import Totals
 from tidegate.core.mirror.jobs import START, Position
 from tidegate.core.mirror.prefix import BatchRange
 
@@ -81,36 +81,9 @@ class Told(Totals):
     buckets: int = field(default=0, compare=False)
 
     @classmethod
-    def by(cls, prefix: Says) -> Told:
+    def by(cls, prefix: Told) -> Told:
+        """What a snapshot, which knows more, says of itself."""
         return cls(**{f.name: getattr(prefix, f.name) for f in fields(cls)})
-
-
-class Says(Sums, Protocol):
-    """`core.target.port.Prefix` is so."""
-
-    @property
-    def upto(self) -> int: ...
-
-    @property
-    def snapshot(self) -> str | None: ...
-
-    @property
-    def attempt(self) -> str: ...
-
-    @property
-    def purged_below(self) -> Position: ...
-
-    @property
-    def purged_upto(self) -> int: ...
-
-    @property
-    def below_purge(self) -> int: ...
-
-    @property
-    def kept_out(self) -> tuple[str, ...]: ...
-
-    @property
-    def buckets(self) -> int: ...
 
 
 def taken_back(old: Told | None, now: Told) -> bool:

@@ -5,30 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from tidegate.core.base.wording import many
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, BucketDone, EventFile
-
-
-class Sums(Protocol):
-    """`core.target.port.Prefix` has them, and `Totals`."""
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def tombstones(self) -> int: ...
-
-    @property
-    def events(self) -> int: ...
-
-    @property
-    def inserted(self) -> int: ...
-
-    @property
-    def purged(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +22,7 @@ class Totals:
     purged: int = 0
 
 
-def imbalance(sums: Sums) -> str | None:
+def imbalance(sums: Totals) -> str | None:
     """What does not add up, for people; None if all does. Else rows are gone that no merge and no purge has taken."""
     there, put = sums.rows + sums.tombstones + sums.purged, sums.inserted
     if there == put:
@@ -53,7 +33,7 @@ def imbalance(sums: Sums) -> str | None:
     )
 
 
-def after(before: Sums, receipt: ApplyReceipt) -> Totals:
+def after(before: Totals, receipt: ApplyReceipt) -> Totals:
     """The table's sums once the merge is committed."""
     counts = add_up(b.counts for b in receipt.buckets)
     changed = [b for b in receipt.buckets if b.changed]
