@@ -38,8 +38,8 @@ from tests.e2e.airflow_api import AirflowApi, eventually
 from tests.operators import digest, ways
 from tests.operators.lane import HOUR, PER_BATCH, START, Lane
 from tests.operators.lines import Line
-from tidegate.adapters.connections import Connection
 from tidegate.adapters.footers import FooterProcess
+from tidegate.core.base.connection import Connection
 from tidegate.ledger import SqlLedger
 from tidegate.spec.loader import load_file
 from tidegate.workflow.audit import audit

@@ -18,7 +18,7 @@ from tests.mirror.worlds import event
 from tests.operators.harness import Lane, Rig
 from tests.operators.lane import InProcess
 from tests.operators.lines import Line
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.storage.local import LocalStorage
 from tidegate.wiring import context_for
 from tidegate.workflow.apply.apply import Applied, apply
