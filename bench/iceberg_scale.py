@@ -24,7 +24,8 @@ from tidegate.targets.iceberg.catalogue import Catalogue
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import data_files, held
-from tidegate.targets.iceberg.live import look, newest_token, summary_of, tag_of
+from tidegate.targets.iceberg.live import look, newest_token, summary_of
+from tidegate.targets.iceberg.tags import tag_of
 
 FIRST_MS, HOUR_MS = 1_357_344_000_000, 3_600_000
 SWEPT_EVERY = 100

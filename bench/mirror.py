@@ -26,13 +26,13 @@ import pyarrow.parquet as pq
 
 from spark_jobs import apply
 from spark_jobs.engine.types import TIMESTAMP
+from tests.field_paths import field_paths
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import BUCKET, ApplyReceipt, BaseFile, Bucket, EventFile, N, TableColumn
 from tidegate.core.spec.change_events import EVENT_COLUMNS
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS
-from tidegate.core.target.stored import field_paths
 from tidegate.storage.local import LocalStorage
 
 OWN = (

@@ -107,9 +107,9 @@ def _uv(installer: Path) -> list[str]:
     return [str(installer / "bin" / "uv"), "--no-progress", "--no-config"]
 
 
-def worker_requirements(pyproject: Path = bootstrap.CHECKOUT / "pyproject.toml") -> list[str]:
+def worker_requirements() -> list[str]:
     """Of the wheel's extra `worker`."""
-    extras = tomllib.loads(pyproject.read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((bootstrap.CHECKOUT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     return [named for named in extras["worker"] if not named.startswith(LEFT_OUT)]
 
 

@@ -19,8 +19,9 @@ from tests.fakes.counting_server import CountingServer
 from tests.fakes.truth import FakeTruth
 from tests.real_kafka import Topic
 from tests.world import HOUR, T0, make_pipeline
-from tidegate.adapters.connections import Connection, ConnectionMissing
+from tidegate.adapters.connections import ConnectionMissing
 from tidegate.completeness.connection import truth_of
+from tidegate.core.base.connection import Connection
 from tidegate.core.completeness.port import Truth
 from tidegate.core.spec.pipeline import Completeness
 

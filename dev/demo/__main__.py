@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Collection
 from pathlib import Path
 
 from dev.demo import flights, scenes
-from dev.demo.airflow_rest import Airflow, AirflowRefused
+from dev.demo.airflow_rest import Airflow
 from dev.demo.commands import Commands
-from dev.demo.driver_kill import KillMissed
-from dev.demo.flights import DemoInputError
 from dev.demo.output import Output
+from dev.demo.run import launcher_of, run
 from dev.demo.tables import HiveTables, IcebergTables, Tables
 from dev.demo.world import DemoFailed, World, to_ms
 from dev.stack.environment import pipelines_in
-from dev.stack.errors import StackError
 from dev.stack.info import StackInfo
 from dev.stack.places import Places
 from dev.stack.postgres import ICEBERG
-from dev.stack.processes import Identity, Launcher
 from dev.stack.stack import USUAL_PARTS, Stack
-from dev.stack.state import State
-from tidegate.core.base.errors import TidegateError
 from tidegate.ledger import SqlLedger
 from tidegate.spec.loader import load_file
 
@@ -37,22 +31,6 @@ _TABLE = {"hive": "spark", "iceberg": "spark-iceberg"}
 _SINKS = {"hive": "  conn_id: hiveserver2_default\n", "iceberg": "  kind: iceberg\n  catalog_conn_id: iceberg_sql\n"}
 _LOCATION = "location: ${TIDEGATE_LAKE_FS:-file://}${TIDEGATE_LAKE}/flights "
 _IN_S3 = "object_store_conn_id: aws_default\n  location: ${TIDEGATE_LAKE_S3}/flights "
-_EXPECTED = (StackError, TidegateError, DemoFailed, DemoInputError, KillMissed, AirflowRefused)
-
-
-def main() -> int:
-    """0 only if everything that the demo claims holds; 1 if not; 130 when interrupted."""
-    out = Output()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda n, _frame: sys.exit(128 + n))
-    try:
-        return _run(out)
-    except KeyboardInterrupt:
-        out.write("\ninterrupted; everything that was started has been ended")
-        return 130
-    except _EXPECTED as error:
-        out.write(f"\nmake demo: {error}")
-        return 1
 
 
 def _run(out: Output) -> int:
@@ -130,12 +108,7 @@ def _refuse_to_destroy(stack: Stack, mark: Path) -> None:
 
 def _world(info: StackInfo, pipelines: Path, kind: str, out: Output) -> World:
     root = Path(info.root)
-    launcher = Launcher(
-        run_id=State.load(root).run_id,
-        logs=root / "logs",
-        owner=Identity.of(os.getpid()),
-        on_start=lambda _running: None,
-    )
+    launcher = launcher_of(root)
     pipeline = load_file(pipelines / _PIPELINE, info.env)
     asked: tuple[str, ...] = ("--hive", f"{info.hive_host}:{info.hive_port}")
     if kind == "iceberg":
@@ -202,12 +175,7 @@ def _table(world: World, numbers: dict) -> list[str]:
 
 
 def _end(out: Output, table: list[str], stack: Stack, pipelines: Path) -> int:
-    if out.failed:
-        out.heading(f"{len(out.failed)} of {out.passed + len(out.failed)} checks FAILED")
-    else:
-        out.heading(f"All {out.passed} checks passed")
-    for line in (*table, *(f"FAIL  {text}" for text in out.failed)):
-        out.line(line)
+    code = out.verdict(table)
     out.write("\nThis very stack again, with its data and Airflow's UI (it prints the address and the password):")
     words = [".venv/bin/tidegate stack up"]
     if "hdfs" in stack.parts:
@@ -215,8 +183,8 @@ def _end(out: Output, table: list[str], stack: Stack, pipelines: Path) -> int:
     if stack.hive != "spark":
         words.append(f"--hive {stack.hive} --pipelines {os.path.relpath(pipelines)}")
     out.write(f"    {' '.join(words)}")
-    return 1 if out.failed else 0
+    return code
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("demo", _run))

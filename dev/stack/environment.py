@@ -168,9 +168,3 @@ def write_env_file(path: Path, env: Mapping[str, str]) -> None:
         if "\n" in value:
             raise ValueError(f"{key} has a line break")
     write_private(path, "".join(f"{key}={env[key]}\n" for key in sorted(env)))
-
-
-def read_env_file(path: Path) -> dict[str, str]:
-    """Inverse of write_env_file; values are taken as they stand, without quotes or escapes."""
-    pairs = (line.partition("=") for line in path.read_text().splitlines() if line and not line.startswith("#"))
-    return {key: value for key, _, value in pairs}

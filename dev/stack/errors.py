@@ -20,7 +20,7 @@ class PartDied(StackError):
         self.log = log
 
 
-def last_lines(log: Path, lines: int = 5, width: int = 300) -> str:
+def last_lines(log: Path) -> str:
     """The last non-empty lines of a log file, on one line, or a note that there are none."""
     try:
         with open(log, "rb") as file:
@@ -29,5 +29,5 @@ def last_lines(log: Path, lines: int = 5, width: int = 300) -> str:
             text = file.read().decode(errors="replace")
     except OSError:
         return "it left no log"
-    last = [line.strip()[:width] for line in text.splitlines() if line.strip()][-lines:]
+    last = [line.strip()[:300] for line in text.splitlines() if line.strip()][-5:]
     return "its last words: " + " | ".join(last) if last else "its log is empty"

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import CatalogueError, SourceError, TidegateError
 from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.doctor.findings import Finding
@@ -30,28 +31,11 @@ if TYPE_CHECKING:
 _K = TypeVar("_K")
 
 
-class Fields(Protocol):
-    """An Airflow connection."""
-
-    @property
-    def host(self) -> str | None: ...
-    @property
-    def port(self) -> int | None: ...
-    @property
-    def login(self) -> str | None: ...
-    @property
-    def password(self) -> str | None: ...
-    @property
-    def schema(self) -> str | None: ...
-    @property
-    def extra(self) -> Mapping[str, Any]: ...
-
-
 # ---------------------------------------------------------------- sources
 
-Opened = Callable[[Fields, pipeline.Source, str, float], Source]
+Opened = Callable[[Connection, pipeline.Source, str, float], Source]
 """`opened(connection, source, client_id, timeout_s)`: connects at the first question. Raises SourceError."""
-Examined = Callable[[pipeline.Pipeline, Fields, float, Callable[[Callable[[], Any]], Any]], list[Finding]]
+Examined = Callable[[pipeline.Pipeline, Connection, float, Callable[[Callable[[], Any]], Any]], list[Finding]]
 """`examined(pipeline, connection, seconds, ask)`: what `tidegate doctor` finds; the first question goes by `ask`, which
 knows whether the server has left another one unanswered."""
 
@@ -88,7 +72,7 @@ def late(place: str) -> Callable[..., Any]:
 
 # ---------------------------------------------------------------- tables
 
-Connect = Callable[[str], Fields]
+Connect = Callable[[str], Connection]
 """An Airflow connection by its id. Raises ConnectionMissing."""
 
 
@@ -127,7 +111,7 @@ class TargetKind:
     needs: Callable[[pipeline.Pipeline], list[Need]]
     section: Callable[[], type[Any]]
     opened: Callable[[pipeline.Pipeline, Connect, bool], Targets]
-    examined: Callable[[pipeline.Pipeline, Fields, float], list[Finding]]
+    examined: Callable[[pipeline.Pipeline, Connection, float], list[Finding]]
     each_table: bool = False
     dags: tuple[str, ...] = DAGS
     names_files: bool = False

@@ -74,10 +74,9 @@ def airflow_home(environ: Mapping[str, str] | None = None) -> Path:
     return Path(env.get("AIRFLOW_HOME") or "~/airflow").expanduser()
 
 
-def airflow_kerberos(environ: Mapping[str, str] | None = None) -> bool:
+def airflow_kerberos() -> bool:
     """Whether Airflow's hooks use tickets: [core] security = kerberos."""
-    env = os.environ if environ is None else environ
-    return (_Reader(env).get("core", "security") or "").lower() == "kerberos"
+    return (airflow_setting("core", "security") or "").lower() == "kerberos"
 
 
 def _dags_folder(read: _Reader) -> Path:

@@ -81,7 +81,8 @@ def convert(value: Any, kind: HiveType) -> Any:
     if isinstance(kind, Primitive):
         return _PRIMITIVES[kind.name](value, kind)
     if isinstance(kind, Decimal):
-        return to_decimal(value, kind)
+        _expect(value, (JsonInt, JsonFloat), "a number")
+        return exact_decimal(value, kind)
     if isinstance(kind, Array):
         return _to_array(value, kind)
     if isinstance(kind, Map):
@@ -114,24 +115,22 @@ def _to_integer(value: Any, kind: HiveType) -> int:
 
 def _to_float(value: Any, kind: HiveType) -> float:
     _expect(value, (JsonInt, JsonFloat), "a number")
-    number = float(value)
-    if str(kind) == "float":
-        try:
-            number = struct.unpack("f", struct.pack("f", number))[0]
-        except OverflowError:
-            number = math.inf
+    number = nearest(float(value), str(kind))
     if math.isinf(number):
         raise Unfit(f"{value[:40]} is too large for {kind}")
     return number
 
 
-def to_decimal(value: Any, kind: Decimal) -> Number:
-    _expect(value, (JsonInt, JsonFloat), "a number")
-    return exact_decimal(value, kind)
+def nearest(number: float, name: str) -> float:
+    """The `float` or `double` that is nearest; infinite if the number is too large for it."""
+    try:
+        return number if name == "double" else struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        return math.inf
 
 
 def exact_decimal(text: str, kind: Decimal) -> Number:
-    """What a JSON number says, or Unfit; by its digits, so that neither length nor exponent costs anything."""
+    """What a number in JSON says, or Unfit; by its digits, so that neither length nor exponent costs anything."""
     sign, whole, fraction, down, power = _NUMBER.fullmatch(text).groups("")  # type: ignore[union-attr]
     digits = (whole + fraction).lstrip("0")
     kept = digits.rstrip("0")

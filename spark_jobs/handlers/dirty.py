@@ -106,15 +106,9 @@ def _rows(uris: Sequence[str]) -> Iterator[tuple[str, str, int, int, bytes | Non
 
 
 def _add(groups: dict[tuple[str, str], list[Any]], uris: Sequence[str], most: int) -> None:
-    uri, stream = open_first(uris)
-    with stream:
-        for batch in finished(uri, stream, DIRTY_COLUMNS).batches(_BATCH_ROWS, _COLUMNS):
-            columns = [batch.column(batch.schema.get_field_index(name)) for name in _COLUMNS[:4]]
-            raw = batch.column(batch.schema.get_field_index("raw_value"))
-            for i, (reason, field, partition, offset) in enumerate(zip(*(c.to_pylist() for c in columns), strict=True)):
-                words = (reason or "")[:REASON_CHARACTERS]
-                group = groups.setdefault((field or "", shape(words)), [words, False, 0, []])
-                group[1] |= words != group[0]
-                group[2] += 1
-                if len(group[3]) < most:
-                    group[3].append([partition, offset, shown(raw[i].as_py())])
+    for field, words, partition, offset, raw in _rows(uris):
+        group = groups.setdefault((field, shape(words)), [words, False, 0, []])
+        group[1] |= words != group[0]
+        group[2] += 1
+        if len(group[3]) < most:
+            group[3].append([partition, offset, shown(raw)])

@@ -10,7 +10,8 @@ import textwrap
 
 import pytest
 
-from tidegate.adapters.connections import Connection, ConnectionMissing, resolve
+from tidegate.adapters.connections import ConnectionMissing, resolve
+from tidegate.core.base.connection import Connection
 
 CASES = {
     "empty_uri": "kafka://",

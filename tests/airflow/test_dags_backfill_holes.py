@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from airflow.exceptions import AirflowException
@@ -34,8 +35,8 @@ def front(session: Session, quarter: int | None) -> None:
     session.commit()
 
 
-def fill(session: Session, *quarters: int, dag_id: str = ARCHIVE) -> Filled:
-    found = create_missing_runs(dag_id, windows(*quarters), to_ms(timezone.utcnow()) + 1, session)
+def fill(session: Session, *quarters: int, dag_id: str = ARCHIVE, held: bool = False) -> Filled:
+    found = create_missing_runs(dag_id, windows(*quarters), to_ms(timezone.utcnow()) + 1, session, held=held)
     session.commit()
     return found
 
@@ -159,19 +160,38 @@ def test_a_paused_dag_gets_no_runs(session: Session) -> None:
     assert session.query(DagRun).count() == 0
 
 
-def test_a_dag_that_the_scheduler_works_on_is_seen_and_gets_no_runs(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dag_that_the_scheduler_works_on_is_seen_and_gets_no_runs(session: Session) -> None:
     """Otherwise status would say that a paused DAG runs, until the next maintenance."""
-    monkeypatch.setattr(module, "locked", lambda dag_id, session: None)
     front(session, 100)
     session.query(DagModel).update({"is_paused": True})
     session.commit()
-    assert fill(session, 0) == Filled(seen=RunsSeen(True, ()), held=True)
+    assert fill(session, 0, held=True) == Filled(seen=RunsSeen(True, ()))
     session.query(DagModel).update({"is_paused": False})
     session.commit()
-    assert fill(session, 0) == Filled(seen=RunsSeen(False, ()), held=True)
+    assert fill(session, 0, held=True) == Filled(seen=RunsSeen(False, ()))
     assert session.query(DagRun).count() == 0
+
+
+@pytest.mark.parametrize(("free_after", "held"), [(0.0, False), (3.0, False), (60.0, True)])
+def test_the_schedulers_lock_is_waited_for(
+    session: Session, monkeypatch: pytest.MonkeyPatch, free_after: float, held: bool
+) -> None:
+    waits: list[float] = []
+    locked = module.locked
+
+    def frozen(dag_id: str, session: Session) -> DagModel | None:
+        return None if sum(waits) < free_after else locked(dag_id, session)
+
+    monkeypatch.setattr(module, "locked", frozen)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: sum(waits), sleep=waits.append))
+    with module.unless_held(ARCHIVE) as (_, found):
+        assert found is held
+    assert sum(waits) == pytest.approx(min(free_after, module.LOCK_S), abs=module.LOCK_LOOK_S)
+
+
+def test_nobody_holds_a_dag_that_airflow_does_not_know(session: Session) -> None:
+    with module.unless_held("gone.archive") as (_, held):
+        assert not held
 
 
 def test_an_unknown_dag_gets_no_runs(session: Session) -> None:

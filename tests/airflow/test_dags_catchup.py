@@ -265,7 +265,7 @@ def test_a_run_that_could_not_be_made_at_once_is_made_in_the_end(
         return None if len(asked) == 4 else locked(dag_id, session)
 
     monkeypatch.setattr(runs, "locked", held)
-    monkeypatch.setattr(catchup, "LOCK_S", 0.0)
+    monkeypatch.setattr(runs, "LOCK_S", 0.0)
     catch_up(session, ctx, maintenance)
     assert [run.state for run in archive_runs(session)] == ["success"] * 20
     assert len(ctx.told) == 20

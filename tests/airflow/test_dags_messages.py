@@ -15,8 +15,9 @@ from airflow.serialization.serialized_objects import SerializedDAG
 
 from tests.tell.test_webhook import Receiver
 from tests.world import World, make_pipeline
-from tidegate.adapters.connections import Connection, ConnectionMissing
+from tidegate.adapters.connections import ConnectionMissing
 from tidegate.airflow import factory, messages
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.spec.pipeline import Notify
 

@@ -12,7 +12,7 @@ import pytest
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from tests.world import make_pipeline
-from tidegate.airflow import catchup, datasets, gauges, operators, replay_runs, runs, switches, task
+from tidegate.airflow import datasets, gauges, operators, replay_runs, runs, switches, task
 from tidegate.core.base.errors import Alarm, LostComparison, SourceUnavailable
 from tidegate.core.replay.abandoned import AtWork
 from tidegate.core.window.due import RunsSeen
@@ -166,6 +166,7 @@ def test_an_interval_that_is_no_window_is_refused(
 def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
+    monkeypatch.setattr(runs, "locked", lambda dag_id, session: True)
     monkeypatch.setattr(
         "tidegate.airflow.backfill.stranded_runs.sweep", lambda ids, session: done.append("sweep") or ["x"]
     )
@@ -175,7 +176,7 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
     )
     monkeypatch.setattr("tidegate.airflow.clear.leftovers.start", lambda dag_id, session: done.append("start") or ["z"])
 
-    def fill(dag: str, windows: list[str], looked_ms: int, session: None, create: bool) -> runs.Filled:
+    def fill(dag: str, windows: list[str], looked_ms: int, session: None, create: bool, held: bool) -> runs.Filled:
         assert create
         done.append(f"fill {windows}")
         return runs.Filled(("a run",), ("another",), RunsSeen(False, ()))
@@ -212,12 +213,13 @@ def test_many_windows_are_left_to_the_catch_up_unless_it_will_not_come(
     ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
+    monkeypatch.setattr(runs, "locked", lambda dag_id, session: True)
     monkeypatch.setattr(operators.MaintainOperator, "prepare", lambda self: None)
     monkeypatch.setattr(reconcile, "due", lambda c: [])
     monkeypatch.setattr(announcements, "due", lambda c: [])
     created: list[bool] = []
     monkeypatch.setattr(runs, "without_run", lambda dag, windows, looked_ms, session: [WINDOW] * 20)
-    monkeypatch.setattr(runs, "create_missing_runs", lambda *_, create=True: created.append(create) or runs.Filled())
+    monkeypatch.setattr(runs, "create_missing_runs", lambda *_, create, held: created.append(create) or runs.Filled())
 
     def maintain(*_: Any) -> list[str]:
         if fails:
@@ -245,27 +247,6 @@ def test_many_windows_are_left_to_the_catch_up_unless_it_will_not_come(
     task.execute(where)
     task.post_execute(where)
     assert (created, skipped) == ([False, True], [{"catch_up"}])
-
-
-def test_missing_runs_are_tried_again_while_the_scheduler_works_on_the_dag(
-    ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And are left to the next maintenance where it takes too long."""
-    monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
-    tried: list[int] = []
-
-    def create(*_: Any, create: bool) -> runs.Filled:
-        tried.append(1)
-        return runs.Filled(created=("one",)) if len(tried) == 3 else runs.Filled(held=True)
-
-    monkeypatch.setattr(runs, "create_missing_runs", create)
-    task = operators.MaintainOperator(
-        task_id="maintain", dag=None, pipeline=PIPELINE, dag_ids=[], archive_dag_id="readings.archive"
-    )
-    assert task._create("readings.archive", [], 0).created == ("one",)
-    monkeypatch.setattr(catchup, "LOCK_S", 0.0)
-    assert task._create("readings.archive", [], 0).held
-    assert len(tried) == 4
 
 
 class _Session:

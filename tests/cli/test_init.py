@@ -42,7 +42,7 @@ class Topic:
     def for_workers(self) -> ForWorkers:
         return ForWorkers({"bootstrap.servers": "127.0.0.1:1"}, {})
 
-    def one(self, request: Any, secrets: dict[str, str] | None = None) -> Any:
+    def one(self, request: Any) -> Any:
         """Stands in for the child process."""
         self.read += request.get("ranges", [])
         return json.loads(json.dumps(self.child.answer(json.loads(json.dumps(request)))))

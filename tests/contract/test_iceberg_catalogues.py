@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection as SqlConnection
 from dev.stack.info import StackInfo
 from tests.fakes.proxy import Fate, LossyProxy
 from tests.targets.iceberg.catalogues import SCHEMA, SPEC, Site, same, snapshot
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded

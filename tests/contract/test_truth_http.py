@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.fakes.counting_server import CountingServer
 from tests.truth_tellers import Http, asked
 from tests.world import window
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TruthUnknown
 from tidegate.core.spec.pipeline import Completeness
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.truth_tellers import Postgres, Sqlite, asked, telling
 from tests.world import HOUR, window
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TruthUnknown
 from tidegate.core.spec.pipeline import Completeness
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tidegate.core.base.instants import DAY_MS
 from tidegate.core.mirror import purge
 from tidegate.core.mirror.applies import APPLIED, REFUSED, Apply, Horizon, Tried, parse_apply, refused_again
 from tidegate.core.mirror.balance import Totals, after, imbalance, receipt_errors
+from tidegate.core.mirror.commits import Cut, Merge, Purge, next_commit
 from tidegate.core.mirror.counts import Counts, add_up
 from tidegate.core.mirror.jobs import (
     START,
@@ -153,6 +155,16 @@ def test_a_merge_takes_all_that_has_landed() -> None:
     assert 4 not in BatchRange(1, 3)
 
 
+def test_the_next_commit_is_a_cut_then_a_merge_then_a_purge() -> None:
+    batches = BatchRange(3, 4)
+    unasked = partial(pytest.fail, "a purge is asked for while there is other work")
+    assert next_commit(batches, 3, unasked) == next_commit(None, 3, unasked) == Cut(3)
+    assert next_commit(batches, None, unasked) == Merge(batches)
+    assert next_commit(None, None, lambda: 2) == Purge(2)
+    assert next_commit(None, None, lambda: None) is None
+    assert next_commit(None, None, None) is None
+
+
 def test_a_merge_has_at_most_so_many_rows_and_at_least_one_batch() -> None:
     rows = {1: 50, 2: 0, 3: 50, 4: 1, 5: 500}
     assert asked(0, rows, most_rows=100) == BatchRange(1, 3)
@@ -284,7 +296,7 @@ def test_a_right_receipt_has_no_errors() -> None:
         (replace(RECEIPT, events=((1, 4),)), "events by batch"),
         (replace(RECEIPT, events=((1, 3), (2, 3))), "events by batch"),
         (replace(RECEIPT, buckets=RECEIPT.buckets[:1]), "6 events read, but 4 have a fate"),
-        (replace(RECEIPT, buckets=(*RECEIPT.buckets, RECEIPT.buckets[0])), "told twice"),
+        (replace(RECEIPT, buckets=(*RECEIPT.buckets, RECEIPT.buckets[0])), "bucket 0 is listed twice"),
         (changed(rows_before=6), "bucket 0: 6 rows read, the table's files have 5"),
         (changed(files=CHANGED.files[:1]), "bucket 0: 5 rows in its new files, 5 before and 2 inserted"),
         (changed(counts=Counts(inserted=3, stale=1)), "3 inserted"),

@@ -15,7 +15,6 @@ from tidegate.core.tell.notices import (
     KEEP_MS,
     KINDS,
     MOST_TEXT,
-    ONCE,
     RAISED,
     RESOLVED,
     WARNING,
@@ -222,7 +221,6 @@ def test_one_problem_is_one_and_two_are_several() -> None:
 def test_severities() -> None:
     assert {Finding(kind=kind, key="k", subject="s", what="w").severity for kind in KINDS} == {CRITICAL, WARNING, INFO}
     assert (KINDS["late_window"], KINDS["watermark"], KINDS["schema_change"]) == (CRITICAL, WARNING, INFO)
-    assert set(KINDS) > ONCE
     assert (GIVE_UP_MS, KEEP_MS) == (7 * 86_400_000, 30 * 86_400_000)
 
 

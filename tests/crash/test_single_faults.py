@@ -50,7 +50,7 @@ PORTS = {
 
 NO_PORTS = {
     "AnnouncementLedger", "Clock", "DirtyReader", "EventReader", "FileReader", "GroundsLedger", "Ledger",
-    "LedgerReads", "RowReader", "Says", "Cut", "Sums", "SurveyLedger", "Truth", "Wait", "WaitLedger",
+    "LedgerReads", "RowReader", "Cut", "SurveyLedger", "Truth", "Wait", "WaitLedger",
     "Fence", "SideTarget", "Site", "Target", "Targets",  # they hold storage, the catalogue and the ledger
     "PrefixTarget",
     "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/source/test_log_cut.py

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from tidegate import settings
-from tidegate.adapters.connections import Connection, resolve
+from tidegate.adapters.connections import resolve
+from tidegate.core.base.connection import Connection
 from tidegate.core.spec.pipeline import ArchiveRun, IngestRun
 from tidegate.sources.kafka.control import connection_settings
 

@@ -14,7 +14,7 @@ from pyiceberg.table import StaticTable
 from tests.docs.test_docs import DOCS, RECORDS, ROOT, found
 from tests.target_suite import KEY, publish
 from tests.targets.iceberg.lab import make, sqlite
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.spec.loader import load_text
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg.opening import opened

@@ -7,7 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 
 
 class CountingServer:

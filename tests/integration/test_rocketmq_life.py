@@ -176,7 +176,7 @@ def _pipeline(topic: str) -> Any:
 
 
 def _connection(place: Place) -> Any:
-    from tidegate.adapters.connections import Connection
+    from tidegate.core.base.connection import Connection
 
     host, _, port = place.namesrv.rpartition(":")
     return Connection(conn_id="rocket", conn_type="rocketmq", host=host, port=int(port))

@@ -8,7 +8,7 @@ from typing import Any
 from tests.mutants import seams
 from tests.mutants.planting import Bug, Patch, always, nothing
 from tidegate.core.clean.rules import Verdict
-from tidegate.core.mirror.applies import REFUSED, Change
+from tidegate.core.mirror.applies import REFUSED
 from tidegate.core.mirror.prefix import BatchRange
 from tidegate.targets.iceberg.catalogue import Conflict
 from tidegate.targets.iceberg.live import said_by
@@ -38,9 +38,14 @@ def _by_the_epoch(original, self):
     return f"{self.first}-{self.last}.{self.epoch}-n"
 
 
-def _taken_from_then_on(original, ctx, table, found, told, conflicts):
+def _taken_from_then_on(original, ctx, table, told, commit, conflicts):
     asked = vars(ctx).setdefault("asked", conflicts)
-    return original(ctx, table, found, told, asked)
+    return original(ctx, table, told, commit, asked)
+
+
+def _as_if_no_cut_were_wanted(original, lacking, cut_before, settled):
+    """Merges go first."""
+    return original(lacking, None if lacking is not None else cut_before, settled)
 
 
 def _without_why(original, apply, conflicts=""):
@@ -73,17 +78,18 @@ def _without_its_time(original, metadata):
     return replace(original(metadata), newest_ms=0)
 
 
-def _only_forward(original, old, now):
-    return Change.SAME if old is not None and now.upto <= old.upto else Change.FORWARD
+def _only_forward(original, self, c, name, old, now):
+    if old is None or now.upto > old.upto:
+        original(self, c, name, old, now)
 
 
 def _look_with_the_copy_read_late(original, ctx, most_events=10**9, why=""):
-    from tidegate.workflow.apply.apply import change, seen
+    from tidegate.workflow.apply.apply import seen, taken_back
 
     found = seen(ctx, most_events)
     old = ctx.ledger.applies.told(ctx.name)
     ctx.ledger.applies.stands(ctx.name, old, found.told, why)
-    if old is not None and change(old, found.told) is Change.BACK:
+    if taken_back(old, found.told):
         ctx.say(f"it had {old.upto}: somebody has taken it back")
     return found
 
@@ -247,7 +253,7 @@ TRIES = (
     _bug("a refusal holds for any batches", "M7", (seams.MIRROR_REFUSED_AGAIN, _of_any_batches)),
     _bug("whatever the newest try came to, it is refused", "M7", (seams.MIRROR_REFUSED_AGAIN, _whatever_became_of_it)),
     _bug("tries are named by their epoch alone", "R9", (seams.MIRROR_NAME, _by_the_epoch)),
-    _bug("conflicts are taken in every merge that follows", "M7", (seams.MIRROR_MERGE, _taken_from_then_on)),
+    _bug("conflicts are taken in every merge that follows", "M7", (seams.MIRROR_COMMITTED, _taken_from_then_on)),
     _bug("nobody records that conflicts were taken", "M7", (seams.MIRROR_BEGIN, _without_why)),
     _bug("an overtaken try is held for good", "C1", (seams.APPLIES_HOLDS, _for_good)),
 )
@@ -257,7 +263,8 @@ RANGES = (
     _bug("the sums are those of one merge", "balance", (seams.MIRROR_AFTER, _of_this_merge)),
     _bug("events that the ledger does not know are not missed", "balance", (seams.MIRROR_OTHER_EVENTS, nothing)),
     _bug("a receipt that does not add up is believed", "balance", (seams.MIRROR_RECEIPT, always([]))),
-    _bug("the copy only goes forward", "M4", (seams.MIRROR_CHANGE, _only_forward)),
+    _bug("the copy only goes forward", "M4", (seams.APPLIES_COPY, _only_forward)),
+    _bug("nobody is told of a table that was taken back", "M4", (seams.MIRROR_TAKEN_BACK, always(False))),
     _bug("the copy is read after the table", "M4", (seams.MIRROR_LOOK, _look_with_the_copy_read_late)),
     _bug("what has landed is read before the table", "M4", (seams.MIRROR_SEEN, _see_with_the_landed_read_first)),
     _bug("the table does not know how late its events are", "M8", (seams.MIRROR_TOLD, _without_its_time)),
@@ -283,6 +290,7 @@ CUTS = (
     ),
     _bug("any number of buckets will do", "cut", (seams.MIRROR_CUT_REFUSAL, always(None))),
     _bug("merges go by the spec's number of buckets", "cut", (seams.MIRROR_BUCKETS_NOW, _those_of_the_spec)),
+    _bug("merges go before a cut", "cut", (seams.MIRROR_NEXT_COMMIT, _as_if_no_cut_were_wanted)),
     _bug("a silent table has the spec's number", "cut", (seams.MIRROR_BUCKETS_NOW, _those_of_the_spec_if_nobody_says)),
     _bug("a cut leaves files of before", "cut", (seams.MIRROR_COMMIT, _beside_what_was_there)),
 )

@@ -19,6 +19,7 @@ from spark_jobs.engine.mirror.purge import purged
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.types import schema_of
 from tests.engine_fixtures import pipeline
+from tests.field_paths import field_paths
 from tests.mirror.histories import Event, Position
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import ApplyPlan
@@ -27,7 +28,6 @@ from tidegate.core.mirror.counts import Counts, add_up
 from tidegate.core.mirror.jobs import BUCKET, START, N, TableColumn
 from tidegate.core.mirror.purge import marker
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS
-from tidegate.core.target.stored import field_paths
 
 TOPIC = "shop.public.orders"
 CONTENT = (("word", "string"), ("number", "int"))

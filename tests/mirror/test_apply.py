@@ -19,6 +19,7 @@ from spark_jobs.engine.failures import JobError
 from spark_jobs.engine.mirror import bucket as writing
 from spark_jobs.engine.mirror import events as reading
 from spark_jobs.engine.types import arrow_type
+from tests.field_paths import field_paths
 from tests.mirror import oracle
 from tests.mirror.files import OnDisk
 from tests.mirror.histories import Event, draw
@@ -29,7 +30,6 @@ from tidegate.core.batch.jobs import dumps_plan
 from tidegate.core.files.receipt import Failure
 from tidegate.core.mirror.counts import Counts, add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, BaseFile, Bucket, EventFile, TableColumn
-from tidegate.core.target.stored import field_paths
 from tidegate.storage.local import LocalStorage
 from tidegate.workflow.base import bounds
 

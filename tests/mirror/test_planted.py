@@ -54,6 +54,7 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "a receipt that does not add up is believed":
         test_applied.test_a_file_that_is_shorter_than_its_receipt_is_not_believed,
     "the copy only goes forward": test_life.test_m4_a_table_that_was_taken_back_goes_on_from_there,
+    "nobody is told of a table that was taken back": test_life.test_m4_a_table_that_was_taken_back_goes_on_from_there,
     "the copy is read after the table": test_tries.test_m4_a_merge_in_between_takes_nothing_back,
     "what has landed is read before the table": test_tries.test_m4_a_landing_in_between_is_no_contradiction,
     "a refused commit is made on what stands then": test_table.test_m1_another_commit_between_look_and_commit,
@@ -72,6 +73,7 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "a cut loses a bucket, and nobody counts": test_recut.test_a_table_is_cut_into_more_and_fewer_buckets,
     "any number of buckets will do": test_recut.test_any_other_number_is_refused,
     "merges go by the spec's number of buckets": test_recut.test_a_table_is_cut_into_more_and_fewer_buckets,
+    "merges go before a cut": test_recut.test_a_cut_comes_before_merges,
     "a silent table has the spec's number":
         test_recut.test_a_table_that_does_not_say_it_has_as_many_as_its_last_batch,
     "a cut leaves files of before": test_recut.test_a_table_is_cut_into_more_and_fewer_buckets,

@@ -191,6 +191,6 @@ def test_a_receipt_of_a_cut_must_have_all_rows() -> None:
     assert "buckets 1 modulo 2: 2 rows, before it was cut 3" in said(*right[:3])
     assert "buckets 0 modulo 2: 5 rows" not in said(*right)
     assert "buckets 0 modulo 2: 6 rows, before it was cut 5" in said(done(0, 5), *right[1:])
-    assert "told twice" in said(*right, done(3, 0))
-    assert "none of 4" in said(*right, done(4, 0))
+    assert "bucket 3 is listed twice" in said(*right, done(3, 0))
+    assert "bucket 4 is not one of 0 to 3" in said(*right, done(4, 0))
     assert "were cut" in said(replace(right[0], rows_before=5), *right[1:])

@@ -15,9 +15,10 @@ from sqlalchemy import create_engine
 
 from dev.stack.topics import create_topic
 from tests.mirror.worlds import event
-from tests.operators.harness import Lane, Rig, _Here
+from tests.operators.harness import Lane, Rig
+from tests.operators.lane import InProcess
 from tests.operators.lines import Line
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.storage.local import LocalStorage
 from tidegate.wiring import context_for
 from tidegate.workflow.apply.apply import Applied, apply
@@ -77,7 +78,7 @@ class MirrorLane(Lane):
 
     @contextmanager
     def context(self) -> Iterator[Context]:
-        ctx = context_for(self.spec, lambda line: None, _Here(LocalStorage()), actor="tests", lookup=self._lookup)
+        ctx = context_for(self.spec, lambda line: None, InProcess(LocalStorage()), actor="tests", lookup=self._lookup)
         try:
             yield ctx
         finally:

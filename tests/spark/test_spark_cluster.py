@@ -23,9 +23,9 @@ from spark_jobs.engine.job import cut
 from tests.spark.test_spark_launcher import PLAN, SECRETS, airflow_launcher, seen, settings, spark  # noqa: F401
 from tests.world import make_pipeline
 from tidegate import wiring
-from tidegate.adapters.connections import Connection
 from tidegate.airflow.launcher import AirflowSparkLauncher
 from tidegate.cli.spark_checks import impossible_jobs
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.spec.pipeline import Pipeline

@@ -12,7 +12,8 @@ import pytest
 from spark_jobs.engine.secrets import client_secrets, registry_settings
 from tests.world import make_pipeline
 from tidegate import wiring
-from tidegate.adapters.connections import Connection, ConnectionMissing
+from tidegate.adapters.connections import ConnectionMissing
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import LedgerError, TidegateError
 from tidegate.core.spec.pipeline import AvroFormat, Format
 from tidegate.ledger.migrate import migrate

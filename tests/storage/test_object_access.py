@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.spec_texts import GOOD
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.spec.pipeline import Sink
 from tidegate.spec.loader import load_file

@@ -18,8 +18,9 @@ from tests.clean.cleanings import days_later
 from tests.fakes.target import FakeTargets
 from tests.world import World, record, window
 from tidegate import kinds
-from tidegate.adapters.connections import Connection, ConnectionMissing
+from tidegate.adapters.connections import ConnectionMissing
 from tidegate.cli.examination import Examination
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import CatalogueError, SpecError
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.doctor.findings import Finding, ok
@@ -27,7 +28,7 @@ from tidegate.core.spec import pipeline
 from tidegate.core.spec.compatibility import incompatible
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.port import Targets
-from tidegate.kinds import Connect, Fields, Need, TargetKind
+from tidegate.kinds import Connect, Need, TargetKind
 from tidegate.spec import Loaded, fingerprint, schema
 from tidegate.spec.loader import load_text
 from tidegate.spec.reference import markdown
@@ -56,7 +57,7 @@ def _opened(pipeline: Pipeline, connect: Connect, looking: bool) -> Targets:
     return SHELF
 
 
-def _examined(pipeline: Pipeline, connection: Fields, seconds: float) -> list[Finding]:
+def _examined(pipeline: Pipeline, connection: Connection, seconds: float) -> list[Finding]:
     return [ok("boxes", f"{connection.host} has room", pipeline.name)]
 
 

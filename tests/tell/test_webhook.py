@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.adapters.connections import Connection
 from tidegate.adapters.webhook import Function, Webhook
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.tell.notices import NotTold
 

@@ -84,7 +84,8 @@ def test_answers_come_one_by_one_and_a_request_may_have_none(script: None) -> No
     with Child("x", ADVICE) as asked:
         assert list(asked.ask("nothing", 0)) == []
         assert list(asked.ask("count", 3)) == [0, 1, 2]
-        assert asked.one("secrets", {"password": "p"}) == {"password": "p"}
+    with Child("x", ADVICE, secrets={"password": "p"}) as asked:
+        assert asked.one("secrets") == {"password": "p"}
 
 
 def test_an_error_is_said_in_its_words_and_the_next_request_begins_again(script: None) -> None:

@@ -14,7 +14,7 @@ from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, Wr
 from tests.engine_fixtures import chunk_of
 from tests.fakes.registry import FakeRegistry, serving
 from tests.format_fixtures import spec
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.core.spec.pipeline import AvroFormat, Format
 from tidegate.spark.launcher import secrets_file
 from tidegate.wiring import registry_secrets

@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import sys
 from pathlib import Path
 
-from dev.demo.airflow_rest import Airflow, AirflowRefused
+from dev.demo.airflow_rest import Airflow
 from dev.demo.commands import Commands
-from dev.demo.driver_kill import KillMissed
 from dev.demo.mirror import connect, scenes
 from dev.demo.mirror.connect import Connect
 from dev.demo.mirror.mariadb import MariaDB
 from dev.demo.mirror.orders import Shop
 from dev.demo.mirror.scenes import CHANGES, FIRST, MORE, World
 from dev.demo.output import Output
-from dev.demo.world import DemoFailed
+from dev.demo.run import launcher_of, run
 from dev.stack.environment import pipelines_in
 from dev.stack.info import StackInfo
 from dev.stack.places import Places
 from dev.stack.ports import choose_ports
-from dev.stack.processes import Identity, Launcher
 from dev.stack.stack import Stack
-from dev.stack.state import State
-from tidegate.core.base.errors import TidegateError
 from tidegate.ledger import SqlLedger
 
 SEED = 19
 _PIPELINE = Path(__file__).with_name("orders.yaml")
 _PARTS = ("kafka", "postgres", "airflow")
-_EXPECTED = (TidegateError, DemoFailed, KillMissed, AirflowRefused)
-
-
-def main() -> int:
-    """0 only if everything that the demo claims holds; 1 if not; 130 when interrupted."""
-    out = Output()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda n, _frame: sys.exit(128 + n))
-    try:
-        return _run(out)
-    except KeyboardInterrupt:
-        out.write("\ninterrupted; everything that was started has been ended")
-        return 130
-    except _EXPECTED as error:
-        out.write(f"\nmake demo-mirror: {error}")
-        return 1
 
 
 def _run(out: Output) -> int:
@@ -64,17 +42,12 @@ def _run(out: Output) -> int:
         finally:
             world.ledger.close()
         out.heading("Stop everything; the data stays in .tidegate/demo-mirror until the next run")
-    return _end(out)
+    return out.verdict()
 
 
 def _world(info: StackInfo, out: Output) -> World:
     root = Path(info.root)
-    launcher = Launcher(
-        run_id=State.load(root).run_id,  # what the stack's end ends
-        logs=root / "logs",
-        owner=Identity.of(os.getpid()),
-        on_start=lambda _running: None,
-    )
+    launcher = launcher_of(root)
     ports = choose_ports(("mariadb", "connect"), {})
     database = MariaDB(root / "mariadb", ports["mariadb"], launcher)
     database.start()
@@ -126,15 +99,5 @@ def _play(world: World) -> None:
     scenes.count(world)
 
 
-def _end(out: Output) -> int:
-    if out.failed:
-        out.heading(f"{len(out.failed)} of {out.passed + len(out.failed)} checks FAILED")
-    else:
-        out.heading(f"All {out.passed} checks passed")
-    for text in out.failed:
-        out.line(f"FAIL  {text}")
-    return 1 if out.failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("demo-mirror", _run))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.adapters.connections import Connection, ConnectionMissing
+from tidegate.adapters.connections import ConnectionMissing
+from tidegate.core.base.connection import Connection
 
 
 def airflow_connection(conn_id: str) -> Connection:

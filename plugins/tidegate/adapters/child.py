@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from threading import Timer
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from tidegate.adapters.worker_code import import_path, land_application
 from tidegate.core.base.errors import StorageError, TidegateError
@@ -23,7 +23,7 @@ class Child:
 
     Raises StorageError when it cannot start, dies, or takes longer than `limit_s`, and `failed(words)` for an error
     that it answers, a StorageError by default. `advice`: what to do then. `user`: who asks HDFS. `work`: what it does,
-    in words."""
+    in words. `secrets` go through the pipe with each request: no argument and no file has them."""
 
     def __init__(
         self,
@@ -35,9 +35,11 @@ class Child:
         work: str = "reading files",
         limit_s: float | None = None,
         failed: Callable[[str], TidegateError] | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         self._handler, self._advice, self._python, self._work = handler, advice, python, work
         self._env = {"HADOOP_USER_NAME": user} if user else {}
+        self._secrets = {"secrets": dict(secrets)} if secrets else {}
         self._limit_s = limit_s
         self._timer: Timer | None = None
         self._failed = failed or (lambda words: self._error(f"{work} failed: {words}"))
@@ -67,21 +69,19 @@ class Child:
             self._timer = Timer(self._limit_s, self._child.kill)
             self._timer.start()
 
-    def one(self, request: Any, secrets: Mapping[str, str] | None = None) -> Any:
+    def one(self, request: Any) -> Any:
         """The only answer to the request."""
-        (answer,) = self.ask(request, 1, secrets)
+        (answer,) = self.ask(request, 1)
         return answer
 
-    def ask(self, request: Any, answers: int, secrets: Mapping[str, str] | None = None) -> Iterator[Any]:
-        """The request is sent at once, its answers come as they are looked at. `secrets` go through the pipe too: no
-        argument and no file has them."""
+    def ask(self, request: Any, answers: int) -> Iterator[Any]:
+        """The request is sent at once, its answers come as they are looked at."""
         self.start()
         assert self._child is not None
         assert self._child.stdin is not None
-        asked = {"ask": request} if secrets is None else {"ask": request, "secrets": dict(secrets)}
         try:
             # the child reads a request whole before it answers: neither side waits for the other's pipe
-            self._child.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._child.stdin.write(json.dumps({"ask": request} | self._secrets).encode() + b"\n")
             self._child.stdin.flush()
         except OSError:
             raise self._ended() from None
@@ -133,6 +133,23 @@ class Child:
         error = StorageError(what, advice=self._advice)
         error.retry = False
         return error
+
+
+class ByChild:
+    """A reader whose answers come from a child process; `with` starts it at once. Raises StorageError when that cannot
+    start, or dies."""
+
+    _child: Child
+
+    def __enter__(self) -> Self:
+        self._child.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.close()
+
+    def _ask(self, request: Any) -> Any:
+        return self._child.one(request)
 
 
 def _close(stream: IO[bytes] | None) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError
 
 if TYPE_CHECKING:
@@ -25,20 +25,6 @@ _LIBPQ = frozenset(
 
 class ConnectionMissing(TidegateError):
     """A connection is missing or invalid. The message never holds its value, which may be a secret."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Connection:
-    """An Airflow connection; unset fields are None, or an empty dict."""
-
-    conn_id: str
-    conn_type: str | None = None
-    host: str | None = None
-    port: int | None = None
-    login: str | None = None
-    password: str | None = field(default=None, repr=False)
-    schema: str | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 Lookup = Callable[[str], Connection]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidegate.adapters.child import Child
+from tidegate.adapters.child import ByChild, Child
 from tidegate.core.dirty.redrive import Cause, Change, Example
 
 EXAMPLES = 3
@@ -45,21 +44,9 @@ class LineDirty(ABC):
         return sorted(found, key=lambda c: (-c.rows, c.field, c.reason)), told["unread"]
 
 
-class DirtyProcess(LineDirty):
-    """Its answers come from `spark_jobs/handlers/dirty.py`; `with` starts it at once. Raises StorageError."""
+class DirtyProcess(ByChild, LineDirty):
+    """Its answers come from `spark_jobs/handlers/dirty.py`."""
 
-    def __init__(
-        self, python: str = sys.executable, user: str | None = None, secrets: Mapping[str, str] | None = None
-    ) -> None:
-        self._secrets = secrets or None
-        self._child = Child("dirty", "install tidegate[worker] (pyarrow) beside this command", python, user=user)
-
-    def __enter__(self) -> DirtyProcess:
-        self._child.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._child.close()
-
-    def _ask(self, request: Any) -> Any:
-        return self._child.one(request, self._secrets)
+    def __init__(self, user: str | None = None, secrets: Mapping[str, str] | None = None) -> None:
+        advice = "install tidegate[worker] (pyarrow) beside this command"
+        self._child = Child("dirty", advice, user=user, secrets=secrets)

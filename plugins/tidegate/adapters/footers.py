@@ -51,12 +51,11 @@ class FooterProcess(LineReader):
     def __init__(
         self, python: str = sys.executable, user: str | None = None, secrets: Mapping[str, str] | None = None
     ) -> None:
-        self._secrets = secrets or None
         advice = "install tidegate[worker] (pyarrow, numpy) beside this command, or leave the files out: --no-files"
-        self._child = Child("footers", advice, python, user=user)
+        self._child = Child("footers", advice, python, user=user, secrets=secrets)
 
     def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
-        return self._child.ask(request, answers, self._secrets)
+        return self._child.ask(request, answers)
 
     def close(self) -> None:
         self._child.close()

@@ -8,7 +8,7 @@ import urllib.request
 from email.message import Message
 from typing import IO, Any
 
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError
 
 _SETTINGS = frozenset((

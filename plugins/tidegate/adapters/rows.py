@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from tidegate.adapters.child import Child
+from tidegate.adapters.child import ByChild, Child
 from tidegate.core.look.sighting import Lookup, Row
 from tidegate.core.mirror.key_history import Event, Found, Question
 
@@ -43,27 +42,11 @@ class LineRows(ABC):
         return Found(tuple(Event(**e) for e in answer["events"]), answer["count"], answer["unread"])
 
 
-class RowProcess(LineRows):
-    """Row reader by `spark_jobs/handlers/rows.py`; `with` starts it at once. Raises StorageError, also after `limit_s`
-    if that is given."""
+class RowProcess(ByChild, LineRows):
+    """Row reader by `spark_jobs/handlers/rows.py`. Raises StorageError also after `limit_s`, if that is given."""
 
     def __init__(
-        self,
-        python: str = sys.executable,
-        user: str | None = None,
-        limit_s: float | None = None,
-        secrets: Mapping[str, str] | None = None,
+        self, user: str | None = None, limit_s: float | None = None, secrets: Mapping[str, str] | None = None
     ) -> None:
-        self._secrets = secrets or None
         advice = "install tidegate[worker] (pyarrow) beside this command: without it only the ledger is asked"
-        self._child = Child("rows", advice, python, user=user, limit_s=limit_s)
-
-    def __enter__(self) -> RowProcess:
-        self._child.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._child.close()
-
-    def _ask(self, request: Any) -> Any:
-        return self._child.one(request, self._secrets)
+        self._child = Child("rows", advice, user=user, limit_s=limit_s, secrets=secrets)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidegate.adapters.child import Child
+from tidegate.adapters.child import ByChild, Child
 from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.jobs import ApplyPlan, dumps_plan
 from tidegate.core.mirror.comparison import Compared
@@ -46,22 +45,15 @@ class LineTables(ABC):
         return from_plain(Compared, self._ask({"bucket": [bucket.number, files]}))
 
 
-class TableProcess(LineTables):
-    """Table reader by `spark_jobs/handlers/mirror.py`. Raises StorageError when that cannot start, or dies."""
+class TableProcess(ByChild, LineTables):
+    """Table reader by `spark_jobs/handlers/mirror.py`."""
 
-    def __init__(
-        self, python: str = sys.executable, user: str | None = None, secrets: Mapping[str, str] | None = None
-    ) -> None:
-        self._secrets = secrets or None
+    def __init__(self, user: str | None = None, secrets: Mapping[str, str] | None = None) -> None:
         advice = (
             "install tidegate[worker] (pyarrow, numpy) beside this command. The events of all batches wait in TMPDIR "
             "meanwhile: it needs about twice the space of their files"
         )
-        self._child = Child("mirror", advice, python, user=user, work="comparing the table")
-
-    def _ask(self, request: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = self._child.one(request, self._secrets)
-        return answer
+        self._child = Child("mirror", advice, user=user, work="comparing the table", secrets=secrets)
 
     def close(self) -> None:
         self._child.close()

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from tidegate.adapters.connections import Connection, http_url
+from tidegate.adapters.connections import http_url
 from tidegate.adapters.http_connection import headers, opener
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.tell.notices import NotTold
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from tidegate.workflow.base.context import Context as PipelineContext
     from tidegate.workflow.base.context import Published
 
-LOCK_S, LOOK_S, URGENT_S = 20.0, 0.2, 10.0
-"""Seconds: to wait for the scheduler's lock, between tries, and between looks for others that wait."""
+URGENT_S = 10.0
+"""Seconds between looks for others that wait."""
 CERTIFICATE = "certificate"
 
 
@@ -142,9 +142,9 @@ class Runs:
         self.done.add(key.start_ms)
         if self._made >= runs_module.MOST_AT_ONCE:
             return False
-        with _locked(self._dag_id) as session:
-            known = self._dag(session) if session is not None else None
-            if session is None or known is None or runs_module.runs_of(self._dag_id, [key], session):
+        with runs_module.unless_held(self._dag_id) as (session, held):
+            known = None if held else self._dag(session)
+            if known is None or runs_module.runs_of(self._dag_id, [key], session):
                 return False
             run_id = runs_module.create_run(known.dag, key, known.dag_hash, session)
         self._made += 1
@@ -184,9 +184,9 @@ class Runs:
             "ready": certificates.readiness(self._ctx, certificate).plain,
             "publish": certificates.published(self._ctx, key, number),
         }
-        with _locked(self._dag_id) as session:
-            known = self._dag(session) if session is not None else None
-            if session is None or known is None:
+        with runs_module.unless_held(self._dag_id) as (session, held):
+            known = None if held else self._dag(session)
+            if known is None:
                 self.owed.append(key)
                 return None
             if runs_module.runs_of(self._dag_id, [key], session):
@@ -202,31 +202,6 @@ class Runs:
             dag = bag.get_dag(self._dag_id, session=session)
             self._known = None if dag is None else _Dag(dag, bag.dags_hash.get(self._dag_id))
         return self._known
-
-
-class _locked:
-    """A session that holds the lock on the DAG; None where somebody has held it for LOCK_S."""
-
-    def __init__(self, dag_id: str) -> None:
-        self._dag_id = dag_id
-
-    def __enter__(self) -> Session | None:
-        from airflow.utils.session import create_session
-
-        until = time.monotonic() + LOCK_S
-        while True:
-            self._scope = create_session()
-            session = self._scope.__enter__()
-            if runs_module.locked(self._dag_id, session) is not None:
-                return session
-            if time.monotonic() >= until:
-                session.rollback()
-                return None
-            self._scope.__exit__(None, None, None)
-            time.sleep(LOOK_S)
-
-    def __exit__(self, *failed: Any) -> None:
-        self._scope.__exit__(*failed)
 
 
 def finished_run(known: _Dag, key: WindowKey, note: str, shown: dict[str, Any], session: Session) -> TaskInstance:

@@ -78,7 +78,8 @@ def failed(context: Context, about: str, error: BaseException | str | None) -> s
     """The line of a failed try. `about`: the batch or window of its work."""
     from airflow.utils.state import TaskInstanceState
 
-    ti, pipeline = context["ti"], _pipeline_of(context)
+    ti = context["ti"]
+    pipeline = ti.dag_id.rpartition(".")[0]
     what, advice, command = explained(error, pipeline, about)
     parts = [f"{subject(context, about)} failed: {what}"]
     if ti.state == TaskInstanceState.UP_FOR_RETRY:
@@ -203,10 +204,6 @@ def _disk_advice(error: OSError) -> str:
 
 def _window_in(about: str) -> str:
     return about.removeprefix("window ") if about.startswith("window ") else ""
-
-
-def _pipeline_of(context: Context) -> str:
-    return context["ti"].dag_id.rpartition(".")[0]
 
 
 def _first(error: BaseException) -> str:

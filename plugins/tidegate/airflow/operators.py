@@ -259,19 +259,11 @@ class MaintainOperator(PipelineOperator):
         return filled.seen
 
     def _create(self, dag_id: str, due: Due, looked_ms: int, create: bool = True) -> Filled:
-        """Try again while the scheduler works on the DAG, as a catch-up does: the next maintenance comes in minutes."""
-        from airflow.utils.session import create_session
+        """Wait for the scheduler as a catch-up does: the next maintenance comes in minutes."""
+        from tidegate.airflow import runs
 
-        from tidegate.airflow import catchup
-        from tidegate.airflow.runs import create_missing_runs
-
-        until = time.monotonic() + catchup.LOCK_S
-        while True:
-            with create_session() as session:
-                filled = create_missing_runs(dag_id, due, looked_ms, session, create=create)
-            if not filled.held or time.monotonic() >= until:
-                return filled
-            time.sleep(catchup.LOOK_S)
+        with runs.unless_held(dag_id) as (session, held):
+            return runs.create_missing_runs(dag_id, due, looked_ms, session, create=create, held=held)
 
     def _at_work(self, windows: Sequence[WindowKey]) -> set[int]:
         from airflow.utils.session import create_session

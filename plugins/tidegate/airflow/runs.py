@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ PAGE = 2000
 """Windows in one query for runs."""
 NOTE = 1000
 """Most characters of a note."""
+LOCK_S, LOCK_LOOK_S = 20.0, 0.2
+"""Seconds to wait for the scheduler's lock on a DAG, and between two tries."""
 LOST_S, LOOK_S = 60.0, 2.0
 """Seconds to wait for a DAG that Airflow has lost (two parses by default), and between two looks."""
 
@@ -85,13 +88,12 @@ def trigger(dag_id: str, run_id: str, conf: dict[str, Any] | None = None) -> str
 
 @dataclass(frozen=True)
 class Filled:
-    """Run ids: `created` ones, and those `started` that were queued. `seen`: None for a DAG that Airflow doesn't know.
-    `held`: the scheduler works on this DAG, so nothing could be created or started now."""
+    """Run ids: `created` ones, and those `started` that were queued. `seen`: None for a DAG that Airflow doesn't
+    know."""
 
     created: tuple[str, ...] = ()
     started: tuple[str, ...] = ()
     seen: RunsSeen | None = None
-    held: bool = False
 
 
 def without_run(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session) -> list[WindowKey]:
@@ -106,7 +108,7 @@ def without_run(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: 
 
 
 def create_missing_runs(
-    dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session, create: bool = True
+    dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session, create: bool = True, held: bool = False
 ) -> Filled:
     """Create scheduled runs for due windows (oldest first, as the ledger said after `looked_ms`, UTC ms) that the
     schedule has gone past, few at a time.
@@ -115,12 +117,12 @@ def create_missing_runs(
     while the DAG is paused, and none from the schedule's front on: it comes there by itself. They run at once, and so
     do queued ones (somebody has cleared them), whatever max_active_runs says: runs that wait for their windows may fill
     it for hours, and these are ready. So never more than MOST_AT_ONCE of them are on their way; the schedule makes no
-    new runs meanwhile. Without `create` only queued ones are started: a catch-up publishes the others.
+    new runs meanwhile. Without `create` only queued ones are started: a catch-up publishes the others. Nothing is
+    created or started while the scheduler has the lock (`held`).
     """
     from airflow.models.dag import DagModel
     from airflow.models.dagbag import DagBag
 
-    held = locked(dag_id, session) is None
     model = session.query(DagModel).filter_by(dag_id=dag_id).one_or_none()
     if model is None or not model.is_active:
         return Filled()
@@ -128,7 +130,7 @@ def create_missing_runs(
     found = _look(dag_id, (key for key in due if front is None or key.start_ms <= front), looked_ms, session)
     seen = RunsSeen(model.is_paused, tuple(found.ended[:MOST_TOLD]))
     if model.is_paused or held:  # what is seen needs no lock, and status must not say what was true ten minutes ago
-        return Filled(seen=seen, held=held)
+        return Filled(seen=seen)
     started = _start(dag_id, found.queued[: max(0, MOST_AT_ONCE - found.busy)], session)
     if not create:
         return Filled((), started, seen)
@@ -148,6 +150,22 @@ def locked(dag_id: str, session: Session) -> DagModel | None:
 
     mine = select(DagModel).where(DagModel.dag_id == dag_id)
     return session.scalar(with_row_locks(mine, session, of=DagModel, skip_locked=True))
+
+
+@contextmanager
+def unless_held(dag_id: str) -> Iterator[tuple[Session, bool]]:
+    """A session that has waited for the lock of `locked`, and whether another has held that for LOCK_S."""
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+
+    until = time.monotonic() + LOCK_S
+    while True:
+        with create_session() as session:
+            held = locked(dag_id, session) is None and session.get(DagModel, dag_id) is not None
+            if not held or time.monotonic() >= until:
+                yield session, held
+                return
+        time.sleep(LOCK_LOOK_S)
 
 
 def _front(model: DagModel, session: Session) -> int | None:

@@ -65,15 +65,13 @@ class WindowTimetable(Timetable):
         if not candidates:
             return None
         if not restriction.catchup:
-            candidates.append(self._last_ended())
+            now = window_start(to_ms(timezone.utcnow()), self._windows)
+            candidates.append(window_start(now - 1, self._windows))
         start = max(candidates)
         if restriction.latest is not None and start > to_ms(restriction.latest):
             return None
         interval = self._interval(start)
         return DagRunInfo(run_after=interval.end, data_interval=interval)
-
-    def _last_ended(self) -> int:
-        return window_start(window_start(to_ms(timezone.utcnow()), self._windows) - 1, self._windows)
 
     def _at_or_after(self, instant: DateTime) -> int:
         start = window_start(to_ms(instant), self._windows)

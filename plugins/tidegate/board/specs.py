@@ -49,8 +49,8 @@ class Specs:
     """Specs of one process. A file is parsed again when its time, size or inode changes; all of them when another file
     of the folder does, as `defaults.yaml` or a schema that a `format` names."""
 
-    def __init__(self, wait_s: float = WAIT_S) -> None:
-        self._wait_s = wait_s
+    def __init__(self) -> None:
+        self._wait_s = WAIT_S
         self._lock = threading.Lock()
         self._at_work: threading.Thread | None = None
         self._looked = 0.0

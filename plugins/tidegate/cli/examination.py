@@ -23,7 +23,7 @@ from tidegate.spark.connection import master_of
 
 if TYPE_CHECKING:
     from tidegate.adapters.airflow_facts import AirflowFacts
-    from tidegate.adapters.connections import Connection
+    from tidegate.core.base.connection import Connection
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.settings import Settings
     from tidegate.spec import Loaded

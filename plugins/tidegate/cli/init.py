@@ -148,13 +148,11 @@ def _drafted(asked: _Asked) -> tuple[Draft, str]:
     if not ranges:
         raise Failed(f"topic {asked.topic} holds no records: a draft needs some to look at", NOT_WELL)
     now_ms = int(time.time() * 1000)
-    with FirstLook(asked.topic) as look:
-        told = source.for_workers()
-        settings = told.settings | told.secrets
-        probe = plain
-        if asked.format == "raw" or asked.keys:
-            probe = _probe(asked, _format_keys(asked, asked.format or "json", ()))
-        read = look.read(probe, settings | surroundings.registry(probe), state.topic_id, ranges)
+    told, probe = source.for_workers(), plain
+    if asked.format == "raw" or asked.keys:
+        probe = _probe(asked, _format_keys(asked, asked.format or "json", ()))
+    with FirstLook(asked.topic, told.settings | told.secrets | surroundings.registry(probe)) as look:
+        read = look.read(probe, state.topic_id, ranges)
         form = asked.format or _format(asked, read)
         wanted = replace(asked.wanted, format=_format_keys(asked, form, read.values))
         messages, bad = look.messages(_probe(asked, wanted.format))

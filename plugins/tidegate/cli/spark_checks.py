@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.doctor.findings import WRONG, Finding
 from tidegate.core.spec.pipeline import Pipeline

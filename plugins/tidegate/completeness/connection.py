@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from tidegate.adapters.connections import Connection, Lookup, database_url, http_url, resolve
+from tidegate.adapters.connections import Lookup, database_url, http_url, resolve
 from tidegate.adapters.watchdog import Watched
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError, TruthUnknown
 from tidegate.core.completeness.port import Truth
 from tidegate.core.spec.pipeline import Completeness, Pipeline

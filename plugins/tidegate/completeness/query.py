@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tidegate.adapters.connections import Connection
 from tidegate.completeness.counts_json import shortened
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import CatalogueError, TruthUnknown
 from tidegate.core.completeness.rules import NAMED_PARAMETER, count_of
 from tidegate.core.window.states import WindowKey

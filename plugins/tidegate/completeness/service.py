@@ -9,9 +9,9 @@ import urllib.error
 import urllib.request
 from urllib.parse import quote
 
-from tidegate.adapters.connections import Connection
 from tidegate.adapters.http_connection import headers, opener
 from tidegate.completeness.counts_json import count_in, parsed, shortened
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError, TruthUnknown
 from tidegate.core.completeness.rules import parameters
 from tidegate.core.window.states import WindowKey

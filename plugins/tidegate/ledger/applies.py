@@ -17,14 +17,13 @@ from tidegate.core.mirror.applies import (
     OPEN,
     REFUSED,
     Apply,
-    Change,
     Horizon,
     Landed,
     Merging,
     Told,
     Tried,
-    change,
     parse_apply,
+    taken_back,
 )
 from tidegate.core.mirror.jobs import position_of, spelled
 from tidegate.ledger import moves, schema
@@ -128,11 +127,11 @@ class SqlApplies(Part):
             moves.moved(self._store, c, a, transitions.overtaken(apply))
 
     def stands(self, name: str, old: Told | None, now: Told, why: str = "") -> None:
-        made, how = parse_apply(name, now.attempt), change(old, now)
+        made = parse_apply(name, now.attempt)
         with self._store.begin() as c:
-            if how is not Change.SAME:
+            if old != now:
                 self._copy(c, name, old, now)
-            if how is Change.BACK or why:
+            if why or taken_back(old, now):
                 detail = {"from": now.upto if old is None else old.upto, "to": now.upto, "snapshot": now.snapshot}
                 self._store.note(c, name, TAKEN_BACK, SUBJECT, detail | ({"why": why} if why else {}))
             if made is not None:

@@ -93,9 +93,8 @@ def taken_up(c: Connection, plan: Plan, newest: int) -> None:
     c.execute(update(s).where(*mine).values(batch_id=plan.batch_id))
 
 
-def rewound(c: Connection, name: str, topic_id: str | None, before: int | None = None) -> int:
-    """The newest batch after which reading went back, 0 for none. `before`: of those before this batch."""
+def rewound(c: Connection, name: str, topic_id: str | None) -> int:
+    """The newest batch after which reading went back, 0 for none."""
     mine = [s.c.pipeline == name, s.c.topic_id == topic_id, s.c.after_batch > 0, s.c.lost_start.is_(None)]
-    mine += [] if before is None else [s.c.after_batch < before]
     newest = select(s.c.after_batch).where(*mine).order_by(s.c.after_batch.desc()).limit(1)
     return c.scalar(newest) or 0

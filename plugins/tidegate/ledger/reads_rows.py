@@ -90,7 +90,8 @@ def _batches(rows_of: Callable[..., list[Any]]) -> Iterator[tuple[str, BatchRow]
                 batch_row(row, ranges.get(i, []), parts.get(i, [])),
                 sources=tuple(sorted({x.source for x in sources.get(i, [])})),
                 floor=_floor(row.floor),
-                **_ownership(owners.get(i)),
+                redriven_by=owners[i].owner if i in owners else None,
+                set_aside=i in owners and bool(owners[i].cleared),
             ),
         )
 
@@ -101,10 +102,6 @@ def _floor(text: str) -> Floor | None:
         return loads(Floor, text)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _ownership(row: Any | None) -> dict[str, Any]:
-    return {} if row is None else {"redriven_by": row.owner, "set_aside": bool(row.cleared)}
 
 
 def grouped(items: Iterable[Any], key: Callable[[Any], K]) -> dict[K, list[Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,13 +47,15 @@ class Outcome:
 
 
 class FirstLook:
-    """One sample, decoded as often as asked. Each method raises SourceError, StorageError."""
+    """One sample, decoded as often as asked. Each method raises SourceError, StorageError.
 
-    def __init__(self, topic: str, python: str = sys.executable) -> None:
+    `settings` are librdkafka's, secrets included: they go through a pipe."""
+
+    def __init__(self, topic: str, settings: Mapping[str, str]) -> None:
         def failed(words: str) -> SourceError:
             return SourceError(f"reading {topic}: {words}")
 
-        self._child = Child("draft", _ADVICE, python, work="reading records", failed=failed)
+        self._child = Child("draft", _ADVICE, work="reading records", failed=failed, secrets=settings)
 
     def __enter__(self) -> FirstLook:
         return self
@@ -62,20 +63,9 @@ class FirstLook:
     def __exit__(self, *_: object) -> None:
         self._child.close()
 
-    def read(
-        self,
-        pipeline: Pipeline,
-        settings: Mapping[str, str],
-        topic_id: str,
-        ranges: Sequence[tuple[int, int, int]],
-    ) -> Sample:
-        """`settings` are librdkafka's, secrets included: they go through a pipe."""
-        request = {
-            "pipeline": to_plain(pipeline),
-            "topic_id": topic_id,
-            "ranges": [list(r) for r in ranges],
-        }
-        answer = self._child.one(request, settings)
+    def read(self, pipeline: Pipeline, topic_id: str, ranges: Sequence[tuple[int, int, int]]) -> Sample:
+        request = {"pipeline": to_plain(pipeline), "topic_id": topic_id, "ranges": [list(r) for r in ranges]}
+        answer = self._child.one(request)
         return Sample(answer["read"], answer["gaps"], answer["cut"], answer["kind"], tuple(answer["values"]))
 
     def messages(self, pipeline: Pipeline) -> tuple[list[Message], list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,23 +24,15 @@ class Sampled:
 
 
 def sample(
-    pipeline: Pipeline,
-    settings: Mapping[str, str],
-    topic_id: str,
-    ranges: Sequence[tuple[int, int, int]],
-    python: str = sys.executable,
+    pipeline: Pipeline, settings: Mapping[str, str], topic_id: str, ranges: Sequence[tuple[int, int, int]]
 ) -> Sampled:
     """`settings` are librdkafka's, secrets included: they go through a pipe. Raises SourceError, StorageError."""
-    request = {
-        "pipeline": to_plain(pipeline),
-        "topic_id": topic_id,
-        "ranges": [list(r) for r in ranges],
-    }
+    request = {"pipeline": to_plain(pipeline), "topic_id": topic_id, "ranges": [list(r) for r in ranges]}
 
     def failed(words: str) -> SourceError:
         return SourceError(f"sampling {pipeline.source.topic}: {words}")
 
-    with Child("sample", _ADVICE, python, work="reading records", failed=failed) as child:
-        answer = child.one(request, settings)
+    with Child("sample", _ADVICE, work="reading records", failed=failed, secrets=settings) as child:
+        answer = child.one(request)
     fields = {name: (int(told["seen"]), list(told["examples"])) for name, told in answer["fields"].items()}
     return Sampled(int(answer["read"]), fields, dict(answer.get("types", {})))

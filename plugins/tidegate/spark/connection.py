@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import JobFailed
 from tidegate.spark.conf import is_local
 

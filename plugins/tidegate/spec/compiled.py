@@ -28,7 +28,7 @@ from tidegate.core.target.port import Unit
 from tidegate.kinds import target_kind
 from tidegate.spec import completeness_rules
 from tidegate.spec.by_kind import own_options
-from tidegate.spec.model import ColumnSpec, LateSpec, PipelineSpec
+from tidegate.spec.model import ColumnSpec, PipelineSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec
 from tidegate.spec.rules import DEFAULT_COMPRESSION, archive_runs, epoch_ms, local_instant
 from tidegate.spec.sink import SinkSection
@@ -50,6 +50,7 @@ _NEVER_OF_SINK = ("metastore_conn_id", "fields")
 
 def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
     """`spec` must have passed `rules.check`; `message_format` is what `formats.compile_format` made of it."""
+    late = spec.late
     return Pipeline(
         name=spec.name,
         owner=spec.owner,
@@ -64,8 +65,8 @@ def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
         sink=_sink(spec.sink),
         ingest=_ingest(spec.ingest),
         archive=_archive(spec.archive, archive_runs(spec)),
-        late_policy=spec.late.policy,
-        reopening=_reopening(spec.late),
+        late_policy=late.policy,
+        reopening=Reopening(late.reopen_after, late.reopen_generations, late.reopen_age, late.reopen_rows),
         dirty=DirtyLimits(spec.dirty.max_count, spec.dirty.max_ratio),
         where=spec.where,
         kafka_columns=spec.kafka_columns,
@@ -197,10 +198,6 @@ def _archive(spec: ArchiveSpec, max_active_runs: int) -> ArchiveRun:
         swap=spec.swap,
         merge=Merge(spec.merge.min_files, spec.merge.local_size),
     )
-
-
-def _reopening(spec: LateSpec) -> Reopening:
-    return Reopening(spec.reopen_after, spec.reopen_generations, spec.reopen_age, spec.reopen_rows)
 
 
 def _clean(spec: CleanSpec) -> Cleaning:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.spec.pipeline import Sink
 
@@ -17,22 +17,7 @@ OPTION = "object_store_conn_id"
 _NOT_TAKEN = ("role_arn", "profile_name", "assume_role_method", "external_id", "config_kwargs")
 
 
-class Fields(Protocol):
-    """What is read of a connection."""
-
-    @property
-    def conn_id(self) -> str: ...
-    @property
-    def conn_type(self) -> str | None: ...
-    @property
-    def login(self) -> str | None: ...
-    @property
-    def password(self) -> str | None: ...
-    @property
-    def extra(self) -> Mapping[str, Any]: ...
-
-
-def access_for(sink: Sink, connect: Callable[[str], Fields]) -> dict[str, str]:
+def access_for(sink: Sink, connect: Callable[[str], Connection]) -> dict[str, str]:
     """How the store of a table's files is reached; empty for other storage, and where hosts have a role.
 
     Raises TidegateError: the connection is missing, or does not fit."""
@@ -50,7 +35,7 @@ def as_secrets(access: Mapping[str, str]) -> dict[str, str]:
     return {f"{PREFIX}{key}": value for key, value in access.items()}
 
 
-def access_of(connection: Fields) -> dict[str, str]:
+def access_of(connection: Connection) -> dict[str, str]:
     """Keys of `KEYS` that the connection gives. Without a login: the environment's credentials, or the host's role.
 
     Raises TidegateError for another type, and for settings that Tidegate cannot follow."""

@@ -16,9 +16,10 @@ from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, S
 from tidegate.core.base.storage import FileStat
 from tidegate.storage.hdfs_clients import CLIENTS, USERS
 from tidegate.storage.hdfs_errors import leads_through_a_file, of_a_change, translated
+from tidegate.storage.ranges import RangeReader
 
 if TYPE_CHECKING:
-    from hdfs_native import Client, FileReader, FileWriter
+    from hdfs_native import Client, FileWriter
     from typing_extensions import Buffer
 
 _TEMPORARY = "._tidegate."
@@ -126,7 +127,11 @@ class HdfsStorage:
         if found.isdir:
             raise _final(StorageError(f"{path}: is a directory"))
         reader = self._call("read", path, lambda client: client.read(local))
-        return io.BufferedReader(_Reader(self, path, reader), buffer_size=_READ_BUFFER)
+
+        def piece(at: int, count: int) -> bytes:
+            return self._guarded("read", path, lambda: reader.read_range(at, count))
+
+        return io.BufferedReader(RangeReader(path, len(reader), piece), buffer_size=_READ_BUFFER)
 
     def write_new(self, path: str, content: bytes) -> None:
         authority, local = split(path)
@@ -243,36 +248,6 @@ class _NewFile(io.RawIOBase):
         except BaseException:
             self._failed = True
             raise
-
-
-class _Reader(io.RawIOBase):
-    def __init__(self, storage: HdfsStorage, path: str, reader: FileReader) -> None:
-        self._storage, self._path, self._reader = storage, path, reader
-        self._size, self._at = len(reader), 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        count = min(len(buffer), self._size - self._at)
-        if count <= 0:
-            return 0
-        at = self._at
-        found = self._storage._guarded("read", self._path, lambda: self._reader.read_range(at, count))
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
 
 
 def _final(error: StorageError) -> StorageError:

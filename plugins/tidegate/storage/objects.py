@@ -17,7 +17,8 @@ from tidegate.core.base.errors import OutcomeUnknown, PathExists, PathMissing, S
 from tidegate.core.base.storage import FileStat
 from tidegate.storage.objects_clients import CLIENTS
 from tidegate.storage.objects_errors import Said, said
-from tidegate.storage.objects_files import PART, UPLOADS, NewObject, RangeReader
+from tidegate.storage.objects_files import PART, UPLOADS, NewObject
+from tidegate.storage.ranges import RangeReader
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -102,7 +103,8 @@ class ObjectStorage:
         if found is None:
             self._something_below(path)  # raises for a bucket that is missing
             raise PathMissing(f"{path}: is not there")
-        return io.BufferedReader(RangeReader(self, path, found["size"]), buffer_size=_READ_BUFFER)
+        reader = RangeReader(path, found["size"], lambda at, count: self._range(path, at, min(count, PART)))
+        return io.BufferedReader(reader, buffer_size=_READ_BUFFER)
 
     def write_new(self, path: str, content: bytes) -> None:
         """A put-if-absent: exactly one of its writers is told that it wrote."""
@@ -133,7 +135,7 @@ class ObjectStorage:
 
     # ------------------------------------------------------------ for open files
 
-    def read_range(self, path: str, at: int, count: int) -> bytes:
+    def _range(self, path: str, at: int, count: int) -> bytes:
         key = self._key(path)
         return self._look("read", path, lambda store: bytes(store.get_range(key, start=at, length=count)))
 

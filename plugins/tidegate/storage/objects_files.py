@@ -1,12 +1,10 @@
-"""Files of an object store as streams: pieces of one that is there, and one that appears once it is whole."""
+"""A file of an object store as a stream: it appears once it is whole."""
 
 from __future__ import annotations
 
 import io
 import secrets
 from typing import TYPE_CHECKING, Any, Protocol
-
-from tidegate.core.base.errors import StorageError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -18,7 +16,7 @@ UPLOADS = 4
 
 
 class Objects(Protocol):
-    """What the streams ask of the storage."""
+    """What the stream asks of the storage."""
 
     def write_new(self, path: str, content: bytes) -> None: ...
 
@@ -31,8 +29,6 @@ class Objects(Protocol):
     def complete(self, path: str, upload: Any, rest: bytes, nonce: str) -> None:
         """Publish what was sent, and `rest`."""
         ...
-
-    def read_range(self, path: str, at: int, count: int) -> bytes: ...
 
 
 class NewObject(io.RawIOBase):
@@ -101,35 +97,3 @@ class NewObject(io.RawIOBase):
         whole = len(self._waiting) - len(self._waiting) % PART
         piece, self._waiting = bytes(self._waiting[:whole]), self._waiting[whole:]
         self._storage.send(self._path, self._upload, piece)
-
-
-class RangeReader(io.RawIOBase):
-    """Reads pieces, each by a request of its own."""
-
-    def __init__(self, storage: Objects, path: str, size: int) -> None:
-        self._storage, self._path, self._size, self._at = storage, path, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        count = min(len(buffer), self._size - self._at, PART)
-        if count <= 0:
-            return 0
-        found = self._storage.read_range(self._path, self._at, count)
-        if not 0 < len(found) <= count:
-            raise StorageError(f"{self._path}: {len(found)} bytes came where {count} were asked for")
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)

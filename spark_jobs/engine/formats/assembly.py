@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.formats import Bad, Decoded
+from spark_jobs.engine.formats.json_program import Program
 from spark_jobs.engine.formats.undecodable import NULL, TOMBSTONE, Malformed, Misfits, Values, first_misfit
 from spark_jobs.engine.slowness import Slowness
 from spark_jobs.engine.types import schema_of
@@ -71,10 +72,16 @@ class Assembly:
                 rows.append(empty)
         return self.assembled(list(zip(*rows, strict=True)) if rows else [()] * self._width, bad)
 
-    def slowly(self, why: str, values: Sequence[bytes | None], by_rules: ByRules) -> Decoded:
-        """Rows by the row rules, where the C library reads none of the messages; `why` it does not."""
+    def by_program(
+        self, program: Program | None, why_not: str, values: Sequence[bytes | None], by_rules: ByRules
+    ) -> Decoded:
+        """Rows of the C library; without a program, or without messages, by the row rules. `why_not`: why there is no
+        program."""
+        if program is not None and values:
+            batch, look = program.run(values)
+            return self.patched(batch, look, program.why, values, by_rules)
         slow = Slowness()
-        slow.count(why, len(values))
+        slow.count(why_not, len(values))
         with slow.timed():
             found = by_rules(values)
         found.slow = slow

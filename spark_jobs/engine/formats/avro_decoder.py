@@ -51,10 +51,7 @@ class AvroDecoder:
         plain, self._chunk = self._plain, chunk
         read = self._framed if plain is None else lambda value: plain(value, 0)
         by_rules = partial(self._assembly.decoded, read=read)
-        if self._program is None or not chunk.values:
-            return self._assembly.slowly(self._why_not, chunk.values, by_rules)
-        batch, look = self._program.run(chunk.values)
-        return self._assembly.patched(batch, look, self._program.why, chunk.values, by_rules)
+        return self._assembly.by_program(self._program, self._why_not, chunk.values, by_rules)
 
     def _framed(self, value: bytes) -> Values:
         read = self._reader_for(value)

@@ -143,10 +143,7 @@ class CsvDecoder:
         return self._names.index(path[0])
 
     def decode(self, chunk: Chunk) -> Decoded:
-        if self._program is None or not chunk.values:
-            return self._assembly.slowly(self._why_not, chunk.values, self._by_rules)
-        batch, look = self._program.run(chunk.values)
-        return self._assembly.patched(batch, look, self._program.why, chunk.values, self._by_rules)
+        return self._assembly.by_program(self._program, self._why_not, chunk.values, self._by_rules)
 
     def _by_rules(self, values: Sequence[bytes | None]) -> Decoded:
         bad: dict[int, Bad] = {}

@@ -82,10 +82,7 @@ class ProtobufDecoder:
     def decode(self, chunk: Chunk) -> Decoded:
         read = self._framed if self._confluent else self._message
         by_rules = partial(self._assembly.decoded, read=read)
-        if self._program is None or not chunk.values:
-            return self._assembly.slowly(self._why_not, chunk.values, by_rules)
-        batch, look = self._program.run(chunk.values)
-        return self._assembly.patched(batch, look, self._program.why, chunk.values, by_rules)
+        return self._assembly.by_program(self._program, self._why_not, chunk.values, by_rules)
 
     def _framed(self, value: bytes) -> Values:
         if len(value) <= HEADER or value[0]:

@@ -107,10 +107,6 @@ def _booleans(given: pa.Array) -> pa.Array:
     return _where(pc.or_(values, pc.equal(given, "false")), values)
 
 
-def _dates(given: pa.Array) -> pa.Array:
-    return _matching(given, _DATE).cast(pa.date32())
-
-
 def _micros(given: pa.Array) -> pa.Array:
     return pc.utf8_rtrim(_matching(given, _TIME), "Z").cast(pa.timestamp("us"))
 
@@ -135,7 +131,7 @@ _FAST: dict[str, Vectorised] = {
     "double": _doubles,
     "string": lambda given: given,
     "binary": lambda given: given.cast(pa.binary()),
-    "date": _dates,
+    "date": lambda given: _matching(given, _DATE).cast(pa.date32()),
     "timestamp": lambda given: _micros(given).cast(TIMESTAMP),
 }
 _EVENTS: dict[str, Vectorised] = {

@@ -85,12 +85,9 @@ def _load() -> ctypes.CDLL | str:
         if path.exists():
             return open_library(path)
     if not FOLDER.is_dir():
-        return f"the C library cannot be loaded from inside of {_file_above(FOLDER)}"
+        archive = next((p for p in FOLDER.parents if p.is_file()), FOLDER)
+        return f"the C library cannot be loaded from inside of {archive}"
     return f"the C library is missing: there is no {NAME}.so in {FOLDER}"
-
-
-def _file_above(path: Path) -> Path:
-    return next((p for p in path.parents if p.is_file()), path)
 
 
 def open_library(path: Path) -> ctypes.CDLL | str:

@@ -150,7 +150,7 @@ class _Finished:
         self._file = file
         self.labels = _labels(file)
         self.rows = file.nrows
-        self.schema = _with_zone(file.schema)
+        self.schema = pa.schema([pa.field(f.name, _mapped(f.type, TIMESTAMP)) for f in file.schema])
 
     def groups(self) -> int:
         return self._file.nstripes
@@ -230,10 +230,6 @@ def _leaves(kind: pa.DataType) -> int:
 
 def _without_zone(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(f.name, _mapped(f.type, _LOCAL)) for f in schema])
-
-
-def _with_zone(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(f.name, _mapped(f.type, TIMESTAMP)) for f in schema])
 
 
 def _mapped(kind: pa.DataType, timestamp: pa.DataType) -> pa.DataType:

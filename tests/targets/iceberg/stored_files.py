@@ -15,13 +15,13 @@ import pytest
 
 from spark_jobs.engine.sinks.bounds import bounds_of
 from spark_jobs.engine.sinks.stored import LABEL
+from tests.field_paths import field_paths
 from tidegate import kinds
 from tidegate.core.base.plain import to_plain
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.stored import field_paths
 from tidegate.kinds import TargetKind
 from tidegate.spec.sink import SinkSection
-from tidegate.targets.iceberg.columns import FORM, stored_columns
+from tidegate.targets.iceberg.columns import FORM
 
 ICE = TargetKind(
     name="ice",
@@ -45,13 +45,11 @@ def pinned(pipeline: Pipeline, first: int = 1) -> Pipeline:
     """The pipeline on a table of kind `ice` that exists: each field of its three tables has an id of its own."""
     fields: list[tuple[str, str, int]] = []
     for kind in ("data", "late", "dirty"):
-        for column in stored_columns(pipeline, kind):
-            fields += [(kind, path, first + len(fields) + at) for at, path in enumerate(_paths(column))]
+        for column in FORM.columns(pipeline, kind):
+            fields += [
+                (kind, path, first + len(fields) + at) for at, path in enumerate(field_paths(column.name, column.type))
+            ]
     return replace(pipeline, sink=replace(pipeline.sink, kind="ice", fields=tuple(fields)))
-
-
-def _paths(column) -> tuple[str, ...]:  # type: ignore[no-untyped-def]
-    return field_paths(column.name, column.type)
 
 
 def ids_in(schema: pa.Schema) -> dict[str, int]:

@@ -9,9 +9,9 @@ import pytest
 from tests.world import make_pipeline
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.spec.pipeline import Column, Pipeline
-from tidegate.core.target.stored import Origin, StoredColumn, field_ids, field_paths
+from tidegate.core.target.stored import Origin, StoredColumn
 from tidegate.spec import fingerprint
-from tidegate.targets.iceberg.columns import problems, stored_columns
+from tidegate.targets.iceberg.columns import FORM, problems
 
 
 def pipeline(*more: Column, partitions: tuple[str, ...] = ("date", "hour", "site")) -> Pipeline:
@@ -24,7 +24,7 @@ def column(name: str, kind: str) -> Column:
 
 
 def told(spec: Pipeline, kind: str) -> list[str]:
-    return [f"{c.name} {c.type} {c.origin.value} {c.of}".rstrip() for c in stored_columns(spec, kind)]
+    return [f"{c.name} {c.type} {c.origin.value} {c.of}".rstrip() for c in FORM.columns(spec, kind)]
 
 
 KAFKA = [
@@ -66,7 +66,7 @@ def test_the_partitions_columns_come_first_and_no_name_is_icebergs() -> None:
         "raw_value binary logical raw_value",
         *KAFKA,
     ]
-    assert [c.name for c in stored_columns(spec, "late") if c.required] == ["_batch", "_window"]
+    assert [c.name for c in FORM.columns(spec, "late") if c.required] == ["_batch", "_window"]
 
 
 def test_one_type_table_for_all_depths() -> None:
@@ -87,7 +87,7 @@ def test_one_type_table_for_all_depths() -> None:
         "map<tinyint,struct<a:array<tinyint>,b:date>>": "map<int,struct<a:array<int>,b:date>>",
     }
     spec = pipeline(*(column(f"c{i}", kind) for i, kind in enumerate(kinds)))
-    stored = {c.name: c.type for c in stored_columns(spec, "data")}
+    stored = {c.name: c.type for c in FORM.columns(spec, "data")}
     assert [stored[f"c{i}"] for i in range(len(kinds))] == list(kinds.values())
 
 
@@ -125,26 +125,9 @@ def test_keys_that_mean_nothing_are_told() -> None:
     ]
 
 
-def test_every_field_has_a_path() -> None:
-    kind = "map<string,struct<tags:array<string>,unit:int>>"
-    assert field_paths("m", kind) == (
-        "m",
-        "m.key",
-        "m.value",
-        "m.value.tags",
-        "m.value.tags.element",
-        "m.value.unit",
-    )
-
-
 def test_ids_are_pinned_by_the_plan_and_are_no_part_of_a_specs_identity() -> None:
     plain = pipeline()
     pinned = replace(plain, sink=replace(plain.sink, fields=(("data", "id", 3), ("late", "id", 4))))
-    assert (field_ids(pinned, "data"), field_ids(pinned, "late"), field_ids(pinned, "dirty")) == (
-        {"id": 3},
-        {"id": 4},
-        {},
-    )
     assert from_plain(Pipeline, to_plain(pinned)) == pinned
     assert fingerprint(pinned) == fingerprint(plain)
     assert "fields" not in to_plain(plain)["sink"], "0.1.0 refuses fields that it does not know"

@@ -14,7 +14,7 @@ import pytest
 from tests.targets.iceberg.lab import make, sqlite
 from tests.targets.iceberg.test_iceberg_rest import Told, server
 from tests.world import make_pipeline
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import CatalogueError
 from tidegate.core.doctor.findings import OK, WARNING, WRONG, Finding
 from tidegate.core.files.receipt import DATA

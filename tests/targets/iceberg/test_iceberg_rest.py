@@ -18,7 +18,7 @@ import pytest
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from tests.targets.iceberg.catalogues import SCHEMA, SPEC
-from tidegate.adapters.connections import Connection
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg import metadata

@@ -1,1 +1,1 @@
-"""What every rule may use: errors, instants, offsets, zones, Hive types, partition values, renames (R10)."""
+"""What every rule may use: errors, instants, offsets, zones, types, partition values, connections, renames (R10)."""

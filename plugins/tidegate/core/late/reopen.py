@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.core.base.instants import iso
+from tidegate.core.base.instants import HOUR_MS, iso
 from tidegate.core.base.wording import many, those
 from tidegate.core.files.overflow import Overflow
 from tidegate.core.files.receipt import CHECKSUM_MODULUS, BatchRows, FileEntry, content_digest
@@ -108,7 +108,7 @@ def over_budget(window: LateWindow, end_ms: int, budget: Reopening, now_ms: int)
     if budget.generations is not None and window.reopened >= budget.generations:
         found.append(f"it was reopened {window.reopened} times (late.reopen_generations: {budget.generations})")
     if budget.age_ms is not None and now_ms - end_ms > budget.age_ms:
-        found.append(f"it ended at {iso(end_ms)} (late.reopen_age: {_hours(budget.age_ms)})")
+        found.append(f"it ended at {iso(end_ms)} (late.reopen_age: {budget.age_ms / HOUR_MS:g} h)")
     if budget.rows is not None and rows > budget.rows:
         found.append(f"{those(rows, 'late row', 'wait')} (late.reopen_rows: {budget.rows:,})")
     return found
@@ -137,10 +137,6 @@ def left(windows: Windows, found: Iterable[LateWindow], budget: Reopening, now_m
     old = (w for w in found if w.current is not None and now_ms - w.waiting_since_ms >= after_ms)
     choices = ((w, choice(windows, w, budget, now_ms)) for w in old)
     return tuple(one for w, one in choices if one.over or w.refused >= MOST_REFUSED)
-
-
-def _hours(ms: int) -> str:
-    return f"{ms / 3_600_000:g} h"
 
 
 def is_due(window: LateWindow, budget: Reopening, now_ms: int) -> bool:

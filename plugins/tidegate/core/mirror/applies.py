@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from enum import Enum
 from typing import Protocol
 
 from tidegate.core.base.choice import Choice
-from tidegate.core.mirror.balance import Sums, Totals
+from tidegate.core.mirror.balance import Totals
 from tidegate.core.mirror.jobs import START, Position
 from tidegate.core.mirror.prefix import BatchRange
 
@@ -82,54 +81,18 @@ class Told(Totals):
     buckets: int = field(default=0, compare=False)
 
     @classmethod
-    def by(cls, prefix: Says) -> Told:
+    def by(cls, prefix: Told) -> Told:
+        """What a snapshot, which knows more, says of itself."""
         return cls(**{f.name: getattr(prefix, f.name) for f in fields(cls)})
 
 
-class Says(Sums, Protocol):
-    """`core.target.port.Prefix` is so."""
-
-    @property
-    def upto(self) -> int: ...
-
-    @property
-    def snapshot(self) -> str | None: ...
-
-    @property
-    def attempt(self) -> str: ...
-
-    @property
-    def purged_below(self) -> Position: ...
-
-    @property
-    def purged_upto(self) -> int: ...
-
-    @property
-    def below_purge(self) -> int: ...
-
-    @property
-    def kept_out(self) -> tuple[str, ...]: ...
-
-    @property
-    def buckets(self) -> int: ...
-
-
-class Change(Enum):
-    """Of the ledger's copy, to what the table says now."""
-
-    SAME = "same"
-    FORWARD = "forward"
-    BACK = "back"
-
-
-def change(old: Told | None, now: Told) -> Change:
-    """M4: the copy follows the table, whichever way it has gone; back never without a word.
+def taken_back(old: Told | None, now: Told) -> bool:
+    """Whether somebody has taken the table back since the ledger copied `old`. M4: the copy follows the table, back
+    never without a word.
 
     `old` must have been read before the table: a merge that another task has committed in between looks like a table
     that was taken back."""
-    if old is not None and now.upto < old.upto:
-        return Change.BACK
-    return Change.SAME if old == now else Change.FORWARD
+    return old is not None and now.upto < old.upto
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from tidegate.core.base.wording import many
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, BucketDone, EventFile
-
-
-class Sums(Protocol):
-    """`core.target.port.Prefix` has them, and `Totals`."""
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def tombstones(self) -> int: ...
-
-    @property
-    def events(self) -> int: ...
-
-    @property
-    def inserted(self) -> int: ...
-
-    @property
-    def purged(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +22,7 @@ class Totals:
     purged: int = 0
 
 
-def imbalance(sums: Sums) -> str | None:
+def imbalance(sums: Totals) -> str | None:
     """What does not add up, for people; None if all does. Else rows are gone that no merge and no purge has taken."""
     there, put = sums.rows + sums.tombstones + sums.purged, sums.inserted
     if there == put:
@@ -52,7 +33,7 @@ def imbalance(sums: Sums) -> str | None:
     )
 
 
-def after(before: Sums, receipt: ApplyReceipt) -> Totals:
+def after(before: Totals, receipt: ApplyReceipt) -> Totals:
     """The table's sums once the merge is committed."""
     counts = add_up(b.counts for b in receipt.buckets)
     changed = [b for b in receipt.buckets if b.changed]
@@ -90,8 +71,7 @@ def receipt_errors(
     counted = sum(b.counts.events for b in receipt.buckets)
     if counted != sum(read.values()):
         found.append(f"{many(sum(read.values()), 'event')} read, but {counted:,} have a fate")
-    if len({b.number for b in receipt.buckets}) != len(receipt.buckets):
-        found.append("a bucket is told twice")
+    found += twice_errors(receipt)
     before = {b.number: sum(f.rows for f in b.files) for b in base}
     for bucket in receipt.buckets:
         found += _bucket_errors(bucket, before.get(bucket.number, 0), whole)
@@ -99,6 +79,12 @@ def receipt_errors(
     if left:
         found.append(f"{many(len(left), 'bucket')} of the day before left out, bucket {min(left)} the first")
     return found + file_errors(receipt, listing)
+
+
+def twice_errors(receipt: ApplyReceipt) -> list[str]:
+    """Which buckets a receipt lists more than once."""
+    times = Counter(b.number for b in receipt.buckets)
+    return [f"bucket {n} is listed twice" for n, listed in times.items() if listed > 1]
 
 
 def file_errors(receipt: ApplyReceipt, listing: Mapping[str, int] | None) -> list[str]:

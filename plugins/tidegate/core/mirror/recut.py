@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from tidegate.core.base.wording import many
-from tidegate.core.mirror.balance import file_errors, receipt_errors
+from tidegate.core.mirror.balance import file_errors, receipt_errors, twice_errors
 from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile
 
 _MULTIPLES = 5
@@ -55,9 +55,9 @@ def errors(plan: Cut, receipt: ApplyReceipt, listing: Mapping[str, int] | None =
     rows that it had."""
     if not plan.cut_before:
         return receipt_errors(plan.events, plan.base, receipt, listing, plan.whole)
-    numbers, found = [b.number for b in receipt.buckets], file_errors(receipt, listing)
-    if len(set(numbers)) != len(numbers) or any(n not in range(plan.buckets) for n in numbers):
-        found.append(f"a bucket is told twice, or is none of {plan.buckets}")
+    found = twice_errors(receipt) + file_errors(receipt, listing)
+    unknown = {b.number for b in receipt.buckets} - set(range(plan.buckets))
+    found += [f"bucket {n} is not one of 0 to {plan.buckets - 1}" for n in sorted(unknown)]
     before, after = dict.fromkeys(range(lumps(plan)), 0), dict.fromkeys(range(lumps(plan)), 0)
     for bucket in plan.base:
         before[bucket.number % lumps(plan)] += sum(f.rows for f in bucket.files)

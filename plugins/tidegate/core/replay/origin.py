@@ -83,7 +83,7 @@ def needing_decoding(today: Pipeline, decoded_by: Iterable[Pipeline]) -> tuple[s
 
 def _missing(today: Pipeline, old: Pipeline) -> list[str]:
     tabled = [c for c in today.columns if not c.hidden]
-    if not _same_messages(old.format, today.format):
+    if _meaning(old.format) != _meaning(today.format):
         return [c.name for c in tabled] + ([EXTRA_COLUMN[0]] if today.format.unknown_fields == "capture" else [])
     before = {c.name: c for c in old.columns}
     now = {c.name: c for c in today.columns}
@@ -146,10 +146,6 @@ def _decimals(a: HiveType, b: HiveType) -> bool:
     if isinstance(a, Decimal):
         return b.scale >= a.scale and b.precision - b.scale >= a.precision - a.scale
     return isinstance(a, Primitive) and a.name in _DIGITS and b.precision - b.scale >= _DIGITS[a.name]
-
-
-def _same_messages(old: Format, new: Format) -> bool:
-    return _meaning(old) == _meaning(new)
 
 
 def _meaning(form: Format) -> Format:

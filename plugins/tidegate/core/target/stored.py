@@ -6,11 +6,10 @@ Files of a kind without a stored form hold just them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct, parse
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.tables import columns_of
@@ -80,27 +79,3 @@ class Bounds:
     lower: dict[int, str]
     upper: dict[int, str]
     nulls: dict[int, int]
-
-
-def field_paths(name: str, text: str) -> tuple[str, ...]:
-    """The column and all fields within it, parents first: `tags`, `tags.element`, `tags.element.unit`; a map's are
-    `key` and `value`."""
-    return tuple(_paths(name, parse(text)))
-
-
-def field_ids(pipeline: Pipeline, kind: str) -> dict[str, int]:
-    """Ids of the fields of the table that files of that kind go to, by path, as the plan has pinned them."""
-    return {path: number for of, path, number in pipeline.sink.fields if of == kind}
-
-
-def _paths(path: str, kind: HiveType) -> Iterator[str]:
-    yield path
-    children: tuple[tuple[str, HiveType], ...] = ()
-    if isinstance(kind, Array):
-        children = (("element", kind.element),)
-    elif isinstance(kind, Map):
-        children = (("key", kind.key), ("value", kind.value))
-    elif isinstance(kind, Struct):
-        children = kind.fields
-    for name, child in children:
-        yield from _paths(f"{path}.{name}", child)

@@ -42,8 +42,6 @@ KINDS: dict[str, str] = {
 }
 """Kind -> severity; docs/notifications.md explains each."""
 
-ONCE = frozenset({"schema_change", "task_failed"})
-"""Kinds that have no end of their own."""
 RAISED, RESOLVED = "raised", "resolved"
 KEEP_MS = 30 * 86_400_000
 """Notices are forgotten this long after they were told."""

@@ -21,10 +21,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, OffsetSpec, ResourceType
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.source.port import ForWorkers, Lane, LogState
 from tidegate.core.spec import pipeline
-from tidegate.kinds import Fields
 from tidegate.sources.kafka import TRAITS, log_ends
 
 log = logging.getLogger(__name__)
@@ -277,7 +277,7 @@ def connection_settings(extra: Mapping[str, Any]) -> dict[str, str]:
     return settings
 
 
-def opened(connection: Fields, source: pipeline.Source, client_id: str, timeout_s: float) -> KafkaSource:
+def opened(connection: Connection, source: pipeline.Source, client_id: str, timeout_s: float) -> KafkaSource:
     """Raises SourceError."""
     settings = connection_settings(connection.extra)
     return KafkaSource(settings, source.isolation, client_id=client_id, timeout_s=timeout_s)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.doctor.findings import WARNING, Finding
 from tidegate.core.doctor.rules import keeps, refused
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.kinds import Fields
 from tidegate.sources.kafka.control import KafkaSource, connection_settings
 
 _DAY_MS = 86_400_000
 
 
 def examined(
-    pipeline: Pipeline, connection: Fields, seconds: float, ask: Callable[[Callable[[], Any]], Any]
+    pipeline: Pipeline, connection: Connection, seconds: float, ask: Callable[[Callable[[], Any]], Any]
 ) -> list[Finding]:
     """`ask` makes the first question, if the server has not left another one unanswered."""
     source, name = pipeline.source, pipeline.name

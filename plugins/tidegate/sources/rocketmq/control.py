@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.source.port import ForWorkers, Lane, LogState, Unmarked
 from tidegate.core.spec import pipeline
-from tidegate.kinds import Fields
 from tidegate.sources.rocketmq import TRAITS, remoting
 
 QUEUES = 1000  # lanes of one broker: queue 3 of the second one is lane 1003
@@ -92,7 +92,7 @@ class RocketMQSource(Unmarked):
         return min((int(hours) * _HOUR_MS for hours in told), default=0)
 
 
-def opened(connection: Fields, source: pipeline.Source, client_id: str, timeout_s: float) -> RocketMQSource:
+def opened(connection: Connection, source: pipeline.Source, client_id: str, timeout_s: float) -> RocketMQSource:
     """Raises SourceError."""
     names = connection.extra.get("namesrv") or (connection.host and f"{connection.host}:{connection.port or 9876}")
     if not names:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.doctor.findings import Finding
 from tidegate.core.doctor.rules import keeps, refused
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.kinds import Fields
 from tidegate.sources.rocketmq.control import opened
 
 
 def examined(
-    pipeline: Pipeline, connection: Fields, seconds: float, ask: Callable[[Callable[[], Any]], Any]
+    pipeline: Pipeline, connection: Connection, seconds: float, ask: Callable[[Callable[[], Any]], Any]
 ) -> list[Finding]:
     try:
         source = opened(connection, pipeline.source, "tidegate-doctor", seconds / 3)

@@ -147,8 +147,9 @@ class PyHiveCatalogue:
         wanted = [(sql.canonical(values), location) for values, location in locations.items()]
         for values, _ in wanted:
             self._check_names(table, values)
-        self._change(sql.add_partitions(table, chunk) for chunk in _chunks(_without_null(wanted)))
-        self._add_with_null(table, _with_null(wanted))
+        named = [one for one in wanted if None not in dict(one[0]).values()]
+        self._change(sql.add_partitions(table, chunk) for chunk in _chunks(named))
+        self._add_with_null(table, [one for one in wanted if None in dict(one[0]).values()])
 
     def set_location(self, table: str, values: PartitionValues, location: str) -> None:
         """Raises CatalogueError when there is no such partition."""
@@ -282,14 +283,6 @@ def _unable(error: CatalogueError) -> CatalogueError:
 def _listed(link: Link, table: str, prefix: PartitionValues) -> list[PartitionValues]:
     rows = link.query(sql.show_partitions(table, prefix))
     return [values for values in sql.read_partitions(rows) if sql.starts_with(values, prefix)]
-
-
-def _with_null(wanted: _Located) -> _Located:
-    return [(values, location) for values, location in wanted if None in dict(values).values()]
-
-
-def _without_null(wanted: _Located) -> _Located:
-    return [(values, location) for values, location in wanted if None not in dict(values).values()]
 
 
 def _chunks(items: Iterable[_T]) -> Iterator[list[_T]]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import CatalogueError, TidegateError
 from tidegate.core.doctor.findings import Finding, ok
 from tidegate.core.doctor.rules import refused
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.kinds import Fields
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 from tidegate.targets.hive.sql import identifier, literal, split_table
 
 
-def examined(pipeline: Pipeline, c: Fields, seconds: float) -> list[Finding]:
+def examined(pipeline: Pipeline, c: Connection, seconds: float) -> list[Finding]:
     """Raises nothing: what does not answer is a finding."""
     database, name = split_table(pipeline.sink.table)[0], pipeline.name
     try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.base.storage import can_rename
 from tidegate.core.doctor.findings import Finding
 from tidegate.core.spec.pipeline import HIVE, Pipeline
 from tidegate.core.target.port import SideTarget, Site, Target, Targets
-from tidegate.kinds import Connect, Fields, Need, TargetKind
+from tidegate.kinds import Connect, Need, TargetKind
 from tidegate.targets.hive.ports import Catalogue, PartitionSwitch
 
 THRIFT_PORT = 9083
@@ -66,20 +67,20 @@ def _opened(pipeline: Pipeline, connect: Connect, looking: bool) -> Targets:
     return Hive(catalogue, switch)
 
 
-def _catalogue(c: Fields) -> Catalogue:
+def _catalogue(c: Connection) -> Catalogue:
     from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
     return PyHiveCatalogue.from_connection_fields(c.host, c.port, c.login, c.password, c.schema, c.extra)
 
 
-def _metastore(c: Fields) -> PartitionSwitch:
+def _metastore(c: Connection) -> PartitionSwitch:
     from tidegate.settings import airflow_kerberos
     from tidegate.targets.hive.metastore import HiveMetastore
 
     return HiveMetastore.from_connection_fields(c.host, c.port, c.extra, kerberos=airflow_kerberos())
 
 
-def _examined(pipeline: Pipeline, connection: Fields, seconds: float) -> list[Finding]:
+def _examined(pipeline: Pipeline, connection: Connection, seconds: float) -> list[Finding]:
     from tidegate.targets.hive.doctor import examined
 
     return examined(pipeline, connection, seconds)

@@ -18,11 +18,6 @@ _NARROW = ("tinyint", "smallint")
 """Iceberg's smallest integer has 32 bits."""
 
 
-def stored_columns(pipeline: Pipeline, kind: str) -> tuple[StoredColumn, ...]:
-    """All columns of the table that files of that kind (data | late | dirty) go to, in order."""
-    return FORM.columns(pipeline, kind)
-
-
 def problems(pipeline: Pipeline) -> list[tuple[tuple[str | int, ...], str]]:
     """(path in the YAML, what is wrong): names that are taken, and keys that mean nothing here."""
     taken = {**dict.fromkeys(RESERVED, "Iceberg"), **dict.fromkeys((WINDOW, BATCH, *_RENAMED.values()), "Tidegate")}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import StorageError, TidegateError
 from tidegate.core.doctor.findings import WARNING, Finding, ok
 from tidegate.core.doctor.rules import refused
 from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.kinds import Fields
 from tidegate.targets.iceberg.library import INSTALL, RELEASE, needed, other_release
 from tidegate.targets.iceberg.opening import opened
 
@@ -28,7 +28,7 @@ class _NoFiles:
         raise StorageError(f"{path} was not read")
 
 
-def examined(pipeline: Pipeline, c: Fields, seconds: float, definition: Definition | None = None) -> list[Finding]:
+def examined(pipeline: Pipeline, c: Connection, seconds: float, definition: Definition | None = None) -> list[Finding]:
     """Raises nothing: what does not answer is a finding. Changes nothing. `definition`: of another table than one of
     windows."""
     name, no_files = pipeline.name, _NoFiles()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.storage import Storage
 from tidegate.core.doctor.findings import Finding
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.port import SideTarget, Site, Target, Targets
 from tidegate.core.target.stored import StoredForm
-from tidegate.kinds import Connect, Fields, Need, TargetKind
+from tidegate.kinds import Connect, Need, TargetKind
 
 if TYPE_CHECKING:
     from tidegate.targets.iceberg.catalogue import Catalogue
@@ -85,7 +86,7 @@ def _opened(pipeline: Pipeline, connect: Connect, looking: bool) -> Targets:
     return Iceberg(pipeline, connect)
 
 
-def _examined(pipeline: Pipeline, connection: Fields, seconds: float) -> list[Finding]:
+def _examined(pipeline: Pipeline, connection: Connection, seconds: float) -> list[Finding]:
     from tidegate.targets.iceberg.doctor import examined
 
     return examined(pipeline, connection, seconds)

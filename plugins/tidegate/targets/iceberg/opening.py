@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.adapters.watchdog import Watched
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.base.storage import Storage
-from tidegate.kinds import Fields
 from tidegate.targets.iceberg.library import needed
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _TOKENS = {"scope": "catalog", "audience": None, "resource": None}
 _SIGNED = ("rest.sigv4-enabled", "auth")
 
 
-def opened(connection: Fields, storage: Storage, seconds: float) -> Catalogue:
+def opened(connection: Connection, storage: Storage, seconds: float) -> Catalogue:
     """The catalogue of a connection of type `iceberg` (REST), `postgres` or `sqlite` (SQL), or `generic`, whose extra
     says `rest` or `sql` by `type`. It connects at the first question; no request waits longer than `seconds`, and no
     call, storage included, longer than some times that. Raises CatalogueError."""
@@ -38,7 +38,7 @@ def opened(connection: Fields, storage: Storage, seconds: float) -> Catalogue:
     return cast("Catalogue", Watched(catalogue, limit, CatalogueUnsure, CatalogueError, looking=LOOKING))
 
 
-def _is_rest(c: Fields) -> bool:
+def _is_rest(c: Connection) -> bool:
     kind, said = getattr(c, "conn_type", None) or "generic", c.extra.get("type")
     if kind not in TYPES:
         raise _wrong(
@@ -49,7 +49,7 @@ def _is_rest(c: Fields) -> bool:
     return said == "rest" if said is not None else kind == "iceberg"
 
 
-def _rest(c: Fields, storage: Storage, seconds: float) -> Catalogue:
+def _rest(c: Connection, storage: Storage, seconds: float) -> Catalogue:
     from tidegate.targets.iceberg.rest_catalogue import Access, RestCatalogue
 
     for key in _SIGNED:
@@ -74,7 +74,7 @@ def _rest(c: Fields, storage: Storage, seconds: float) -> Catalogue:
     )
 
 
-def _uri(c: Fields) -> str:
+def _uri(c: Connection) -> str:
     """The host may be a whole URI, as Airflow's provider wants it."""
     if not c.host:
         raise _wrong("has no host", "set it to the URI of the REST catalogue, such as https://catalogue.example/api")
@@ -86,7 +86,7 @@ def _uri(c: Fields) -> str:
     return f"{scheme}://{place}{f':{c.port}' if c.port and ':' not in place else ''}{slash}{path}"
 
 
-def _sql(c: Fields, storage: Storage, seconds: float) -> Catalogue:
+def _sql(c: Connection, storage: Storage, seconds: float) -> Catalogue:
     from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
 
     url = _url(c).render_as_string(hide_password=False)
@@ -95,7 +95,7 @@ def _sql(c: Fields, storage: Storage, seconds: float) -> Catalogue:
     )
 
 
-def _url(c: Fields) -> URL:
+def _url(c: Connection) -> URL:
     """PostgreSQL by its fields, SQLite by its host, a path; or all in extra's `uri`."""
     from sqlalchemy.engine import URL, make_url
     from sqlalchemy.exc import ArgumentError

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.core.base.connection import Connection
 from tidegate.core.doctor.findings import Finding
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.port import PrefixTarget, SideTarget, Site, Targets, Unit
-from tidegate.kinds import Connect, Fields, TargetKind
+from tidegate.kinds import Connect, TargetKind
 from tidegate.targets.iceberg.kind import KIND as ICEBERG
 from tidegate.targets.iceberg.kind import Iceberg
 from tidegate.targets.mirror.rules import problems
@@ -44,7 +45,7 @@ def _opened(pipeline: Pipeline, connect: Connect, looking: bool) -> Targets:
     return Mirror(Iceberg(pipeline, connect))
 
 
-def _examined(pipeline: Pipeline, connection: Fields, seconds: float) -> list[Finding]:
+def _examined(pipeline: Pipeline, connection: Connection, seconds: float) -> list[Finding]:
     from tidegate.targets.iceberg.doctor import examined
     from tidegate.targets.iceberg.library import needed
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tidegate.core.base.errors import Alarm, BatchRefused, LostComparison, StepMissing
@@ -17,7 +18,8 @@ from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.files.receipt import DATA
-from tidegate.core.mirror.applies import Apply, Change, Told, change, refused_again
+from tidegate.core.mirror.applies import Apply, Told, refused_again, taken_back
+from tidegate.core.mirror.commits import Commit, Cut, Merge, Purge, next_commit
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile, spelled
 from tidegate.core.mirror.prefix import BatchRange, next_range
@@ -70,37 +72,31 @@ def apply(
     table = keyed(ctx)
     table.prepare()
     merges = events = lost = purged = 0
-    kept_up = False
+    upkept = False
     while True:
         now = look(ctx, most_events)
-        cut = cut_before(ctx, table, now.told)
-        settled = settled_batch(ctx, table, now.told) if cut is None and now.range is None and not kept_up else None
-        if now.range is None and settled is None and cut is None:
+        settled = None if upkept else partial(settled_batch, ctx, table, now.told)
+        commit = next_commit(now.range, cut_before(ctx, table, now.told), settled)
+        if commit is None:
             ctx.say(f"{table.name}: all that has landed is in it, up to batch {now.told.upto}")
-            return Applied(merges=merges, events=events, told=now.told, purged=purged)
-        if merges and not go_on():
+        if commit is None or (merges and not go_on()):
             return Applied(merges=merges, events=events, told=now.told, left=now.range is not None, purged=purged)
-        if cut is None and now.range is not None and not again and not conflicts:
-            _refuse_again(ctx, now.range)
+        if isinstance(commit, Merge) and not again and not conflicts:
+            _refuse_again(ctx, commit.range)
         try:
-            if cut is not None:
-                if lost + 1 == ATTEMPTS:
-                    raise LostComparison(f"{table.name}: another task cuts it into another number of buckets")
-                _recut(ctx, table, now.told, cut)
-                lost += 1
-                continue
-            if now.range is None:
-                after = _purge(ctx, table, now.told, settled)
-            else:
-                after = _merge(ctx, table, now.range, now.told, "" if merges else conflicts)
+            if isinstance(commit, Cut) and lost + 1 == ATTEMPTS:
+                raise LostComparison(f"{table.name}: another task cuts it into another number of buckets")
+            after = _committed(ctx, table, now.told, commit, "" if merges else conflicts)
         except LostComparison as e:
             lost += 1
             if lost == ATTEMPTS:
                 raise
             ctx.say(f"{e.args[0]} (try {lost} of {ATTEMPTS})")
             continue
-        merges, events, lost = merges + (now.range is not None), events + after.events - now.told.events, 0
-        purged, kept_up = purged + after.purged - now.told.purged, now.range is None
+        lost = lost + 1 if isinstance(commit, Cut) else 0
+        upkept = not isinstance(commit, Merge)
+        merges, events = merges + (not upkept), events + after.events - now.told.events
+        purged += after.purged - now.told.purged
 
 
 def seen(ctx: Context, most_events: int = MOST_EVENTS) -> Seen:
@@ -132,7 +128,7 @@ def look(ctx: Context, most_events: int = MOST_EVENTS, why: str = "") -> Seen:
             ctx.ledger.applies.stands(ctx.name, old, now, why)
         except LostComparison:
             continue
-        if old is not None and change(old, now) is Change.BACK:
+        if old is not None and taken_back(old, now):
             ctx.say(
                 f"{name} holds batches 1 to {now.upto}, it had {old.upto}: somebody has taken it back. It goes on from "
                 f"there: batches {now.upto + 1} to {old.upto} are merged again"
@@ -166,35 +162,18 @@ def _refuse_other_events(ctx: Context, prefix: Prefix) -> None:
         )
 
 
-def _merge(ctx: Context, table: PrefixTarget, found: BatchRange, told: Told, conflicts: str) -> Prefix:
-    """One merge, committed. `conflicts`: why those of it are taken. Raises LostComparison where the table has moved on
-    meanwhile: it is made anew."""
-    return _committed(ctx, table, found, told, conflicts)
-
-
-def _recut(ctx: Context, table: PrefixTarget, told: Told, cut: int) -> Prefix:
-    """The whole table, from so many buckets into those of the spec. Raises LostComparison."""
-    ctx.say(f"{table.name}: its {cut} buckets become {table.buckets}")
-    return _committed(ctx, table, BatchRange.upkeep(told.upto), told, buckets=table.buckets, cut_before=cut)
-
-
-def _purge(ctx: Context, table: PrefixTarget, told: Told, settled: int | None) -> Prefix:
-    """A purge by the positions of that batch: a try as that of a merge, which takes no batch. Raises LostComparison."""
-    files = () if settled is None else tuple(event_files(ctx, settled))
-    return _committed(ctx, table, BatchRange.upkeep(told.upto), told, settled=files)
-
-
-def _committed(
-    ctx: Context, table: PrefixTarget, found: BatchRange, told: Told, conflicts: str = "", **upkeep: Any
-) -> Prefix:
-    """A commit on what stands now. `upkeep`: what the plan has beside the range. Raises LostComparison."""
+def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, conflicts: str) -> Prefix:
+    """A commit on what stands now. `conflicts`: why those of a merge are taken. Raises LostComparison where the table
+    has moved on meanwhile: it is made anew."""
     started = time.monotonic()
     prefix, base = table.base()
     if prefix.upto != told.upto:
         raise LostComparison(f"{table.name} has moved on to batch {prefix.upto}")
+    found = commit.range if isinstance(commit, Merge) else BatchRange.upkeep(told.upto)
+    taken = conflicts if found.merges else ""
     # R9: the try is named by what this returns
-    mine = ctx.ledger.applies.begin(ctx.name, found.first, found.last, ctx.nonce(), conflicts)
-    job = replace(_plan(ctx, table, mine, prefix, base), take_conflicts=bool(conflicts), **upkeep)
+    mine = ctx.ledger.applies.begin(ctx.name, found.first, found.last, ctx.nonce(), taken)
+    job = replace(_plan(ctx, table, mine, prefix, base), take_conflicts=bool(taken), **_upkeep(ctx, table, commit))
     ctx.say(f"{_words(mine)}: {many(sum(f.rows for f in job.events), 'event')}, as {mine.name}")
     receipt = _receipt(ctx, mine, job)
     if job.settled and not any(b.changed for b in receipt.buckets):
@@ -211,6 +190,17 @@ def _committed(
     ctx.ledger.applies.applied(mine, after.snapshot)
     _say_done(ctx, mine, receipt, after, time.monotonic() - started)
     return after
+
+
+def _upkeep(ctx: Context, table: PrefixTarget, commit: Commit) -> dict[str, Any]:
+    """What the plan of upkeep has beside its range: nothing of a merge."""
+    match commit:
+        case Cut(before):
+            ctx.say(f"{table.name}: its {before} buckets become {table.buckets}")
+            return {"buckets": table.buckets, "cut_before": before}
+        case Purge(settled):
+            return {"settled": tuple(event_files(ctx, settled))}
+    return {}
 
 
 def _say_done(ctx: Context, mine: Apply, receipt: ApplyReceipt, after: Prefix, seconds: float) -> None:

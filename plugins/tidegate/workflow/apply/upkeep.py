@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tidegate.core.base.errors import SpecError
 from tidegate.core.mirror import purge, recut
-from tidegate.core.mirror.applies import Says, Told
+from tidegate.core.mirror.applies import Told
 from tidegate.core.target.port import PrefixTarget
 from tidegate.workflow.base.context import Context
 
 
-def buckets_now(ctx: Context, table: PrefixTarget, told: Says) -> int:
+def buckets_now(ctx: Context, table: PrefixTarget, told: Told) -> int:
     """How many buckets the table has. One that does not say it has those of the spec under which its last batch was
     planned: before tables said it, their number stayed. Raises LedgerError."""
     if told.buckets or not told.upto:

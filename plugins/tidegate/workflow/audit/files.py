@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.core.audit.coverage import twin_of
 from tidegate.core.audit.problems import Problem, republish
@@ -123,17 +123,11 @@ class Files:
     def of_sources(self, redrive: BatchRow) -> Listing:
         """The dirty files that a redrive has read, as files of rows that it must have: see core.coverage. What is wrong
         with them is said of the batches that they came from."""
-        found, lost = [], []
+        subject, twin, wanted = f"batch {redrive.batch_id}", twin_of(redrive.batch_id), []
         for source in sources(self._ctx, redrive.sources):
             homes = places.dirty(self._layout, source.batch_id, source.entry, self._ctx.landed(source.batch_id))
-            subject, twin = f"batch {redrive.batch_id}", twin_of(redrive.batch_id)
-            item = Wanted(subject=subject, entry=source.entry, homes=homes, advice=_SIDE, batch_id=twin)
-            uri, _ = self._place(item)
-            if uri is not None:
-                found.append(Found(uri, item))
-            else:
-                lost.append(item)
-        return Listing(tuple(found), tuple(lost), ())
+            wanted.append(Wanted(subject=subject, entry=source.entry, homes=homes, advice=_SIDE, batch_id=twin))
+        return replace(self._look(wanted, ()), problems=())
 
     def of_window(self, generation: GenerationRow) -> Listing:
         """Files of the generation in force, or of the first one on its way there."""

@@ -145,7 +145,7 @@ def applied(ctx: Context, job: ApplyPlan, plan_path: str) -> ApplyReceipt:
     listing = {f.path: f.bytes for f in ctx.storage.list_files(job.attempt_dir) or ()}
     errors = recut.errors(job, receipt, listing)
     if errors:
-        advice = "the next try merges the same batches again; if it comes back, look after the filesystem"
+        advice = "wait for the next try: it merges the same batches again; if it fails too, check the file system"
         raise AttemptSpoilt(f"the receipt of {job.attempt} does not add up: {'; '.join(errors[:3])}", advice=advice)
     return receipt
 

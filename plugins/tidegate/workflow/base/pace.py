@@ -9,15 +9,17 @@ from tidegate.core.base.instants import span
 from tidegate.core.base.wording import many, size
 from tidegate.core.look.views import Weight
 
+EVERY_S = 5.0
+
 
 class Pace:
-    """Says how far a long work is, every few seconds."""
+    """Says how far a long work is, every EVERY_S seconds."""
 
-    def __init__(self, say: Callable[[str], None], every_s: float = 5.0) -> None:
-        self._say, self._every_s, self._last = say, every_s, time.monotonic()
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._last = say, time.monotonic()
 
     def say(self, words: Callable[[], str]) -> None:
-        if time.monotonic() - self._last >= self._every_s:
+        if time.monotonic() - self._last >= EVERY_S:
             self._last = time.monotonic()
             self._say(words())
 
@@ -25,10 +27,8 @@ class Pace:
 class Meter:
     """Files that are looked into, of `due` in all. `seen` is told of each."""
 
-    def __init__(
-        self, say: Callable[[str], None], due: Weight, unit: str = "read", seen: Callable[[], None] | None = None
-    ) -> None:
-        self._say, self._due, self._unit, self._seen = say, due, unit, seen
+    def __init__(self, say: Callable[[str], None], due: Weight, seen: Callable[[], None] | None = None) -> None:
+        self._say, self._due, self._seen = say, due, seen
         self._files = self._bytes = self._rows = 0
         self._pace: Pace | None = None
         self._began = 0.0
@@ -46,7 +46,7 @@ class Meter:
 
     def _words(self) -> str:
         due, took = self._due, time.monotonic() - self._began
-        words = f"{self._unit} {self._files:,} of {many(max(due.files, self._files), 'file')}, {size(self._bytes)} of "
+        words = f"read {self._files:,} of {many(max(due.files, self._files), 'file')}, {size(self._bytes)} of "
         words += f"{size(max(due.bytes, self._bytes))}, {many(self._rows, 'row')}"
         left = due.bytes - self._bytes
         if took <= 0 or self._bytes <= 0 or left <= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.renames import try_rename
 
 T = TypeVar("T")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def mark_batch(ctx: Context, batch: SealedBatch | AbandonedBatch) -> None:
@@ -154,7 +156,7 @@ def publication_marks(ctx: Context, since_ms: int | None) -> dict[tuple[int, int
 
     Names of other files are left out."""
     layout = ctx.layout
-    days = [d for d in ctx.storage.list_names(layout.publication_marks()) or [] if _is_day(d)]
+    days = [d for d in ctx.storage.list_names(layout.publication_marks()) or [] if _DAY.fullmatch(d)]
     if since_ms is not None:
         first = layout.publication_day(since_ms - 86_400_000).rsplit("/", 1)[1]
         days = [d for d in days if d >= first]
@@ -166,7 +168,3 @@ def publication_marks(ctx: Context, since_ms: int | None) -> dict[tuple[int, int
             if mark is not None and mark.epoch >= found.get((mark.window_ms, mark.number), (0, ""))[0]:
                 found[mark.window_ms, mark.number] = (mark.epoch, join(folder, name))
     return {key: path for key, (_, path) in sorted(found.items())}
-
-
-def _is_day(name: str) -> bool:
-    return len(name) == 10 and name[4] == name[7] == "-" and name.replace("-", "").isdigit()

@@ -131,7 +131,7 @@ class _Generations:
     def _place(self, facts: GenerationFacts, shared: set[str]) -> Verdict:
         """R4: compared with the generation in force and with the catalogue before anything goes but `shared` files."""
         location = facts.location
-        if location is not None and location == self._hour(facts.window_ms):
+        if location is not None and location == self._ctx.target.home(self._key(facts.window_ms)):
             if self._ctx.target.reuses_home:
                 return Verdict(False, "a later generation may come to the table's own directory")
         elif location is None or not self._is_beside(facts, location):
@@ -156,10 +156,6 @@ class _Generations:
         if found is None or (found.window_ms, found.number) != (facts.window_ms, facts.number):
             return False
         return location == self._ctx.layout.generation(found.window_ms, found.number, found.epoch)
-
-    def _hour(self, window_ms: int) -> str | None:
-        """The table's own directory of the window; None if it has none."""
-        return self._ctx.target.home(self._key(window_ms))
 
     def _key(self, window_ms: int) -> WindowKey:
         return window_from(window_ms, self._ctx.pipeline.windows)

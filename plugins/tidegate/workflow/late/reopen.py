@@ -140,13 +140,13 @@ def _alone(ctx: Context, window: WindowKey, why: str, over_budget: bool) -> Publ
     raise LostComparison(f"{ctx.name} {iso(window.start_ms)}: another task keeps working on this window")
 
 
-def by_itself(ctx: Context, most: int = MOST) -> list[str]:
-    """What the spec's `late.reopen_after` asks for, the oldest windows first, at most `most`; what was done, in words.
+def by_itself(ctx: Context) -> list[str]:
+    """What the spec's `late.reopen_after` asks for, the oldest windows first, at most MOST; what was done, in words.
 
     Before that, whatever the spec says by now, reopenings that somebody began and did not finish. What one window is
     refused for holds up no other duty."""
     budget, now_ms = ctx.pipeline.reopening, ctx.clock.now_ms()
-    done = _gone_on_with(ctx, most)
+    done = _gone_on_with(ctx)
     if budget.after_ms is None or not ctx.pipeline.kafka_columns:
         return done
     # what is too old is not even looked for; a local day may have 25 hours
@@ -155,7 +155,7 @@ def by_itself(ctx: Context, most: int = MOST) -> list[str]:
         key = window_from(late.start_ms, ctx.pipeline.windows)
         if not reopening.is_due(late, budget, now_ms) or reopening.over_budget(late, key.end_ms, budget, now_ms):
             continue
-        if len(done) >= most:
+        if len(done) >= MOST:
             break
         try:
             published = reopen(ctx, key, "late.reopen_after")
@@ -170,10 +170,10 @@ def by_itself(ctx: Context, most: int = MOST) -> list[str]:
     return done
 
 
-def _gone_on_with(ctx: Context, most: int) -> list[str]:
+def _gone_on_with(ctx: Context) -> list[str]:
     done: list[str] = []
     left = [one for one in ctx.ledger.reopenings.unfinished(ctx.name) if is_abandoned(one, ctx.ledger.now_ms())]
-    for one in left[:most]:
+    for one in left[:MOST]:
         key = window_from(one.start_ms, ctx.pipeline.windows)
         try:
             preflight.check_publications(ctx)

@@ -59,7 +59,6 @@ def rehearse(
     wanted: str = AUTO,
     *,
     told: Callable[[Rehearsed], None] = lambda found: None,
-    most_windows: int = MOST_WINDOWS,
 ) -> list[Rehearsed]:
     """What a replay of each window would give, in order. Publishes nothing; its directories are deleted at the end.
 
@@ -67,8 +66,8 @@ def rehearse(
     guard(ctx)
     preflight.check_publications(ctx)
     keys, found = list(windows), list[Rehearsed]()
-    for at in range(0, len(keys), most_windows):
-        for one in _group(ctx, keys[at : at + most_windows], wanted):
+    for at in range(0, len(keys), MOST_WINDOWS):
+        for one in _group(ctx, keys[at : at + MOST_WINDOWS], wanted):
             told(one)
             found.append(one)
     return found
