@@ -15,7 +15,7 @@ class ComputingDecoder:
     """`decoder` knows the columns that come from the message only. Raises JobError for a wrong expression."""
 
     def __init__(self, pipeline: Pipeline, decoder: Decoder) -> None:
-        self._decoder = decoder
+        self.messages = decoder
         try:
             self._expressions = Expressions(pipeline)
         except Refused as e:
@@ -24,7 +24,7 @@ class ComputingDecoder:
             raise refuse(f"{place}: {text}", advice="fix the expression: tidegate spec validate", field=name) from None
 
     def decode(self, chunk: Chunk) -> Decoded:
-        decoded = self._decoder.decode(chunk)
+        decoded = self.messages.decode(chunk)
         computed = self._expressions.compute(decoded.table)
         already, decoded.table, decoded.kept = decoded.kept, computed.table, computed.kept
         for row, (name, reason) in computed.failed.items():

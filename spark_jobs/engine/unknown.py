@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_jobs.engine.failures import JobError, refuse
-from spark_jobs.engine.formats import Decoder
+from spark_jobs.engine.formats import Decoder, of_messages
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Pipeline
@@ -48,13 +48,14 @@ def _declared(unknown: Unknown, chunk: Chunk, decoder: Decoder) -> dict[str, str
     """The type of each field by the schema of the first message that has it."""
     from spark_jobs.engine.formats.debezium_decoder import DebeziumDecoder
 
-    if not isinstance(decoder, DebeziumDecoder):
+    messages = of_messages(decoder)
+    if not isinstance(messages, DebeziumDecoder):
         return {}
     found: dict[str, str] = {}
     by_row: dict[int, dict[str, str]] = {}
     for field, (row, _) in unknown.items():
         if row not in by_row:
-            by_row[row] = decoder.declared(chunk.values[row] or b"")
+            by_row[row] = messages.declared(chunk.values[row] or b"")
         kind = by_row[row].get(field)
         if kind is not None:
             found[field] = kind

@@ -14,6 +14,7 @@ from typing import Any
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.decoder import decoder_for
+from spark_jobs.engine.formats import of_messages
 from spark_jobs.engine.formats.debezium_decoder import DebeziumDecoder
 from spark_jobs.engine.secrets import client_secrets
 from tidegate.core.base.offsets import OffsetRange
@@ -65,7 +66,8 @@ def sample(request: dict[str, Any], open_reader: OpenReader) -> dict[str, Any]:
     finally:
         reader.close()
     # a schema says more than values do
-    types = decoder.row_types if isinstance(decoder, DebeziumDecoder) else {}
+    messages = of_messages(decoder)
+    types = messages.row_types if isinstance(messages, DebeziumDecoder) else {}
     return {"read": read, "fields": found.told(), "types": types}
 
 

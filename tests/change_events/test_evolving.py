@@ -17,7 +17,7 @@ from tests.mirror.days import DailyWorld
 from tests.mirror.worlds import told
 from tests.world import HOUR, T0, World
 from tidegate.core.spec import connect_columns
-from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.core.spec.schema_changes import SchemaChange, in_force
 
 JSON = {"customer": "string", "total": "string", "placed": "bigint", "note": "string", "pieces": "bigint"}
@@ -64,6 +64,14 @@ def test_recorded_tables(name: str) -> None:
     assert {bad.reason[:10] for bad in decoded.bad.values()} <= {"TRUNCATE (", "the value ", "null value"}
     if stops:
         assert {*decoded.table["city"].to_pylist()} == {"Oslo", None}
+
+
+def test_a_column_that_is_computed_stands_in_no_fields_way() -> None:
+    made = reading("id string")
+    total = Column(name="twice", type="string", path=None, expr="id || id")
+    made = replace(made, columns=(*made.columns, total), format=replace(made.format, unknown_fields="evolve"))
+    whole, _ = evolved(made, recorded("mariadb-schema"))
+    assert {c.name: c.type for c in whole.columns if c.accepted} == CASES["mariadb-schema"][1]
 
 
 def test_bytes_in_json_have_no_type() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,7 @@ from tidegate.core.base.plain import to_plain
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.avro import parse
 from tidegate.core.spec.avro_columns import row_types
-from tidegate.core.spec.pipeline import AvroFormat
+from tidegate.core.spec.pipeline import AvroFormat, Column
 from tidegate.core.spec.proposals import propose
 
 BY_SCHEMA = {"id": "bigint", "pieces": "int", "placed": "int", "total": "decimal(12,2)", "blob": "binary"}
@@ -41,6 +42,8 @@ def test_columns_are_proposed_by_the_newest_schema(name: str) -> None:
     """What the schema knows no better, as a time in a text, by the values."""
     messages = pairs(name)[0]
     made = reading("key bigint from $._key.id", envelope="flat" if name.endswith("flat") else "full", avro=BY_ID)
+    hidden = Column(name="days", type="int", path="$.unheard_of", hidden=True)  # its decoder is inside of another
+    made = replace(made, columns=(hidden, *made.columns))
     request = {"pipeline": to_plain(made), "topic_id": "t", "ranges": [[0, 0, len(messages)]]}
     found = sample(request, lambda plan, settings: _Reader(messages))  # type: ignore[arg-type, return-value]
     assert {each: found["types"].get(each) for each in BY_SCHEMA} == BY_SCHEMA

@@ -49,6 +49,12 @@ class Decoder(Protocol):
     def decode(self, chunk: Chunk) -> Decoded: ...
 
 
+def of_messages(decoder: Decoder) -> Decoder:
+    """The decoder that reads the messages: itself, or the one that it computes on top of."""
+    inner: Decoder = getattr(decoder, "messages", decoder)
+    return inner
+
+
 def of_format(pipeline: Pipeline, rules_version: int, also_known: Paths) -> Decoder:
     builder = _BUILDERS.get(pipeline.format.type)
     if builder is None:
