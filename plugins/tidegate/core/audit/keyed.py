@@ -78,6 +78,8 @@ def _of_day(name: str, window_ms: int, location: str, ground: str, one: Compared
         f"move {files} away from {location}; then {republish(name, window_ms)}: the day is built anew from its events. "
         "Audit it again before the days after it, which may have taken the rows over"
     )
+    if one.samples:
+        advice = f"{_events_of(name, one.samples)}; {advice}"
     return Problem(f"window {window_id(window_ms)}", what, advice)
 
 
@@ -109,8 +111,12 @@ def _said(sample: Sample, of: _Of) -> str:
 
 
 def _advice(name: str, samples: Sequence[Sample]) -> str:
+    return f"{_events_of(name, samples)}; {_take_back(name)}"
+
+
+def _events_of(name: str, samples: Sequence[Sample]) -> str:
     key = samples[0].key.replace(", ", " --key ")
-    return f"`tidegate where {name} --key {key}` shows the events of a key; {_take_back(name)}"
+    return f"`tidegate where {name} --key {key}` shows the events of a key"
 
 
 def _take_back(name: str) -> str:
