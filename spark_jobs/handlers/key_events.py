@@ -2,12 +2,13 @@
 
 A request, and its answer:
 
-    {"key": [["column", "type", value], ...], "files": ["uri", ...], "content": [["column", "type"], ...], "most": 1000}
+    {"key": [["column", "type", value], ...], "files": [["uri", ...], ...], "content": [["column", "type"], ...],
+     "most": 1000}
     {"events": [{"partition", "offset", "batch_id", "commit", "row", "n", "operation", "digest", "file"}, ...],
      "count": 3, "unread": ""}
 
-Values are as `core.mirror.key_values` has them. Row groups whose statistics leave the key out are skipped. `events` are
-the newest ones of `count`, the newest first.
+Each file has several places where it can be. Values are as `core.mirror.key_values` has them. Row groups whose
+statistics leave the key out are skipped. `events` are the newest ones of `count`, the newest first.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pyarrow.compute as pc
 from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.sinks import Finished, finished
 from spark_jobs.engine.types import arrow_type
-from spark_jobs.handlers.places import open_file
+from spark_jobs.handlers.places import open_first
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.mirror.key_history import DELETE, Event, newest
 from tidegate.core.spec.change_events import EVENT_COLUMNS
@@ -46,14 +47,15 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     key = {name: _scalar(kind, value) for name, kind, value in request["key"]}
     kept: list[Event] = []
     count, unread = 0, ""
-    for uri in request["files"]:
+    for uris in request["files"]:
         try:
-            with open_file(uri) as stream:
+            uri, stream = open_first(uris)
+            with stream:
                 for some in _events(uri, finished(uri, stream), key, request["content"]):
                     count += len(some)
                     kept = newest((*kept, *some), request["most"])
         except Exception as e:  # other files have events, too
-            unread = unread or f"{uri}: {type(e).__name__}: {e}"
+            unread = unread or f"{uris[0]}: {type(e).__name__}: {e}"
     return {"events": [dataclasses.asdict(e) for e in kept], "count": count, "unread": unread}
 
 

@@ -1,4 +1,5 @@
-"""Holds a keyed table against what its landed batches make: asked by a deep audit. Requests, and their answers:
+"""Holds a keyed table against what its landed batches make, or a day of one against what its events make of the day
+before, which is the plan's base: asked by a deep audit. Requests, and their answers:
 
     {"plan": "...", "buckets": [number, ...]}             an apply's; forgets whatever was asked before. {}
     {"events": [["batch", "uri", rows, bytes], ...]}      takes up their events. {"unread": why they cannot be read}
@@ -10,9 +11,11 @@ Events wait in the plan's directory, cut by bucket, so that memory does not grow
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.mirror.base import read_base
@@ -65,10 +68,28 @@ class Comparison:
         return ""
 
     def _compared(self, plan: ApplyPlan, bucket: Bucket) -> Compared:
-        number, shape = bucket.number, Shape(plan)
+        number, ids = bucket.number, dict(plan.fields)
+        before = next((b for b in plan.base if b.number == number), None)
         try:
-            held = read_base(shape, dict(plan.fields), open_storage, bucket, plan.buckets)
-            made = newest(shape, open_storage, self._handed, number)
-            return compare(shape, number, made, held, plan.purged_below)
+            shape = _shape(plan, bucket)
+            held = read_base(shape, ids, open_storage, bucket, plan.buckets)
         except Exception as e:  # other buckets can be read
             return Compared(bucket=number, unread=last_line(from_exception(e)))
+        try:
+            base = read_base(shape, ids, open_storage, before, plan.buckets)
+            made = newest(shape, open_storage, self._handed, number, base)
+            return compare(shape, number, made, held, plan.purged_below)
+        except Exception as e:
+            return Compared(bucket=number, unmade=last_line(from_exception(e)))
+
+
+def _shape(plan: ApplyPlan, bucket: Bucket) -> Shape:
+    """Of a day in the columns that its files have: the spec may have others by now, or have some of them back, and what
+    the day did not ask of the day before is no difference."""
+    if not plan.whole or not bucket.files:
+        return Shape(plan)
+    there: set[str] = set()
+    for file in bucket.files:
+        with open_storage(file.uri).open_existing(file.uri) as stream:
+            there |= set(pq.read_schema(stream).names)
+    return Shape(replace(plan, columns=tuple(c for c in plan.columns if c.name in there)))

@@ -14,6 +14,7 @@ from pyiceberg.manifest import DataFile
 from spark_jobs.handlers.mirror import handler
 from tests.audit.audits import in_process
 from tests.mirror.worlds import MirrorWorld
+from tests.world import World
 from tidegate.adapters.tables import LineTables
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.files import data_file
@@ -35,7 +36,7 @@ class Here(LineTables):
         return answer
 
 
-def deep(world: MirrorWorld, tables: TableReader | None = None, **depth: Any) -> Report:
+def deep(world: World, tables: TableReader | None = None, **depth: Any) -> Report:
     ctx = world.context()
     try:
         return audit(ctx, ctx.ledger.reads, in_process, Depth(**depth), tables=tables or Here())

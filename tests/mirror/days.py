@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.mirror.audits import Change
 from tests.world import T0, TOPIC, World
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.daily.day import Day
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.target.paths import DAY as DAY_FILE
 from tidegate.core.target.port import Targets
 from tidegate.core.window.states import WindowKey
 from tidegate.spec.loader import load_text
@@ -106,6 +112,25 @@ class DailyWorld(World):
         place = self.place(n)
         assert place is not None
         return _read(place.parent / "tombstones")
+
+
+def harm(place: Path, change: Change, quietly: bool = True) -> None:
+    """Rows and tombstones of a day, which readers are sent to at `place`, are changed in place; `quietly`: what is told
+    of its files and sums fits them."""
+    told = loads(Day, (place.parent / DAY_FILE).read_text())
+    files = []
+    for f in told.files:
+        path = place.parent / f.path
+        rows = pq.ParquetFile(path).read()
+        after = change(rows.to_pylist())
+        if after != rows.to_pylist():
+            pq.write_table(pa.Table.from_pylist(after, schema=rows.schema), path)
+        files.append(replace(f, rows=len(after), bytes=path.stat().st_size))
+    standing = [sum(f.rows for f in files if f.deleted is deleted) for deleted in (False, True)]
+    rows_, tombstones = standing
+    day = replace(told, files=tuple(files), rows=rows_, tombstones=tombstones, inserted=sum(standing) + told.purged)
+    if quietly:
+        (place.parent / DAY_FILE).write_text(dumps(day))
 
 
 def _read(folder: Path) -> Rows:

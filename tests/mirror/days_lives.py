@@ -12,13 +12,12 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.audit.audits import in_process
 from tests.mirror import oracle
+from tests.mirror.audits import deep
 from tests.mirror.days import YAML, DailyWorld, by_days, event
 from tests.mirror.histories import Event
 from tests.mirror.lives import Wrong
 from tidegate.core.base.errors import ReplayRefused
-from tidegate.workflow.audit.audit import audit
 
 DAYS = 5
 OTHER = "name: word, from: $._source.file,"
@@ -117,10 +116,12 @@ def live(seed: str) -> None:
                 step = rng.choice(steps)
                 step()
                 life.compare(f"{seed}, step {number}, {step.__name__}")
-            ctx = world.context()
-            found = audit(ctx, ctx.ledger.reads, in_process)
-            if found.problems:
-                raise Wrong(f"{seed}: {[str(p) for p in found.problems][:3]}")
+            found = deep(world)
+            if not found.balanced:
+                raise Wrong(f"{seed}: {[str(p) for p in (*found.problems, *found.unsettled)][:3]}")
+            compared = 0 if found.recomputed is None else found.recomputed.days
+            if compared != life.published:
+                raise Wrong(f"{seed}: {compared} of {life.published} days were compared: {found.notes}")
         finally:
             world.close()
 

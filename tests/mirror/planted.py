@@ -104,6 +104,19 @@ def _as_the_purge_says(original, before, below):
     return below
 
 
+def _in_force(original, ctx, day):
+    from tidegate.workflow.base.in_force import in_force
+    from tidegate.workflow.generation.daily import key_at
+
+    return None if day.base is None else in_force(ctx, key_at(ctx, day.base.window_ms))
+
+
+def _by_the_spec(original, plan, bucket):
+    from spark_jobs.engine.mirror.shape import Shape
+
+    return Shape(plan)
+
+
 def _bug(name: str, rule: str, *patches: tuple[str, Any]) -> Bug:
     return Bug(name, rule, "a life", "the oracle", tuple(Patch(seam, bug) for seam, bug in patches))
 
@@ -182,3 +195,14 @@ AUDIT_BUGS = {
     )
 }
 """What a deep audit would no longer see, or see wrongly: `tests/mirror/test_audit_deep.py` names the trace."""
+
+DAY_BUGS = {
+    bug.name: bug
+    for bug in (
+        _bug("a day is compared with the day before that is in force", "day", (seams.DAY_GROUND, _in_force)),
+        _bug("what moves meanwhile is believed", "R10", (seams.DAY_STILL, always(True))),
+        _bug("each day has the columns of today", "day", (seams.DAY_SHAPE, _by_the_spec)),
+        _bug("days that were not compared are not told", "day", (seams.DAY_UNMADE, always(""))),
+    )
+}
+"""What a deep audit would see wrongly in days: `tests/mirror/test_days_audit.py` names what finds each."""

@@ -224,12 +224,22 @@ def _of_the_last_files(original, self, files):
     return kept
 
 
-def _as_if_merged(original, merged, waiting, count, most, purge):
-    return original(merged, (), count, most, purge)
+def _as_if_merged(original, merged, waiting, count, most, *rest, **named):
+    return original(merged, (), count, most, *rest, **named)
 
 
 def _no_conflicts(original, waits, standing):
     return set()
+
+
+def _as_if_published(original, ctx, reads):
+    return [replace(d, published=True) for d in original(ctx, reads)]
+
+
+def _once(original, ctx, reads, rows, key, day=None, most=1_000):
+    from tidegate.workflow.look.where_key import _by_days
+
+    return _by_days(ctx, reads, rows, key, day, most)
 
 
 # ---------------------------------------------------------------- the audit
@@ -311,6 +321,8 @@ READERS = (
     _bug("only the last files of a key are told", "where", (seams.KEY_FILES, _of_the_last_files)),
     _bug("events of a key that wait are not told", "where", (seams.KEY_HISTORY, _as_if_merged)),
     _bug("conflicts of a key are not told", "where", (seams.KEY_CONFLICTS, _no_conflicts)),
+    _bug("days that are not published are told as merged", "where", (seams.DAY_EVENTS, _as_if_published)),
+    _bug("files of days that move are looked for once", "R10", (seams.DAY_ASKED, _once)),
     _bug("the audit compares no events", "audit", (seams.AUDIT_KEYED, _but("which have landed"))),
     _bug("the audit passes over a table that is ahead", "audit", (seams.AUDIT_KEYED, _but("the newest that has"))),
     _bug("the audit passes over changed rows", "audit", (seams.AUDIT_KEYED, _but("bucket"))),

@@ -132,7 +132,7 @@ def test_of_repeats_in_several_files_of_a_batch_the_first_stays(tmp_path: Path) 
     (row,) = (e for e in disk.standing() if e.key == (7,))
     assert row.offset == 3
     reader = Here()
-    reader.begin(disk.plan((), 1, 3), [0])
+    reader.begin(disk.plan((), 1, 3, base=()), [0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spark_jobs.engine.mirror.compare.RUN_BYTES", 1)
         for file in (EventFile(n, f"file://{p}", 1) for n in batches for p in sorted(_landed(tmp_path, n))):

@@ -15,6 +15,7 @@ from tests.mirror import (
     test_changes,
     test_cleaning,
     test_commands,
+    test_days_where,
     test_goes_back,
     test_life,
     test_purge,
@@ -25,6 +26,7 @@ from tests.mirror import (
 )
 from tests.mirror.planted_workflow import WORKFLOW_BUGS
 from tests.mirror.test_commands import tide, world
+from tests.mirror.test_days_where import world as days_world
 from tests.mirror.test_recut import world as cut_world
 from tests.mirror.test_table import mirror
 from tests.mirror.worlds import YAML, MirrorWorld
@@ -32,7 +34,7 @@ from tests.mutants.planting import Planted
 from tests.world import World
 from tidegate.core.base.errors import TidegateError
 
-__all__ = ["cut_world", "mirror", "tide", "world"]  # fixtures
+__all__ = ["cut_world", "days_world", "mirror", "tide", "world"]  # fixtures
 
 FOUND_BY: dict[str, Callable[..., None]] = {
     # tries
@@ -94,6 +96,8 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "only the last files of a key are told": test_where_key.test_only_the_newest_are_told_and_the_row_always,
     "events of a key that wait are not told": test_where_key.test_a_conflict_waits,
     "conflicts of a key are not told": test_where_key.test_a_conflict_waits,
+    "days that are not published are told as merged": test_days_where.test_each_event_says_its_day,
+    "files of days that move are looked for once": test_days_where.test_what_moves_meanwhile_is_looked_for_again,
     "the audit compares no events": test_commands.test_the_audit_finds_events_that_the_ledger_does_not_have,
     "the audit passes over a table that is ahead": test_commands.test_the_audit_finds_a_table_beyond_the_ledger,
     "the audit passes over changed rows": test_commands.test_the_audit_finds_rows_that_others_took_away,
@@ -118,6 +122,8 @@ def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest
         yaml = test_purge.KEPT if module == "test_purge" else YAML
         if module == "test_recut":
             return request.getfixturevalue("cut_world")
+        if module == "test_days_where":
+            return request.getfixturevalue("days_world")
         made = World(tmp_path) if module == "test_applied" else MirrorWorld(tmp_path, yaml)
         request.addfinalizer(made.close)
         return made

@@ -348,7 +348,7 @@ def test_files_are_searched_by_values_of_every_type(tmp_path: Path, kind: str, t
         "_batch_id": pa.array([1] * 3, pa.int64()),
     }
     pq.write_table(pa.table(columns), tmp_path / "f.parquet", row_group_size=1)
-    question = Question((key,), (f"file://{tmp_path}/f.parquet",), (("k", kind), ("later", "int")), 10)
+    question = Question((key,), ((f"file://{tmp_path}/f.parquet",),), (("k", kind), ("later", "int")), 10)
     found = Here().events(question)
     assert found.unread == ""
     assert [e.offset for e in found.events] == ([1] if kind == "boolean" else [3, 1])

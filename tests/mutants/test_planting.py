@@ -128,6 +128,7 @@ def test_each_seam_is_one_line_that_a_bug_needs() -> None:
         mirrored.TABLE_BUGS,
         mirrored.LOG_BUGS,
         mirrored.AUDIT_BUGS,
+        mirrored.DAY_BUGS,
         applied.WORKFLOW_BUGS,
     )
     planted = [bug for each in sets for bug in each.values()]

@@ -34,7 +34,7 @@ class LineRows(ABC):
         answer = self._ask(
             {
                 "key": [[v.column, v.type, v.value] for v in question.key],
-                "files": list(question.files),
+                "files": [list(uris) for uris in question.files],
                 "content": [list(c) for c in question.content],
                 "most": question.most,
             }

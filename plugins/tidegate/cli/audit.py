@@ -57,7 +57,7 @@ def audit(
 
     Of a mirror --deep also makes the table anew from its batches, bucket by bucket, and compares: keys that differ are
     named. Meanwhile the events wait in TMPDIR, which needs about twice the space of their files. A --sample is of
-    buckets then.
+    buckets then. Of a mirror by days it makes each published day anew, from the day before and its events.
 
     With a range (-s, -e) or a --sample it looks at some of the files: it still checks the whole ledger against itself,
     but says nothing about the other files, nor whether each offset is in one file.
@@ -248,6 +248,8 @@ def _print(report: Report) -> None:
         held = f"{many(r.rows, 'row')} and {many(r.tombstones, 'tombstone')} in {many(r.buckets, 'bucket')}"
         out_of_it = f"; {many(r.kept_out, 'key')} kept out by the purge" if r.kept_out else ""
         made = f"what {many(r.events, 'event')} of batches 1 to {r.upto} make"
+        if report.keyed is None:
+            made = f"what the days before and {many(r.events, 'event')} make, {many(r.days, 'day')}"
         paragraph(out, "compared", f"{held} with {made}{out_of_it}")
     paragraph(out, "total", b.text())
     verdict, style = _words(report)

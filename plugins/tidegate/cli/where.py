@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     metavar="COLUMN=VALUE",
     help="Of a mirror: its events of this key; once for each column.",
 )
+@click.option("--day", metavar="DAY", help="With --key, of a mirror by days: the row of this day, and not the newest.")
 @json_option
-def where(pipeline: str, partition: int | None, offset: int | None, key: tuple[str, ...], as_json: bool) -> None:
+def where(
+    pipeline: str, partition: int | None, offset: int | None, key: tuple[str, ...], day: str | None, as_json: bool
+) -> None:
     """Say what became of the record at OFFSET of Kafka partition PARTITION, or of the events of a mirror's key.
 
     For a published record it names batch, attempt, generation and file; for a late or dirty one the reason and the
@@ -35,26 +38,31 @@ def where(pipeline: str, partition: int | None, offset: int | None, key: tuple[s
     them it could not ask.
 
     With --key it looks into the files of all landed batches, and tells the newest 1,000 events of the key, the newest
-    first: where each is, which are merged, which wait, and which one made the row that is seen.
+    first: where each is, which are merged, which wait, and which one made the row that is seen. Of a mirror by days it
+    tells the day of each event, and which one made the row of the newest published day, or of --day.
 
     \b
     Examples:
       tidegate where flights 0 48210
       tidegate where orders --key id=42
+      tidegate where orders_by_day --key id=42 --day 2026-01-31
       tidegate where flights 0 48210 --json | jq -r '.fates[0].kind'
 
     \b
     Exit code: 0 settled (published, late, dirty, filtered, dropped, a gap, or before the pipeline began to read);
     1 not, or lost; 2 no such pipeline, or its rows have no offsets (kafka_columns: false);
     3 the ledger gives no answer. With --key: 0 the newest event is merged; 1 it waits, there is none, two
-    events contradict each other, or a file could not be read; 2 no such key, or a pipeline with windows.
+    events contradict each other, a file could not be read, or --day is not published; 2 no such key, or a table
+    without keys.
     """
+    if day is not None and not key:
+        raise click.UsageError("--day goes with --key")
     if bool(key) == (partition is not None) or (partition is not None and offset is None):
         raise click.UsageError("say PARTITION and OFFSET, or of a mirror --key for each column of the key")
     if partition is None or offset is None:
         from tidegate.cli.where_key import print_key
 
-        raise SystemExit(print_key(surroundings.pipeline_named(pipeline), key, as_json))
+        raise SystemExit(print_key(surroundings.pipeline_named(pipeline), key, day, as_json))
     raise SystemExit(_where(pipeline, partition, offset, as_json))
 
 

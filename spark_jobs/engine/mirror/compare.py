@@ -22,18 +22,20 @@ _TEXT = 60
 """Letters of a value that are shown."""
 
 
-def newest(shape: Shape, open_storage: Callable[[str], Any], handed: Iterable[Handed], number: int) -> pa.Table:
-    """What all events of a bucket make, one row or tombstone of a key."""
-    return folded(shape, _runs(open_storage, handed, number))
+def newest(
+    shape: Shape, open_storage: Callable[[str], Any], handed: Iterable[Handed], number: int, base: pa.Table
+) -> pa.Table:
+    """What all events of a bucket make of `base`, one row or tombstone of a key."""
+    return folded(shape, _runs(open_storage, handed, number), base)
 
 
-def folded(shape: Shape, runs: Iterable[pa.Table]) -> pa.Table:
-    """Events merged over nothing, run by run: in memory are the rows and one run, however long the table has lived. M2
-    does not ask how events are cut, but of repeats the first to have landed stays: runs are in the order of whole
-    batches."""
-    rows = shape.empty()
+def folded(shape: Shape, runs: Iterable[pa.Table], base: pa.Table | None = None) -> pa.Table:
+    """Events merged over `base`, or nothing, run by run: in memory are rows and one run, however long the table has
+    lived. M2 does not ask how events are cut, but of repeats the first to have landed stays: runs are in the order
+    of whole batches."""
+    rows = shape.empty() if base is None else base
     for events in runs:
-        merged = merge_bucket(shape, rows, events, START)
+        merged = merge_bucket(shape, rows, events.select(shape.rows.names), START)
         if merged.rows is not None:
             rows = merged.rows.combine_chunks()
     return rows

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from tidegate.core.audit.problems import Problem
+from tidegate.core.audit.problems import Problem, republish
 from tidegate.core.base.wording import many
 from tidegate.core.mirror.comparison import Compared, Kind, Sample
 from tidegate.core.mirror.jobs import spelled
+from tidegate.core.target.paths import ROWS, TOMBSTONES
 from tidegate.core.target.port import Prefix
+from tidegate.core.window.cut import window_id
 
 _WORDS = {
     Kind.LACKING: "lacking",
@@ -21,7 +24,7 @@ _WORDS = {
 def problems(name: str, table: str, prefix: Prefix, compared: Iterable[Compared], whole: bool = True) -> list[Problem]:
     """What is wrong in the table of a pipeline, and what to do. `whole`: all of its buckets were compared."""
     compared = list(compared)
-    found = [_problem(name, table, prefix, one) for one in compared if one.differ or one.unread]
+    found = [_problem(name, table, prefix, one) for one in compared if one.differ or one.unread or one.unmade]
     found += _more_than_kept_out(name, table, prefix, sum(one.kept_out for one in compared))
     return found if found or not whole else _sums(table, prefix, compared)
 
@@ -48,28 +51,72 @@ def _sums(table: str, prefix: Prefix, compared: Sequence[Compared]) -> list[Prob
 
 
 def _problem(name: str, table: str, prefix: Prefix, one: Compared) -> Problem:
-    if one.unread:
-        return Problem(f"bucket {one.bucket}", f"{table}: it cannot be compared: {one.unread}", _take_back(name))
-    counts = ", ".join(f"{many(n, 'key')} {_WORDS[Kind(kind)]}" for kind, n in one.differ)
-    named = "; ".join(map(_said, one.samples))
-    more = sum(n for _, n in one.differ) - len(one.samples)
-    what = f"{table}: not what batches 1 to {prefix.upto} make: {counts}: {named}" + (
-        f"; and {many(more, 'more key')}" if more else ""
-    )
+    why = one.unread or one.unmade
+    if why:
+        return Problem(f"bucket {one.bucket}", f"{table}: it cannot be compared: {why}", _take_back(name))
+    what = f"{table}: not what batches 1 to {prefix.upto} make: {_differences(one, _TABLE)}"
     return Problem(f"bucket {one.bucket}", what, _advice(name, one.samples))
 
 
-def _said(sample: Sample) -> str:
+def problems_of_day(
+    name: str, window_ms: int, location: str, ground: str, compared: Iterable[Compared]
+) -> list[Problem]:
+    """What is wrong with a day, whose files are at `location`, and what to do. `ground`: what it is built on, in
+    words."""
+    return [_of_day(name, window_ms, location, ground, one) for one in compared if one.differ or one.unread]
+
+
+def _of_day(name: str, window_ms: int, location: str, ground: str, one: Compared) -> Problem:
+    n = one.bucket
+    what = (
+        f"bucket {n} cannot be compared: {one.unread}"
+        if one.unread
+        else f"bucket {n} is not what its events make of {ground}: {_differences(one, _DAY)}"
+    )
+    files = f"{ROWS}/*-{n:05d}-* and {TOMBSTONES}/*-{n:05d}-*"
+    advice = (
+        f"move {files} away from {location}; then {republish(name, window_ms)}: the day is built anew from its events. "
+        "Audit it again before the days after it, which may have taken the rows over"
+    )
+    if one.samples:
+        advice = f"{_events_of(name, one.samples)}; {advice}"
+    return Problem(f"window {window_id(window_ms)}", what, advice)
+
+
+class _Of(NamedTuple):
+    """What is compared, and with what."""
+
+    held: str
+    make: str
+    silent: str
+
+
+_TABLE = _Of("the table", "the batches make", "no event of the batches says so")
+_DAY = _Of("the day", "its events and the day before make", "neither its events nor the day before say so")
+
+
+def _differences(one: Compared, of: _Of) -> str:
+    counts = ", ".join(f"{many(n, 'key')} {_WORDS[Kind(kind)]}" for kind, n in one.differ)
+    named = "; ".join(_said(sample, of) for sample in one.samples)
+    more = sum(n for _, n in one.differ) - len(one.samples)
+    return f"{counts}: {named}" + (f"; and {many(more, 'more key')}" if more else "")
+
+
+def _said(sample: Sample, of: _Of) -> str:
     if sample.kind == Kind.LACKING.value:
-        return f"{sample.key} is not in the table, the batches make {sample.batches}"
+        return f"{sample.key} is not in {of.held}, {of.make} {sample.batches}"
     if sample.kind == Kind.SURPLUS.value:
-        return f"{sample.key} is in the table ({sample.table}), no event of the batches says so"
-    return f"{sample.key} is {sample.table} in the table, the batches make {sample.batches or 'nothing'}"
+        return f"{sample.key} is in {of.held} ({sample.table}), {of.silent}"
+    return f"{sample.key} is {sample.table} in {of.held}, {of.make} {sample.batches or 'nothing'}"
 
 
 def _advice(name: str, samples: Sequence[Sample]) -> str:
+    return f"{_events_of(name, samples)}; {_take_back(name)}"
+
+
+def _events_of(name: str, samples: Sequence[Sample]) -> str:
     key = samples[0].key.replace(", ", " --key ")
-    return f"`tidegate where {name} --key {key}` shows the events of a key; {_take_back(name)}"
+    return f"`tidegate where {name} --key {key}` shows the events of a key"
 
 
 def _take_back(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidegate.core.audit.problems import Problem
@@ -39,6 +39,13 @@ class Part:
     def draws(self, subject: str, path: str) -> bool:
         """Whether the file is looked into."""
         return self.share >= 1 or zlib.crc32(f"{self.seed} {subject} {path}".encode()) < self.share * 2**32
+
+    def notes(self) -> Iterator[str]:
+        """What such a look does not say."""
+        if not self.is_all:
+            yield "only a part of the files was looked at: that each offset is in one file was not checked"
+        if self.share < 1:
+            yield f"--sample {self.share * 100:g}: a file that is damaged is among those read with that probability"
 
 
 ALL = Part()

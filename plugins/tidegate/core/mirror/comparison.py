@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+
+from tidegate.core.base.plain import LEFT_OUT
 
 SAMPLES = 5
 """Keys of a bucket that are named."""
@@ -35,8 +37,8 @@ class Sample:
 @dataclass(frozen=True, kw_only=True)
 class Compared:
     """A bucket. `rows` and `tombstones`: read from the table. `differ`: number of keys by
-    `Kind`, those with any. `unread`: why nothing can be said of the bucket. `kept_out`: keys that have no row since a
-    purge has kept their events out (M5)."""
+    `Kind`, those with any. `unread`: why its files cannot be read; `unmade`: why nobody can say what they should hold.
+    `kept_out`: keys that have no row since a purge has kept their events out (M5)."""
 
     bucket: int
     rows: int = 0
@@ -44,6 +46,7 @@ class Compared:
     differ: tuple[tuple[str, int], ...] = ()
     samples: tuple[Sample, ...] = ()
     unread: str = ""
+    unmade: str = ""
     kept_out: int = 0
 
 
@@ -51,7 +54,7 @@ class Compared:
 class Recomputed:
     """A whole table that was held against its batches 1 to `upto`: `buckets` that were compared, with the rows and the
     tombstones that were read in them, and the `events` that were read of the batches. `kept_out`: keys that a purge
-    keeps out."""
+    keeps out. `days`: of a table by days, how many of them were compared, each bucket of each; `upto` is 0 then."""
 
     upto: int
     buckets: int
@@ -59,3 +62,4 @@ class Recomputed:
     tombstones: int
     events: int
     kept_out: int = 0
+    days: int = field(default=0, metadata=LEFT_OUT)

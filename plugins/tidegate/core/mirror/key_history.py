@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import pairwise
 from typing import Any, Protocol
 
 from tidegate.core.base.choice import Choice
+from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.mirror.jobs import START, Position
 from tidegate.core.mirror.key_values import KeyValue
 from tidegate.core.mirror.order import Version, contradict, is_below, same
@@ -63,7 +64,8 @@ ROW, TOMBSTONE, PURGED, KEPT_OUT, OLDER, REPEAT, WAITING, CONFLICT = EventState
 
 @dataclass(frozen=True, kw_only=True)
 class Happened:
-    """An event, and what became of it; `words`: that for people."""
+    """An event, and what became of it; `words`: that for people. `day_ms`: of a table by days, when the day begins that
+    it counts in (UTC)."""
 
     state: EventState
     operation: str
@@ -75,6 +77,7 @@ class Happened:
     n: int
     file: str
     words: str
+    day_ms: int | None = field(default=None, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +94,11 @@ class History:
 
 @dataclass(frozen=True)
 class Question:
-    """`files`: URIs of landed files. `content`: (logical column, Hive type) of what a row says. `most`: only so many
-    events are wanted, the newest."""
+    """`files`: of each the URIs where it can be, the likeliest first. `content`: (logical column, Hive type) of what a
+    row says. `most`: only so many events are wanted, the newest."""
 
     key: tuple[KeyValue, ...]
-    files: tuple[str, ...]
+    files: tuple[tuple[str, ...], ...]
     content: tuple[tuple[str, str], ...]
     most: int
 
@@ -132,9 +135,15 @@ def newest(events: Iterable[Event], most: int) -> list[Event]:
 
 
 def history(
-    merged: Sequence[Event], waiting: Sequence[Event], count: int, most: int, purge: Purge = NO_PURGE
+    merged: Sequence[Event],
+    waiting: Sequence[Event],
+    count: int,
+    most: int,
+    purge: Purge = NO_PURGE,
+    unit: str = "merge",
 ) -> History:
-    """What became of each event. `merged`, `waiting`: the newest of each; `count`: of all that there are."""
+    """What became of each event. `merged`, `waiting`: the newest of each; `count`: of all that there are. `unit`: what
+    events wait for, in words."""
     kept_out = _kept_out(merged, purge)
     standing = next(iter(newest([e for e in merged if e not in kept_out], 1)), None)
     waits = newest(waiting, len(waiting))
@@ -147,7 +156,8 @@ def history(
             state = CONFLICT if event in conflicts else WAITING
         else:
             state = KEPT_OUT if event in kept_out else _merged(event, standing, purge)
-        return _happened(event, state, _waits(event, first) if state is WAITING else _WORDS[state])
+        words = _waits(event, first) if state is WAITING else _WORDS[state]
+        return _happened(event, state, words.replace("its merge", f"its {unit}"))
 
     return History(
         events=tuple(told(e) for e in listed),

@@ -28,10 +28,11 @@ from tidegate.core.look.views import BatchPage, BatchRow, GenerationRow, Spine, 
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.comparison import Recomputed
 from tidegate.core.window.states import CURRENT
+from tidegate.workflow.audit import day_rows, keyed
 from tidegate.workflow.audit.days import Days
 from tidegate.workflow.audit.files import Files, Listing
 from tidegate.workflow.audit.inside import Inside
-from tidegate.workflow.audit.keyed import TableReader, recompute
+from tidegate.workflow.audit.keyed import TableReader
 from tidegate.workflow.audit.outside import Partitions, Produced, Topic
 from tidegate.workflow.audit.records import Records
 from tidegate.workflow.base.context import Context
@@ -100,13 +101,15 @@ def audit(
     Raises LedgerError, StorageError and whatever else keeps it from looking."""
     with closing(reader), nullcontext() if tables is None else closing(tables):
         report = _Rounds(ctx, reads, reader, depth, seen).report()
-        return report if tables is None else _recomputed(ctx, tables, depth, report)
+        return _recomputed(ctx, reads, tables, depth, report) if tables is not None and depth.coordinates else report
 
 
-def _recomputed(ctx: Context, tables: TableReader, depth: Depth, report: Report) -> Report:
-    if not (depth.coordinates and depth.catalogue):
-        return report
-    found = recompute(ctx, tables, depth.part, known=not report.balanced)
+def _recomputed(ctx: Context, reads: LedgerReads, tables: TableReader, depth: Depth, report: Report) -> Report:
+    known = not report.balanced
+    if ctx.keyed is None:
+        found = day_rows.recompute(ctx, reads, tables, depth.part, known)
+    else:
+        found = keyed.recompute(ctx, tables, depth.part, known) if depth.catalogue else keyed.Found()
     return replace(
         report,
         balanced=report.balanced and not found.problems and not found.unsettled,
@@ -123,13 +126,6 @@ def ahead(ctx: Context, reads: LedgerReads, depth: Depth) -> tuple[Weight, float
     share = depth.part.share
     due = Weight(*(round(n * share) for n in (found.files, found.bytes, found.rows)))
     return due, due.files / FOOTERS_PER_S + (due.bytes / BYTES_PER_S if depth.coordinates else 0)
-
-
-def _of_part(part: Part) -> Iterable[str]:
-    if not part.is_all:
-        yield "only a part of the files was looked at: that each offset is in one file was not checked"
-    if part.share < 1:
-        yield f"--sample {part.share * 100:g}: a file that is damaged is among those read with that probability"
 
 
 def _spine(ctx: Context, reads: LedgerReads) -> Spine:
@@ -213,7 +209,7 @@ class _Rounds:
             problems=problems,
             notes=tuple(
                 [
-                    *_of_part(part),
+                    *part.notes(),
                     *first.notes,
                     *last.partitions.notes,
                     *last.topic.notes,

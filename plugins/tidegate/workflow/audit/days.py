@@ -11,7 +11,6 @@ from tidegate.core.base.wording import many
 from tidegate.core.daily.day import Day
 from tidegate.core.look.views import GenerationRow
 from tidegate.core.window.cut import window_id
-from tidegate.core.window.states import PublishedGeneration
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.generation import daily
 
@@ -57,9 +56,8 @@ class Days:
         """Events up to the day that it is built on; None if that generation has been cleaned since."""
         if day.base is None:
             return 0
-        ctx = self._ctx
-        base = ctx.ledger.windows.generation(ctx.name, daily.key_at(ctx, day.base.window_ms), day.base.generation)
+        base = daily.ground_of(self._ctx, day)
         try:
-            return daily.read(ctx, base.location).events if isinstance(base, PublishedGeneration) else None
+            return None if base is None else daily.read(self._ctx, base.location).events
         except Alarm:
             return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidegate.core.audit.keyed import problems
 from tidegate.core.audit.problems import Problem
@@ -26,7 +26,7 @@ from tidegate.workflow.base.pace import Pace
 
 MOST_EVENTS = 500_000
 """Of files that are read at once: then it says how far it is."""
-_SPACE = "TMPDIR needs about twice the space of the landed files; without --deep the table is not compared"
+SPACE = "TMPDIR needs about twice the space of the landed files; without --deep the table is not compared"
 
 
 class TableReader(Protocol):
@@ -75,12 +75,13 @@ def recompute(ctx: Context, reader: TableReader, part: Part, known: bool = False
         reader.begin(plan, drawn)
     except CatalogueError as e:
         return Found(notes=(f"the table was not compared with its batches: {str(e).splitlines()[0]}",))
-    events, unread = _take_up(ctx, reader, prefix)
+    landed = (event_files(ctx, n) for n in _batches(ctx, prefix.upto))
+    events, unread = take_up(ctx, reader, landed, prefix.events)
     if unread and not known:
-        raise StorageError(f"{table.name}: the events of its batches cannot be read: {unread}", advice=_SPACE)
+        raise StorageError(f"{table.name}: the events of its batches cannot be read: {unread}", advice=SPACE)
     if unread:
         return Found(notes=(f"the table was not compared with its batches, which cannot be read: {unread}",))
-    compared = list(_compare(ctx, reader, drawn, {b.number: b for b in held}))
+    compared = list(compare(ctx, reader, drawn, held))
     wrong = problems(ctx.name, table.name, prefix, compared, whole=len(drawn) == plan.buckets)
     sums = Recomputed(
         upto=prefix.upto,
@@ -90,22 +91,22 @@ def recompute(ctx: Context, reader: TableReader, part: Part, known: bool = False
         events=events,
         kept_out=sum(one.kept_out for one in compared),
     )
-    gone = {f"bucket {one.bucket}" for one in compared if one.unread}
+    gone = {f"bucket {one.bucket}" for one in compared if one.unread or one.unmade}
     if not gone or table.standing().snapshot == prefix.snapshot:
         return Found(sums, tuple(wrong))
     still, moved = ([p for p in wrong if (p.subject in gone) is there] for there in (False, True))
     return Found(sums, tuple(still), tuple(moved))
 
 
-def _take_up(ctx: Context, reader: TableReader, prefix: Prefix) -> tuple[int, str]:
-    """Number of events, and why they cannot all be read."""
+def take_up(ctx: Context, reader: TableReader, batches: Iterable[list[EventFile]], due: int) -> tuple[int, str]:
+    """Number of events that the reader has now, `due` in all, and why it cannot read the rest."""
     pace, events = Pace(ctx.say), 0
-    for files in _groups(event_files(ctx, n) for n in _batches(ctx, prefix.upto)):
+    for files in _groups(batches):
         unread = reader.events(files)
         if unread:
             return events, unread
         events += _events(files)
-        pace.say(partial("read {:,} of {}".format, events, many(prefix.events, "event")))
+        pace.say(partial("read {:,} of {}".format, events, many(due, "event")))
     return events, ""
 
 
@@ -136,15 +137,31 @@ def _events(files: Iterable[EventFile]) -> int:
     return sum(f.rows for f in files)
 
 
-def _compare(ctx: Context, reader: TableReader, drawn: list[int], held: dict[int, Bucket]) -> Iterator[Compared]:
-    pace = Pace(ctx.say)
+def compare(ctx: Context, reader: TableReader, drawn: Sequence[int], held: Iterable[Bucket]) -> Iterator[Compared]:
+    """These buckets one after the other; those that are not `held` are empty."""
+    pace, there = Pace(ctx.say), {b.number: b for b in held}
     for done, number in enumerate(drawn, 1):
-        yield reader.compare(held.get(number, Bucket(number, ())))
+        yield reader.compare(there.get(number, Bucket(number, ())))
         pace.say(partial("compared {:,} of {}".format, done, many(len(drawn), "bucket")))
 
 
 def _plan(ctx: Context, table: PrefixTarget, prefix: Prefix) -> ApplyPlan:
-    """Contradicting events are here only if a person has let the order decide (M7)."""
+    return job(
+        ctx,
+        first=1,
+        last=prefix.upto,
+        key=table.key,
+        buckets=buckets_now(ctx, table, prefix),
+        purged_below=prefix.purged_below,
+        base=(),
+        columns=table.columns(),
+        fields=table.fields(),
+    )
+
+
+def job(ctx: Context, **of_table: Any) -> ApplyPlan:
+    """What the reader is told of the table. Contradicting events are here only if a person has let the order decide
+    (M7)."""
     return ApplyPlan(
         attempt="audit",
         attempt_dir="",
@@ -153,14 +170,7 @@ def _plan(ctx: Context, table: PrefixTarget, prefix: Prefix) -> ApplyPlan:
         nonce="audit",
         spec_version=ctx.spec_version,
         rules_version=COPYING_RULES,
-        first=1,
-        last=prefix.upto,
-        key=table.key,
-        buckets=buckets_now(ctx, table, prefix),
-        purged_below=prefix.purged_below,
         events=(),
-        base=(),
-        columns=table.columns(),
-        fields=table.fields(),
         take_conflicts=True,
+        **of_table,
     )

@@ -21,11 +21,15 @@ Place = tuple[str, str]
 def waiting(layout: Layout, batch: BatchRow, f: FileEntry, first: GenerationRow | None) -> tuple[Place, ...]:
     """Places of a data file whose rows no generation owns yet; `first` is generation 1 of its window, if it has
     begun."""
-    # in the order in which files move: who looks the other way round can miss one that is moving
     if layout.in_place:
         return (_stays(layout, batch, f),)
+    return moving(layout, batch.batch_id, f, first)
+
+
+def moving(layout: Layout, batch_id: int, f: FileEntry, first: GenerationRow | None) -> tuple[Place, ...]:
+    """The same on a store with renames."""
+    # in the order in which files move: who looks the other way round can miss one that is moving
     assert f.window_ms is not None
-    batch_id = batch.batch_id
     epochs = range(1, first.epoch + 1) if first is not None and first.state == BUILDING else ()
     moved = published_path(f, f"b{batch_id}")
     return ((layout.landed(batch_id), f.path), *((layout.assembly(f.window_ms, 1, e), moved) for e in epochs))

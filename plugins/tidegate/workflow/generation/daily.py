@@ -77,7 +77,7 @@ def build(
     _bring(ctx, job, day, sources, directory, still_mine)
     counts = add_up(b.counts for b in receipt.buckets)
     ctx.say(
-        f"merged {many(counts.events, 'event')} into {'no day before' if base is None else _words(base)}: "
+        f"merged {many(counts.events, 'event')} into {'no day before' if base is None else words(base)}: "
         f"{counts.inserted:,} inserted, {counts.changed:,} changed; {many(day.rows, 'row')} and "
         f"{many(day.tombstones, 'tombstone')} stand"
     )
@@ -164,7 +164,7 @@ def _before(ctx: Context, key: WindowKey) -> PublishedGeneration | None:
     windows = ctx.pipeline.windows
     earlier = day_before(key, windows)
     found = in_force(ctx, earlier)
-    if found is not None and moved_by(found, _newest_built(ctx, earlier, found)):
+    if found is not None and is_moving(ctx, found):
         raise _moves(ctx, earlier)
     if found is None and not is_first(key, windows):
         raise NotReady(
@@ -172,6 +172,20 @@ def _before(ctx: Context, key: WindowKey) -> PublishedGeneration | None:
             advice=f"nothing if {ctx.name}.archive is running; otherwise look at its run of {iso(earlier.start_ms)}",
         )
     return found
+
+
+def is_moving(ctx: Context, current: PublishedGeneration) -> bool:
+    """Whether another generation is taking its directory (swap: directory)."""
+    return moved_by(current, _newest_built(ctx, current.window, current))
+
+
+def ground_of(ctx: Context, day: Day) -> PublishedGeneration | None:
+    """The generation that the day is built on, in force or not; None if there is none, or the ledger has another."""
+    base = day.base
+    if base is None:
+        return None
+    found = ctx.ledger.windows.generation(ctx.name, key_at(ctx, base.window_ms), base.generation)
+    return found if isinstance(found, PublishedGeneration) and found.epoch == base.epoch else None
 
 
 def _newest_built(ctx: Context, key: WindowKey, current: PublishedGeneration) -> BuiltGeneration | None:
@@ -243,5 +257,6 @@ def _bring(
         raise MovedOn from None  # as of the certificate: an epoch that came twice
 
 
-def _words(base: Ground) -> str:
+def words(base: Ground) -> str:
+    """The ground for people."""
     return f"generation {base.generation} of {iso(base.window_ms)}"

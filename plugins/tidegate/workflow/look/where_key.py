@@ -1,18 +1,24 @@
-"""The events of a key of a keyed table: from the files of all landed batches. Reads only."""
+"""The events of a key of a keyed table: from the files of all landed batches, by days also from those of published
+days. Reads only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from tidegate.core.base.errors import LedgerError, StepMissing
-from tidegate.core.mirror.jobs import EventFile
+from tidegate.core.base.errors import LedgerError, NotReady, StepMissing
+from tidegate.core.base.instants import iso
+from tidegate.core.base.plain import LEFT_OUT
+from tidegate.core.look.port import LedgerReads
+from tidegate.core.mirror.jobs import TableColumn
 from tidegate.core.mirror.key_history import (
     MOST,
     NO_PURGE,
     Event,
     EventReader,
     Happened,
+    History,
     Purge,
     Question,
     history,
@@ -20,18 +26,22 @@ from tidegate.core.mirror.key_history import (
 )
 from tidegate.core.mirror.key_values import KeyValue, key_values
 from tidegate.core.spec.change_events import SAYS_HOW
-from tidegate.core.target.port import PrefixTarget
+from tidegate.core.window.states import WindowKey
 from tidegate.workflow.apply.apply import event_files
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.look.day_files import events_by_day
 
 FILES_AT_ONCE = 50
 """After so many files it says how far it is."""
+LOOKS = 3
+"""How often files that move are looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyAnswer:
     """`key`: as it was asked. `upto`: the last batch in the table by the ledger, 0 for none. `events`: the newest
-    first, of `count` in all. `seen`: the one that made the row, or its tombstone. `notes`: what could not be read."""
+    first, of `count` in all. `seen`: the one that made the row, or its tombstone. `notes`: what could not be read.
+    `day_ms`: of a table by days, the start of the day whose row was asked for (UTC); None if none is published."""
 
     pipeline: str
     table: str
@@ -42,6 +52,7 @@ class KeyAnswer:
     seen: Happened | None
     events: tuple[Happened, ...]
     notes: tuple[str, ...] = ()
+    day_ms: int | None = field(default=None, metadata=LEFT_OUT)
 
     @property
     def settled(self) -> bool:
@@ -50,9 +61,9 @@ class KeyAnswer:
 
 
 def key_of(ctx: Context, given: Sequence[str]) -> tuple[KeyValue, ...]:
-    """The key that `column=value` of each column names; asks nobody. Raises NoKey, and StepMissing of a pipeline with
-    windows."""
-    return key_values(_table(ctx).key, {c.name: c.type for c in ctx.pipeline.columns}, given)
+    """The key that `column=value` of each column names; asks nobody. Raises NoKey, and StepMissing of a pipeline whose
+    rows have none."""
+    return key_values(_table(ctx)[0], {c.name: c.type for c in ctx.pipeline.columns}, given)
 
 
 def where_key(ctx: Context, rows: EventReader, key: tuple[KeyValue, ...], most: int = MOST) -> KeyAnswer:
@@ -66,21 +77,46 @@ def where_key(ctx: Context, rows: EventReader, key: tuple[KeyValue, ...], most: 
     landed = ctx.ledger.applies.landed(ctx.name, 0).rows
     files = [f for batch_id in sorted(landed) if landed[batch_id] for f in event_files(ctx, batch_id)]
     look = _Look(ctx, rows, key, most, len(files))
-    merged = look.newest(f for f in files if f.batch_id <= upto)
-    waiting = look.newest(f for f in files if f.batch_id > upto)
+    merged = look.newest((f.uri,) for f in files if f.batch_id <= upto)
+    waiting = look.newest((f.uri,) for f in files if f.batch_id > upto)
     purge = NO_PURGE if told is None else Purge(told.purged_below, told.purged_upto)
-    found = history(merged, waiting, look.count, most, purge)
-    return KeyAnswer(
-        pipeline=ctx.name,
-        table=ctx.pipeline.sink.table,
-        key={v.column: v.text for v in key},
-        upto=upto,
-        newest_merged=found.newest_merged,
-        count=found.count,
-        seen=found.seen,
-        events=found.events,
-        notes=tuple(dict.fromkeys(f"not every file could be read: {why}" for why in look.unread)),
-    )
+    return look.answer(history(merged, waiting, look.count, most, purge), upto=upto)
+
+
+def where_key_by_days(
+    ctx: Context,
+    reads: LedgerReads,
+    rows: EventReader,
+    key: tuple[KeyValue, ...],
+    day: WindowKey | None = None,
+    most: int = MOST,
+) -> KeyAnswer:
+    """The same of a table by days. `day`: only the events up to that one, and the row that it shows; else all, and the
+    newest day's. Raises LedgerError; NotReady for a day that is not published; StorageError.
+
+    Each event is looked for where the ledger had it: what moved meanwhile is looked for again."""
+    for number in range(1, LOOKS + 1):
+        found = _by_days(ctx, reads, rows, key, day, most)
+        if not found.notes or number == LOOKS:
+            break
+    return found
+
+
+def _by_days(
+    ctx: Context, reads: LedgerReads, rows: EventReader, key: tuple[KeyValue, ...], day: WindowKey | None, most: int
+) -> KeyAnswer:
+    days = [d for d in events_by_day(ctx, reads) if day is None or d.window_ms <= day.start_ms]
+    shown = max((d.window_ms for d in days if d.published), default=None)
+    if day is not None and shown != day.start_ms:
+        raise NotReady(f"{ctx.name} {iso(day.start_ms)} is not published", advice="ask for an earlier day, or for none")
+    look = _Look(ctx, rows, key, most, sum(len(d.files) for d in days))
+    merged = look.newest(uris for d in days if d.published for uris in d.files)
+    waiting = look.newest(uris for d in days if not d.published for uris in d.files)
+    found = history(merged, waiting, look.count, most, unit="day")
+    at = {uri: d.window_ms for d in days for uris in d.files for uri in uris}
+    seen = None if found.seen is None else replace(found.seen, day_ms=at[found.seen.file])
+    dated = tuple(replace(e, day_ms=at[e.file]) for e in found.events)
+    return look.answer(replace(found, seen=seen, events=dated), upto=0, day_ms=shown)
 
 
 class _Look:
@@ -88,17 +124,17 @@ class _Look:
 
     def __init__(self, ctx: Context, rows: EventReader, key: tuple[KeyValue, ...], most: int, files: int) -> None:
         self._ctx, self._rows, self._key, self._most, self._files = ctx, rows, key, most, files
-        columns = ((c.of, c.type) for c in _table(ctx).columns())
+        columns = ((c.of, c.type) for c in _table(ctx)[1])
         self._content = tuple((of, kind) for of, kind in columns if of and of not in SAYS_HOW)
         self._done = self.count = 0
         self.unread: list[str] = []
 
-    def newest(self, files: Iterable[EventFile]) -> list[Event]:
+    def newest(self, files: Iterable[tuple[str, ...]]) -> list[Event]:
         """The newest events of the key in these files: in memory there are never more than twice as many."""
         kept: list[Event] = []
-        uris = [f.uri for f in files]
-        for at in range(0, len(uris), FILES_AT_ONCE):
-            some = tuple(uris[at : at + FILES_AT_ONCE])
+        places = list(files)
+        for at in range(0, len(places), FILES_AT_ONCE):
+            some = tuple(places[at : at + FILES_AT_ONCE])
             found = self._rows.events(Question(self._key, some, self._content, self._most))
             kept = newest((*kept, *found.events), self._most)
             self.count += found.count
@@ -108,8 +144,26 @@ class _Look:
                 self._ctx.say(f"{self._ctx.name}: {self._done:,} of {self._files:,} files read")
         return kept
 
+    def answer(self, found: History, **told: Any) -> KeyAnswer:
+        """What was found in them."""
+        return KeyAnswer(
+            pipeline=self._ctx.name,
+            table=self._ctx.pipeline.sink.table,
+            key={v.column: v.text for v in self._key},
+            newest_merged=found.newest_merged,
+            count=found.count,
+            seen=found.seen,
+            events=found.events,
+            notes=tuple(dict.fromkeys(f"not every file could be read: {why}" for why in self.unread)),
+            **told,
+        )
 
-def _table(ctx: Context) -> PrefixTarget:
-    if ctx.keyed is None:
+
+def _table(ctx: Context) -> tuple[Sequence[str], Sequence[TableColumn]]:
+    """Its key and columns."""
+    if ctx.keyed is not None:
+        return ctx.keyed.key, ctx.keyed.columns()
+    daily = ctx.target.daily
+    if daily is None:
         raise StepMissing(f"{ctx.name} is published by windows: its rows have no key")
-    return ctx.keyed
+    return daily.key, daily.columns
