@@ -30,9 +30,7 @@ _PARTITION_TYPES = ("string", "date", "boolean", "tinyint", "smallint", "int", "
 
 def refused(message: str, advice: str = "") -> CatalogueError:
     """A definite error that no retry mends."""
-    error = CatalogueError(message, advice=advice)
-    error.retry = False
-    return error
+    return CatalogueError(message, advice=advice, retry=False)
 
 
 # ---------------------------------------------------------------- names and values
