@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from spark_jobs.engine.formats.assembly import as_text
-from spark_jobs.engine.formats.known import Items, Known, Path, joined, of_type, unknown_below
+from spark_jobs.engine.formats.known import Items, Known, Path, elements, joined, members, of_type, unknown_below
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
 from tidegate.core.spec.avro import Schema, struct_field
 
@@ -65,13 +65,5 @@ def tells(name: str, schema: Schema, known: dict[str, Known]) -> bool:
 def finder(name: str, known: Known) -> Callable[[Any, dict[str, str], dict[str, list[str]]], None]:
     """What adds the unknown fields inside of the value of a top field: of elements to the second one."""
     return lambda value, single, several: unknown_below(
-        value, known, f"$.{name}", as_text, _members, _elements, single, several
+        value, known, f"$.{name}", as_text, members, elements, single, several
     )
-
-
-def _members(value: Any) -> Iterable[tuple[str, Any]] | None:
-    return value.items() if isinstance(value, dict) else None
-
-
-def _elements(value: Any) -> Collection[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
