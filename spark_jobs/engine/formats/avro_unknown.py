@@ -8,23 +8,19 @@ from typing import Any
 from spark_jobs.engine.formats.assembly import as_text
 from spark_jobs.engine.formats.known import Items, Known, Path, elements, joined, members, of_type, unknown_below
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
-from tidegate.core.spec.avro import Schema, struct_field
+from tidegate.core.spec.avro import Schema, branches_of, struct_field
 
 
 def known_at(schema: Schema, path: Path, kind: HiveType | None) -> Known:
     """What a column of this type takes of the values at a path, by the schema's names. Raises ValueError."""
     places = [schema]
     for key in path:
-        places = [field for each in places for place in _branches(each) for n, field in place.fields if n == key]
-    found: list[Known] = [_known(place, kind) for each in places for place in _branches(each) if place.type != "null"]
+        places = [field for each in places for place in branches_of(each) for n, field in place.fields if n == key]
+    found: list[Known] = [_known(place, kind) for each in places for place in branches_of(each) if place.type != "null"]
     known = found[0] if found else of_type(kind)
     for other in found[1:]:
         known = joined(known, other)
     return known
-
-
-def _branches(schema: Schema) -> tuple[Schema, ...]:
-    return schema.branches if schema.type == "union" else (schema,)
 
 
 def _known(schema: Schema, kind: HiveType | None) -> Known:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.core.base.errors import CatalogueError, CatalogueMismatch
+from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct, canonical_type
 from tidegate.core.base.hivetypes import parse as parse_type
 from tidegate.core.base.partition_values import HIVE_NULL, PartitionValues, parse_partition_path
@@ -31,6 +31,11 @@ _PARTITION_TYPES = ("string", "date", "boolean", "tinyint", "smallint", "int", "
 def refused(message: str, advice: str = "") -> CatalogueError:
     """A definite error that no retry mends."""
     return CatalogueError(message, advice=advice, retry=False)
+
+
+def unsure(said: object) -> CatalogueUnsure:
+    """A statement without a definite answer."""
+    return CatalogueUnsure(f"{said}; it may have been executed", advice="the next try reads back before it goes on")
 
 
 # ---------------------------------------------------------------- names and values
