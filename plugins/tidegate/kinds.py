@@ -153,12 +153,11 @@ class Kinds(Generic[_K]):
             brought = next(iter(_brought(f"tidegate.{self.port}s").select(name=name)), None)
             if brought is None:
                 key = "sink.kind" if self.port == "target" else f"{self.port}.kind"
-                error = self._error(
+                raise self._error(
                     f"there is no kind of {self.port} {name}; there are: {', '.join(self.names())}",
                     advice=f"install the package that brings it here too, or fix {key}",
+                    retry=False,
                 )
-                error.retry = False
-                raise error
             found = brought.load()
         assert isinstance(found, self._made)
         return found

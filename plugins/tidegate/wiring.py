@@ -145,12 +145,11 @@ def ledger_url(connection: Connection) -> str:
         path = connection.host or f"/{connection.schema or ''}"
         return f"sqlite:///{path}"
     if connection.conn_type != "postgres":
-        error = LedgerError(
+        raise LedgerError(
             f"connection {connection.conn_id} is of type {connection.conn_type}: the ledger needs postgres",
             advice="give the ledger a database of its own on PostgreSQL",
+            retry=False,
         )
-        error.retry = False
-        raise error
     return database_url(connection).render_as_string(hide_password=False)
 
 

@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.errors import CatalogueError
+from tidegate.core.base.hivetypes import canonical_type
 from tidegate.core.base.partition_values import (
     MAX_PARTITION_NAME,
     PartitionValues,
@@ -120,7 +121,7 @@ class FakeCatalogue:
 
 def _description(table: TableDef) -> sql.Description:
     def kept(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
-        return {name.lower(): sql.canonical_type(kind) for name, kind in pairs}
+        return {name.lower(): canonical_type(kind) for name, kind in pairs}
 
     serde, properties = formats.SERDES[table.format], dict(formats.row_format(table.format)[1])
     location = sql.location_uri(table.location)

@@ -20,7 +20,7 @@ from tests.hooks import Hook, Once
 from tests.mirror.worlds import YAML, MirrorWorld, event, mirror
 from tidegate.core.base.errors import Alarm, BatchRefused, LostComparison, SpecError, StepMissing, StorageAhead
 from tidegate.core.batch.refusal import RefusalKind
-from tidegate.core.mirror.applies import OPEN, REFUSED
+from tidegate.core.mirror.applies import OPEN, REFUSED, Told
 from tidegate.core.target.paths import Layout
 from tidegate.workflow.apply.apply import apply
 from tidegate.workflow.batch import ingest
@@ -225,6 +225,7 @@ def test_m4_a_table_that_was_taken_back_goes_on_from_there(world: MirrorWorld) -
     assert any("it had 2: somebody has taken it back" in line for line in world.said)
     history = world.context().ledger.cleaning.history("readings", "mirror")
     assert [(m.what, m.detail["from"], m.detail["to"]) for m in history] == [("mirror taken back", 2, 1)]
+    assert world.context().ledger.applies.told("readings") == Told.by(world.standing())
 
 
 def test_r11_a_table_beyond_the_ledger_is_refused(world: MirrorWorld) -> None:

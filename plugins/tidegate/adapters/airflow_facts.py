@@ -110,10 +110,10 @@ def _dags(connection: Connection) -> dict[str, DagFacts]:
 
 def _import_errors(connection: Connection) -> tuple[tuple[str, str], ...]:
     rows = _rows(connection, "SELECT filename, stacktrace FROM import_error ORDER BY filename")
-    return tuple((file, _last_line(trace or "")) for file, trace in rows)
+    return tuple((file, last_line(trace or "")) for file, trace in rows)
 
 
-def _last_line(trace: str) -> str:
+def last_line(trace: str) -> str:
     """Last line of a trace that is not advice: the error itself."""
     lines = [line.strip() for line in trace.splitlines() if line.strip() and not line.strip().startswith("what to do")]
     return lines[-1] if lines else "no reason was kept"

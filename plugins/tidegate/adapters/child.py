@@ -130,9 +130,7 @@ class Child:
         return self._error(f"{self._work} ended with exit code {code}: {words or 'without a word'}")
 
     def _error(self, what: str) -> StorageError:
-        error = StorageError(what, advice=self._advice)
-        error.retry = False
-        return error
+        return StorageError(what, advice=self._advice, retry=False)
 
 
 class ByChild:

@@ -17,12 +17,11 @@ def land_application() -> Path:
     for folder in folders:
         if (folder / "land.py").is_file():
             return folder / "land.py"
-    error = JobFailed(
+    raise JobFailed(
         "spark_jobs/land.py is neither installed nor beside the plugins folder",
         advice="install the tidegate wheel on this worker, or put spark_jobs/ beside plugins/",
+        retry=False,
     )
-    error.retry = False
-    raise error
 
 
 def import_path() -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from logging import Logger
 from typing import TYPE_CHECKING, Any
 
+from tidegate.adapters.airflow_facts import last_line
 from tidegate.airflow.backfill.range_runs import scheduler_alive
 
 if TYPE_CHECKING:
@@ -66,10 +67,4 @@ class Switches:
             found: Sequence[Any] = session.execute(asked).all()
         names = tuple(f"{dag_id.rpartition('.')[0]}.yaml" for dag_id in self.dag_ids)
         mine = [row for row in found if row.filename.endswith(names) or row.filename.endswith(".py")]
-        return [f"{row.filename}: {_last_line(row.stacktrace or '')}" for row in mine]
-
-
-def _last_line(trace: str) -> str:
-    """The last line that is not advice: the error itself."""
-    lines = [line.strip() for line in trace.splitlines() if line.strip() and not line.strip().startswith("what to do")]
-    return lines[-1] if lines else "no reason was kept"
+        return [f"{row.filename}: {last_line(row.stacktrace or '')}" for row in mine]

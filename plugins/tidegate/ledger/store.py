@@ -201,11 +201,8 @@ def in_our_words(error: SQLAlchemyError) -> LedgerError:
             f"the ledger does not answer as it should: {first}",
             advice="the next try goes on by itself once the database is back",
         )
-    refused = LedgerError(
-        f"the ledger's database refuses: {first}", advice="this is a defect: report it with this line"
-    )
-    refused.retry = False
-    return refused
+    advice = "this is a defect: report it with this line"
+    return LedgerError(f"the ledger's database refuses: {first}", advice=advice, retry=False)
 
 
 SPANS = 5_000

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tidegate.core.base.errors import JobFailed
 from tidegate.spark.conf import DEFAULT_JAVA, SHORT_LIVED, driver_conf
 from tidegate.spark.launcher import LAST_WORDS, job_failed, local_environment, submit_command
 
@@ -40,16 +39,13 @@ def make_class_archive(binary: str, archive: Path, say: Callable[[str], None]) -
                 errors="replace", env=os.environ | local_environment(), timeout=_TIMEOUT_S,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as e:
-            raise _failed(job_failed("spark-submit could not be run", [str(e)])) from e
+            raise job_failed("spark-submit could not be run", [str(e)], retry=False) from e
         words = done.stdout.splitlines()[-LAST_WORDS:]
         if "ArchiveClassesAtExit" in done.stdout and not fresh.exists():
-            raise _failed(job_failed("this Java has no -XX:ArchiveClassesAtExit: Java 13 or later is needed", words))
+            raise job_failed(
+                "this Java has no -XX:ArchiveClassesAtExit: Java 13 or later is needed", words, retry=False
+            )
         if done.returncode or not fresh.exists():
-            raise _failed(job_failed(f"Spark's training run ended with exit code {done.returncode}", words))
+            raise job_failed(f"Spark's training run ended with exit code {done.returncode}", words, retry=False)
         fresh.chmod(0o444)
         os.replace(fresh, archive)
-
-
-def _failed(error: JobFailed) -> JobFailed:
-    error.retry = False
-    return error

@@ -110,9 +110,7 @@ def master_of(connection: Connection) -> str:
 
 def refused(what: str, advice: str) -> JobFailed:
     """An error that no retry cures."""
-    error = JobFailed(what, advice=advice)
-    error.retry = False
-    return error
+    return JobFailed(what, advice=advice, retry=False)
 
 
 def private_folder(folder: Path) -> None:

@@ -119,12 +119,11 @@ def absolute_binary(name: str) -> str:
     """Path of spark-submit. Raises JobFailed without one."""
     found = shutil.which(name)
     if found is None:
-        error = JobFailed(
+        raise JobFailed(
             f"no executable {name} on this worker",
             advice="set AIRFLOW__TIDEGATE__SPARK_BINARY to spark-submit's absolute path",
+            retry=False,
         )
-        error.retry = False
-        raise error
     return os.path.abspath(found)
 
 
@@ -170,10 +169,10 @@ def job_killed(what: str, last: Iterable[str]) -> JobKilled:
     return JobKilled(_quoting(what, last))
 
 
-def job_failed(what: str, last: Iterable[str]) -> JobFailed:
+def job_failed(what: str, last: Iterable[str], retry: bool = True) -> JobFailed:
     """The error with the job's own last words."""
     last = list(last)
-    return JobFailed(_quoting(what, last) if last else f"{what} without a word")
+    return JobFailed(_quoting(what, last) if last else f"{what} without a word", retry=retry)
 
 
 def _quoting(what: str, last: Iterable[str]) -> str:

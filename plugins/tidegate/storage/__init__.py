@@ -30,9 +30,8 @@ def for_uri(
         return HdfsStorage(user)
     if colon and scheme == "s3":
         return ObjectStorage(access)
-    error = StorageError(
+    raise StorageError(
         f"{uri}: not a URI that Tidegate can store files at",
         advice="set sink.location to hdfs://<nameservice>/<path>, s3://<bucket>/<path> or file:///<absolute path>",
+        retry=False,
     )
-    error.retry = False
-    raise error

@@ -39,7 +39,7 @@ def split(uri: str) -> tuple[str, str]:
     authority, slash, path = uri.removeprefix("hdfs://").partition("/")
     names = path.split("/")
     if not (uri.startswith("hdfs://") and authority and slash) or "@" in authority or ".." in names or "\x00" in path:
-        raise _final(StorageError(f"{uri!r}: not an HDFS URI (hdfs://<nameservice or host:port>/...)"))
+        raise StorageError(f"{uri!r}: not an HDFS URI (hdfs://<nameservice or host:port>/...)", retry=False)
     return authority, "/" + "/".join(name for name in names if name)
 
 
@@ -91,9 +91,9 @@ class HdfsStorage:
     def rename_no_replace(self, source: str, destination: str) -> None:
         (authority, old), (other, new) = split(source), split(destination)
         if authority != other:
-            raise _final(StorageError(f"{source}: cannot be moved to another nameservice ({destination})"))
+            raise StorageError(f"{source}: cannot be moved to another nameservice ({destination})", retry=False)
         if new.startswith(old + "/"):
-            raise _final(StorageError(f"{source}: cannot be moved into itself ({destination})"))
+            raise StorageError(f"{source}: cannot be moved into itself ({destination})", retry=False)
         try:
             self._call("rename", source, lambda client: client.rename(old, new, overwrite=False), f" -> {destination}")
         except OutcomeUnknown:
@@ -125,7 +125,7 @@ class HdfsStorage:
         if found is None:
             raise PathMissing(f"{path}: is not there")
         if found.isdir:
-            raise _final(StorageError(f"{path}: is a directory"))
+            raise StorageError(f"{path}: is a directory", retry=False)
         reader = self._call("read", path, lambda client: client.read(local))
 
         def piece(at: int, count: int) -> bytes:
@@ -162,7 +162,7 @@ class HdfsStorage:
     def _is_directory(self, path: str) -> bool:
         found = self._stat(path)
         if found is not None and not found.isdir:
-            raise _final(StorageError(f"{path}: not a directory"))
+            raise StorageError(f"{path}: not a directory", retry=False)
         return found is not None
 
     def _stat(self, path: str) -> Any:
@@ -248,8 +248,3 @@ class _NewFile(io.RawIOBase):
         except BaseException:
             self._failed = True
             raise
-
-
-def _final(error: StorageError) -> StorageError:
-    error.retry = False
-    return error

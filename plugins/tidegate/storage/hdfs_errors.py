@@ -73,16 +73,14 @@ def translated(error: BaseException, path: str) -> StorageError:
     if isinstance(error, FileExistsError):
         return PathExists(f"{path}: is already there")
     if kind:
-        refusal = StorageError(f"{path}: HDFS refuses ({kind}): {words}", advice=_ADVICE.get(kind, ""))
-        refusal.retry = kind not in _FINAL
-        return refusal
+        what, advice = f"{path}: HDFS refuses ({kind}): {words}", _ADVICE.get(kind, "")
+        return StorageError(what, advice=advice, retry=kind not in _FINAL)
     if _NO_ADDRESS in words:
-        missing = StorageError(
+        return StorageError(
             f"{path}: no address of a NameNode is known for this name",
             advice="name host and port, or set HADOOP_CONF_DIR to a folder whose hdfs-site.xml knows the nameservice",
+            retry=False,
         )
-        missing.retry = False
-        return missing
     return StorageError(f"{path}: {words}", advice=_DOES_NOT_ANSWER)
 
 

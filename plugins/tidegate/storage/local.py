@@ -57,7 +57,7 @@ def local_path(uri: str) -> str:
     if path.startswith("//"):
         path = path[2:]
     if not path.startswith("/") or ".." in path.split("/") or "\x00" in path:
-        raise _final(StorageError(f"{uri!r}: not an absolute local path (file:///...)"))
+        raise StorageError(f"{uri!r}: not an absolute local path (file:///...)", retry=False)
     return path.rstrip("/") or "/"
 
 
@@ -93,7 +93,7 @@ class LocalStorage:
     def rename_no_replace(self, source: str, destination: str) -> None:
         old, new = local_path(source), local_path(destination)
         if new.startswith(old + "/"):
-            raise _final(StorageError(f"{old}: cannot be moved into itself ({new})"))
+            raise StorageError(f"{old}: cannot be moved into itself ({new})", retry=False)
         _rename_no_replace(old, new)
         try:
             for parent in {os.path.dirname(new), os.path.dirname(old)}:
@@ -158,7 +158,7 @@ class LocalStorage:
     def _is_directory(self, path: str) -> bool:
         found = _stat(path, follow=True)
         if found is not None and not stat.S_ISDIR(found.st_mode):
-            raise _final(StorageError(f"{path}: not a directory"))
+            raise StorageError(f"{path}: not a directory", retry=False)
         return found is not None
 
 
@@ -279,7 +279,9 @@ def _rename_no_replace(old: str, new: str) -> None:
         raise _missing_for_rename(old, new)
     if number in _NO_SUCH_CALL:
         message = f"{new}: this filesystem cannot rename without replacing (renameat2: {os.strerror(number)})"
-        raise _final(StorageError(message, advice="use a filesystem such as ext4, xfs, btrfs or tmpfs for the table"))
+        raise StorageError(
+            message, advice="use a filesystem such as ext4, xfs, btrfs or tmpfs for the table", retry=False
+        )
     if number not in _REFUSED:  # EIO, ESTALE, EINTR: a mounted network filesystem may still have done it
         raise OutcomeUnknown(f"{old} -> {new}: {os.strerror(number)}")
     raise _refused(OSError(number, os.strerror(number)), f"{old} -> {new}")
@@ -297,15 +299,9 @@ def _refused(error: OSError, path: str) -> StorageError:
     if error.errno == errno.EEXIST:
         return PathExists(f"{path}: is already there")
     number = error.errno or 0
-    refusal = StorageError(
-        f"{path}: {_WORDS.get(number, error.strerror or str(error))}", advice=_ADVICE.get(number, "")
-    )
-    return _final(refusal) if error.errno in _FINAL else refusal
-
-
-def _final(error: StorageError) -> StorageError:
-    error.retry = False
-    return error
+    words = _WORDS.get(number, error.strerror or str(error))
+    retry = False if error.errno in _FINAL else None
+    return StorageError(f"{path}: {words}", advice=_ADVICE.get(number, ""), retry=retry)
 
 
 def _unless_gone(_call: object, path: str, failure: tuple[Any, ...]) -> None:

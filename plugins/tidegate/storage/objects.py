@@ -40,7 +40,7 @@ def split(uri: str) -> tuple[str, str]:
     bucket, slash, path = uri.removeprefix("s3://").partition("/")
     names = path.split("/")
     if not (uri.startswith("s3://") and bucket and slash) or "@" in bucket or ".." in names or "\x00" in path:
-        raise _final(f"{uri!r}: not a URI of an object store (s3://<bucket>/<path>)")
+        raise StorageError(f"{uri!r}: not a URI of an object store (s3://<bucket>/<path>)", retry=False)
     return bucket, "/".join(name for name in names if name)
 
 
@@ -76,7 +76,7 @@ class ObjectStorage:
 
     def rename_no_replace(self, source: str, destination: str) -> None:
         """Refuse (final)."""
-        raise _final(f"{source}: cannot be moved to {destination}: in an object store nothing moves")
+        raise StorageError(f"{source}: cannot be moved to {destination}: in an object store nothing moves", retry=False)
 
     def delete(self, path: str) -> None:
         """Objects that others write below meanwhile may stay."""
@@ -184,7 +184,7 @@ class ObjectStorage:
         """Raises StorageError (final) for the bucket itself, which is no file and never deleted."""
         key = split(path)[1]
         if not key:
-            raise _final(f"{path}: names a whole bucket")
+            raise StorageError(f"{path}: names a whole bucket", retry=False)
         return key
 
     def _stat(self, path: str) -> Any:
@@ -224,9 +224,3 @@ class ObjectStorage:
             return Said(0, "", str(error.args[0]), True)
         except Exception as error:
             return replace(said(error), connection=self._access.get("connection", ""))
-
-
-def _final(message: str) -> StorageError:
-    error = StorageError(message)
-    error.retry = False
-    return error

@@ -42,7 +42,9 @@ class _Known:
         key = (bucket, tuple(sorted(access.items())))
         with self._lock:
             if self._process not in (None, os.getpid()):
-                raise _final("an object store cannot be used here: this process was forked from one that used it")
+                raise StorageError(
+                    "an object store cannot be used here: this process was forked from one that used it", retry=False
+                )
             if key not in self._clients:
                 self._clients[key] = Clients(_made(bucket, access, 0), _made(bucket, access, LOOKS_AGAIN))
                 self._process = os.getpid()
@@ -60,9 +62,10 @@ def _made(bucket: str, access: Mapping[str, str], retries: int) -> S3Store:
     try:
         from obstore.store import S3Store
     except ImportError as e:
-        raise _final(
+        raise StorageError(
             f"s3://{bucket}: the package obstore is missing on this host ({e})",
-            "install the extra `worker` of tidegate where tasks run; executors have it by the workers' archive",
+            advice="install the extra `worker` of tidegate where tasks run; executors have it by the workers' archive",
+            retry=False,
         ) from e
     config: dict[str, Any] = {"conditional_put": "etag", "virtual_hosted_style_request": False}
     endpoint = access.get("endpoint_url") or next((os.environ[n] for n in _ENDPOINTS if os.environ.get(n)), "")
@@ -86,9 +89,3 @@ def _made(bucket: str, access: Mapping[str, str], retries: int) -> S3Store:
         retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=_RETRIES_END_S)},
         credential_provider=provider,
     )
-
-
-def _final(message: str, advice: str = "") -> StorageError:
-    error = StorageError(message, advice=advice)
-    error.retry = False
-    return error

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from spark_jobs.engine.formats.assembly import as_text
-from spark_jobs.engine.formats.known import Items, Known, Path, joined, of_type, unknown_below
+from spark_jobs.engine.formats.known import Items, Known, Path, elements, joined, members, of_type, unknown_below
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
-from tidegate.core.spec.avro import Schema, struct_field
+from tidegate.core.spec.avro import Schema, branches_of, struct_field
 
 
 def known_at(schema: Schema, path: Path, kind: HiveType | None) -> Known:
     """What a column of this type takes of the values at a path, by the schema's names. Raises ValueError."""
     places = [schema]
     for key in path:
-        places = [field for each in places for place in _branches(each) for n, field in place.fields if n == key]
-    found: list[Known] = [_known(place, kind) for each in places for place in _branches(each) if place.type != "null"]
+        places = [field for each in places for place in branches_of(each) for n, field in place.fields if n == key]
+    found: list[Known] = [_known(place, kind) for each in places for place in branches_of(each) if place.type != "null"]
     known = found[0] if found else of_type(kind)
     for other in found[1:]:
         known = joined(known, other)
     return known
-
-
-def _branches(schema: Schema) -> tuple[Schema, ...]:
-    return schema.branches if schema.type == "union" else (schema,)
 
 
 def _known(schema: Schema, kind: HiveType | None) -> Known:
@@ -65,13 +61,5 @@ def tells(name: str, schema: Schema, known: dict[str, Known]) -> bool:
 def finder(name: str, known: Known) -> Callable[[Any, dict[str, str], dict[str, list[str]]], None]:
     """What adds the unknown fields inside of the value of a top field: of elements to the second one."""
     return lambda value, single, several: unknown_below(
-        value, known, f"$.{name}", as_text, _members, _elements, single, several
+        value, known, f"$.{name}", as_text, members, elements, single, several
     )
-
-
-def _members(value: Any) -> Iterable[tuple[str, Any]] | None:
-    return value.items() if isinstance(value, dict) else None
-
-
-def _elements(value: Any) -> Collection[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.engine import paths
 from spark_jobs.engine.event_time import event_ms
 from spark_jobs.engine.formats import Bad
-from spark_jobs.engine.formats.known import Known, Path, inside, known_fields, unknown_texts
+from spark_jobs.engine.formats.known import Known, Path, elements, inside, known_fields, members, unknown_texts
 from spark_jobs.engine.formats.undecodable import Malformed
 from spark_jobs.engine.strict import Base64, JsonFloat, JsonInt, Unfit, convert, describe, refuse_duplicates
 from spark_jobs.engine.text_rules import convert_text
@@ -222,7 +222,7 @@ class RowRules:
         return Row(values, moment, unknown)
 
     def _unknown(self, message: dict[str, Any], known: dict[str, Known]) -> dict[str, str]:
-        return unknown_texts(message, known, self._version, dump, _members, _elements)
+        return unknown_texts(message, known, self._version, dump, members, elements)
 
 
 def known_of(pipeline: Pipeline, version: int, also: tuple[Path, ...] = ()) -> dict[str, Known]:
@@ -231,14 +231,6 @@ def known_of(pipeline: Pipeline, version: int, also: tuple[Path, ...] = ()) -> d
     time = pipeline.event_time.path
     others = (*also, *(() if time is None else (paths.parse(time),)))
     return known_fields([*taken, *((path, None) for path in others)], version)
-
-
-def _members(value: Any) -> Iterable[tuple[str, Any]] | None:
-    return value.items() if isinstance(value, dict) else None
-
-
-def _elements(value: Any) -> Collection[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _as_text(value: Any, kind: HiveType) -> Any:

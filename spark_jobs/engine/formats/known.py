@@ -165,3 +165,13 @@ def _below(
                 yield name, item, many
             elif known[key] is not None:
                 yield from _below(item, known[key], name, many, members, elements)
+
+
+def members(value: Any) -> Iterable[tuple[str, Any]] | None:
+    """Fields of a value that is an object in Python's terms."""
+    return value.items() if isinstance(value, dict) else None
+
+
+def elements(value: Any) -> Collection[Any]:
+    """What a value holds that is an object or a list in Python's terms."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

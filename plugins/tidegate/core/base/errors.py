@@ -49,9 +49,10 @@ class TidegateError(Exception):
     retry = False
     advice = ""
 
-    def __init__(self, message: str, *, advice: str = "") -> None:
+    def __init__(self, message: str, *, advice: str = "", retry: bool | None = None) -> None:
         super().__init__(message)
         self.advice = advice or type(self).advice
+        self.retry = type(self).retry if retry is None else retry
 
     def __str__(self) -> str:
         message = super().__str__()

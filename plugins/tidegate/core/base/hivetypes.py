@@ -194,3 +194,11 @@ class _Parser:
         if not token.isdigit():
             raise ValueError(f"type {self._text!r}: expected {wanted}, not {token!r}")
         return int(token)
+
+
+def canonical_type(text: str) -> str:
+    """One spelling for each type; a type that is none of ours (varchar) in lower case as it is."""
+    try:
+        return str(parse(text))
+    except ValueError:
+        return text.lower()

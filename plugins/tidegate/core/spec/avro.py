@@ -218,7 +218,7 @@ def at(schema: Schema, path: tuple[str, ...]) -> list[Schema]:
     Raises ValueError where a parent can be no record."""
     found = [schema]
     for i, key in enumerate(path):
-        parents = [b for s in found for b in _branches(s) if b.type != "null"]
+        parents = [b for s in found for b in branches_of(s) if b.type != "null"]
         records = [b for b in parents if b.type == "record"]
         if parents and not records:
             raise ValueError(f"{'.'.join(('$', *path[:i]))} is {parents[0]}, not a record")
@@ -226,7 +226,8 @@ def at(schema: Schema, path: tuple[str, ...]) -> list[Schema]:
     return found
 
 
-def _branches(schema: Schema) -> tuple[Schema, ...]:
+def branches_of(schema: Schema) -> tuple[Schema, ...]:
+    """What a value may be of: one of a union's, else the schema's own."""
     return schema.branches if schema.type == "union" else (schema,)
 
 

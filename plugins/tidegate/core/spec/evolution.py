@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, parse
+from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, canonical_type, parse
 
 Columns = Sequence[tuple[str, str]]
 """(name, Hive type) in order."""
@@ -46,8 +46,8 @@ class Changes:
 
 def changes(there: Columns, wanted: Columns, file_format: str) -> Changes:
     """What `wanted` changes of a table whose files of `file_format` hold the columns `there`."""
-    old = {name.lower(): _canonical(kind) for name, kind in there}
-    new = {name.lower(): _canonical(kind) for name, kind in wanted}
+    old = {name.lower(): canonical_type(kind) for name, kind in there}
+    new = {name.lower(): canonical_type(kind) for name, kind in wanted}
     added = tuple((name, kind) for name, kind in new.items() if name not in old)
     dropped = tuple(name for name in old if name not in new)
     other = [(name, old[name], kind) for name, kind in new.items() if name in old and old[name] != kind]
@@ -66,13 +66,6 @@ def changes(there: Columns, wanted: Columns, file_format: str) -> Changes:
         )
         refused.append(f"columns of {file_format} files are found by their position, which must stay: {what}")
     return Changes(added, tuple(other), dropped, reordered, tuple(refused))
-
-
-def _canonical(kind: str) -> str:
-    try:
-        return str(parse(kind))
-    except ValueError:
-        return kind.lower()  # a type of somebody else's, such as varchar
 
 
 def _objection(before: str, after: str, file_format: str) -> str | None:

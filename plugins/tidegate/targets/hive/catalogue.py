@@ -175,7 +175,7 @@ class PyHiveCatalogue:
             try:
                 return link.query(statement)
             except AnswerLost as error:
-                raise _unsure(error) from error
+                raise sql.unsure(error) from error
 
     def first_rows(self, query: str, at_most: int) -> list[tuple[Any, ...]]:
         """The first rows of a query in the connection's database. Raises CatalogueError."""
@@ -183,7 +183,7 @@ class PyHiveCatalogue:
             try:
                 return link.query(query, at_most)
             except AnswerLost as error:
-                raise _unsure(error) from error
+                raise sql.unsure(error) from error
 
     def _alter(self, statement: str) -> None:
         try:
@@ -232,7 +232,7 @@ class PyHiveCatalogue:
                 try:
                     link.change(statement)
                 except AnswerLost as error:
-                    raise _unsure(error) from error
+                    raise sql.unsure(error) from error
 
     def _read(self, ask: Callable[[Link], _T]) -> _T:
         """A dropped connection is worth a second one; a silent server has taken its time already."""
@@ -289,7 +289,3 @@ def _chunks(items: Iterable[_T]) -> Iterator[list[_T]]:
     rest = iter(items)
     while chunk := list(islice(rest, CHUNK)):
         yield chunk
-
-
-def _unsure(error: AnswerLost) -> CatalogueUnsure:
-    return CatalogueUnsure(f"{error}; it may have been executed", advice="the next try reads back before it goes on")

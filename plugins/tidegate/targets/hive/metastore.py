@@ -188,18 +188,18 @@ class HiveMetastore:
                 raise sql.refused(
                     said, "this service cannot change partitions; leave sink.metastore_conn_id out"
                 ) from error
-            raise _unsure(said) from error
+            raise sql.unsure(said) from error
         except TTransportException as error:
             timed_out = error.type == TTransportException.TIMED_OUT
             what = f"no answer within {self._request_s:g} s" if timed_out else "the connection broke"
-            raise _unsure(f"{self._said(about)}: {what}") from error
+            raise sql.unsure(f"{self._said(about)}: {what}") from error
         except TException as error:
             said = f"{self._said(about)}: {_words(error)}"
             if _decided(error):
                 raise CatalogueError(said) from error
-            raise _unsure(said) from error
+            raise sql.unsure(said) from error
         except (OSError, EOFError) as error:
-            raise _unsure(f"{self._said(about)}: the connection broke: {error}") from error
+            raise sql.unsure(f"{self._said(about)}: the connection broke: {error}") from error
 
 
 def _decided(error: TException) -> bool:
@@ -211,10 +211,6 @@ def _decided(error: TException) -> bool:
 def _words(error: BaseException) -> str:
     text = str(getattr(error, "message", None) or error).strip() or type(error).__name__
     return text.splitlines()[0][:400]
-
-
-def _unsure(said: str) -> CatalogueUnsure:
-    return CatalogueUnsure(f"{said}; it may have been executed", advice="the next try reads back before it goes on")
 
 
 def _stored(values: PartitionValues) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.core.base.errors import CatalogueError, CatalogueMismatch
-from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
+from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
+from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct, canonical_type
 from tidegate.core.base.hivetypes import parse as parse_type
 from tidegate.core.base.partition_values import HIVE_NULL, PartitionValues, parse_partition_path
 from tidegate.core.spec.evolution import Changes, changes
@@ -30,9 +30,12 @@ _PARTITION_TYPES = ("string", "date", "boolean", "tinyint", "smallint", "int", "
 
 def refused(message: str, advice: str = "") -> CatalogueError:
     """A definite error that no retry mends."""
-    error = CatalogueError(message, advice=advice)
-    error.retry = False
-    return error
+    return CatalogueError(message, advice=advice, retry=False)
+
+
+def unsure(said: object) -> CatalogueUnsure:
+    """A statement without a definite answer."""
+    return CatalogueUnsure(f"{said}; it may have been executed", advice="the next try reads back before it goes on")
 
 
 # ---------------------------------------------------------------- names and values
@@ -338,14 +341,6 @@ def _clipped(kind: str, other: str = "") -> str:
     common = next((i for i, (a, b) in enumerate(zip(kind, other, strict=False)) if a != b), min(len(kind), len(other)))
     start = max(0, common - 30)
     return f"{'…' if start else ''}{kind[start : start + 75]}{'…' if start + 75 < len(kind) else ''}"
-
-
-def canonical_type(text: str) -> str:
-    """One spelling for each type; a type that we don't know (varchar) in lower case as it is."""
-    try:
-        return str(parse_type(text))
-    except ValueError:
-        return text.lower()
 
 
 def read_partitions(rows: Iterable[Sequence[str | None]]) -> list[PartitionValues]:

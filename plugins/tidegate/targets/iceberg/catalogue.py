@@ -92,9 +92,6 @@ def split_name(name: str) -> tuple[str, str]:
     """Namespace (its levels joined by dots) and table. Raises CatalogueError."""
     namespace, _, table = name.rpartition(".")
     if not table or not all(namespace.split(".")):
-        error = CatalogueError(
-            f"{name!r} is not the name of an Iceberg table", advice="set sink.table to `namespace.table`"
-        )
-        error.retry = False
-        raise error
+        advice = "set sink.table to `namespace.table`"
+        raise CatalogueError(f"{name!r} is not the name of an Iceberg table", advice=advice, retry=False)
     return namespace, table

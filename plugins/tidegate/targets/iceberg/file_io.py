@@ -33,9 +33,7 @@ class StorageIO(FileIO):
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Refuse: the commit that wrote the file may still be executed (C6)."""
         path = location if isinstance(location, str) else location.location
-        error = StorageError(f"{path}: files of an Iceberg table are not deleted by the library (C6)")
-        error.retry = False
-        raise error
+        raise StorageError(f"{path}: files of an Iceberg table are not deleted by the library (C6)", retry=False)
 
 
 class StoredInput(InputFile):

@@ -22,9 +22,9 @@ def needed() -> Iterator[None]:
     except ModuleNotFoundError as e:
         postgres = "psycopg2" in str(e)
         package, advice = ("psycopg2", POSTGRES) if postgres else ("pyiceberg", INSTALL)
-        error = CatalogueError(f"the Python package {package} is not installed here: {e}", advice=advice)
-        error.retry = False
-        raise error from e
+        raise CatalogueError(
+            f"the Python package {package} is not installed here: {e}", advice=advice, retry=False
+        ) from e
 
 
 def other_release() -> str:

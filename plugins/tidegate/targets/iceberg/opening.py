@@ -131,6 +131,5 @@ def _text(extra: Mapping[str, Any], key: str) -> str | None:
 
 
 def _wrong(what: str, advice: str) -> CatalogueError:
-    error = CatalogueError(f"the connection that sink.catalog_conn_id names {what}", advice=f"{advice}; {_OWN}")
-    error.retry = False
-    return error
+    what = f"the connection that sink.catalog_conn_id names {what}"
+    return CatalogueError(what, advice=f"{advice}; {_OWN}", retry=False)

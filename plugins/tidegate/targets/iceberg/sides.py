@@ -10,14 +10,13 @@ from pyiceberg.manifest import DataFile
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import Batches, Holds, Settled, Shown, Site, Unit
+from tidegate.core.target.port import Batches, Holds, Shown, Site, Unit
 from tidegate.core.target.stored import Bounds
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.definition import Definition
-from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import Placed, data_files, part_of, shown
-from tidegate.targets.iceberg.leftovers import leftovers
+from tidegate.targets.iceberg.in_catalogue import InCatalogue
 from tidegate.targets.iceberg.live import PREFIX, Look, Part, look, part_in
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
@@ -26,28 +25,20 @@ Parts = Mapping[Part, list[Placed]]
 """Files (URI, entry) by the partition that they belong to."""
 
 
-class IcebergSide:
+class IcebergSide(InCatalogue):
     """Implements `core.target.port.SideTarget`. `kind`: late | dirty."""
 
     unit = Unit.BATCH
+    created_by = "the next batch that lands"
     remedy = "clear the task `land` of that batch's run: it commits the files again"
 
     def __init__(self, site: Site, catalogue: Catalogue, kind: str) -> None:
-        self.site, self.catalogue, self.kind = site, catalogue, kind
+        super().__init__(site, catalogue)
+        self.kind = kind
 
     @property
     def definition(self) -> Definition:
-        """By the spec as it is now: its ids are pinned on the way."""
         return Definition(self.site.pipeline, self.kind)
-
-    @property
-    def name(self) -> str:
-        """`namespace.table__late`, `namespace.table__dirty`."""
-        return self.definition.name
-
-    def prepare(self) -> None:
-        """Create the table, or give it the pipeline's columns; looks first. Raises CatalogueError."""
-        self.definition.bring_up(self.catalogue, self.site.say)
 
     def fields(self) -> Fields:
         """(kind of files, path, id) of its columns. Raises CatalogueError."""
@@ -123,14 +114,6 @@ class IcebergSide:
         """Rows of a batch, whatever files hold them (C9)."""
         return expected == shown
 
-    def sweep(self, settled: Settled) -> list[str]:
-        """Let go of answered tags (C5), and of snapshots beyond the newest. Raises CatalogueError."""
-        return sweep(self.catalogue, self.name, settled)
-
-    def leftovers(self, now_ms: int) -> list[str]:
-        """Metadata, lists and manifests that nothing needs any more (C10). Raises CatalogueError, StorageError."""
-        return leftovers(self.catalogue, self.name, self.definition.location, self.site.storage, now_ms)
-
     def expected(self, batches: Batches) -> Shown:
         """Rows of each batch."""
         rows = ((part_of(self.definition, f, i), f"batch {i}", f.rows) for i, files in batches.items() for f in files)
@@ -142,12 +125,6 @@ class IcebergSide:
         seen = look(loaded.metadata, loaded.io, None)
         rows = ((part_in(f), f"batch {f.partition[0]}{seen.note(f)}", f.record_count) for f in seen.files)
         return shown(self.definition, rows)
-
-    def _load(self) -> Loaded:
-        loaded = self.catalogue.load(self.name)
-        if loaded is None:
-            raise CatalogueError(f"{self.name} does not exist", advice="the next batch that lands creates it")
-        return loaded
 
 
 def _batch(part: Part) -> int:

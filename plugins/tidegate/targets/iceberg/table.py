@@ -18,16 +18,15 @@ from tidegate.core.files.receipt import DATA, FileEntry
 from tidegate.core.mirror.jobs import Daily
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import CERTIFICATE, Layout, is_uri, join
-from tidegate.core.target.port import Fence, Settled, Shown, Site, Token, Unit, Verified
+from tidegate.core.target.port import Fence, Shown, Token, Unit, Verified
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.targets.iceberg import live, snapshot
-from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
+from tidegate.targets.iceberg.catalogue import Conflict, Loaded
 from tidegate.targets.iceberg.complete import claim
 from tidegate.targets.iceberg.definition import Definition
-from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import below, data_files, held, part_of, shown
-from tidegate.targets.iceberg.leftovers import leftovers
+from tidegate.targets.iceberg.in_catalogue import InCatalogue
 from tidegate.targets.iceberg.live import Look, newest_token, part_in, places_of, summary_of, unit_of
 from tidegate.targets.iceberg.rules import Do, decide
 from tidegate.targets.iceberg.tags import tag_of
@@ -40,26 +39,18 @@ OTHERS = "files that Tidegate has not written"
 _LYING_IN = ", whose files are those of "
 
 
-class IcebergTable:
+class IcebergTable(InCatalogue):
     """Implements `core.target.port.Target` on a catalogue."""
 
     unit = Unit.WINDOW
+    created_by = "the next publication"
     marks: tuple[str, ...] = ()
     daily: Daily | None = None
     reuses_home = False
 
-    def __init__(self, site: Site, catalogue: Catalogue) -> None:
-        self.site, self.catalogue = site, catalogue
-
     @property
     def definition(self) -> Definition:
-        """By the spec as it is now: its ids are pinned on the way."""
         return Definition(self.site.pipeline, DATA)
-
-    @property
-    def name(self) -> str:
-        """`namespace.table`."""
-        return self.definition.name
 
     @property
     def layout(self) -> Layout:
@@ -79,10 +70,6 @@ class IcebergTable:
         return {}
 
     # ------------------------------------------------------------ the table
-
-    def prepare(self) -> None:
-        """Create the table, or give it the pipeline's columns; looks first. Raises CatalogueError."""
-        self.definition.bring_up(self.catalogue, self.site.say)
 
     def fields(self) -> Fields:
         """(kind of files, path, id) of its columns. Raises CatalogueError."""
@@ -245,14 +232,6 @@ class IcebergTable:
         seen = self._look(self._load(), key)
         return sorted({f.file_path.rsplit("/", 1)[0] for f in seen.files})
 
-    def sweep(self, settled: Settled) -> list[str]:
-        """Let go of answered tags (C5), and of snapshots beyond the newest. Raises CatalogueError."""
-        return sweep(self.catalogue, self.name, settled)
-
-    def leftovers(self, now_ms: int) -> list[str]:
-        """Metadata, lists and manifests that nothing needs any more (C10). Raises CatalogueError, StorageError."""
-        return leftovers(self.catalogue, self.name, self.definition.location, self.site.storage, now_ms)
-
     def agrees(self, expected: str, shown: str) -> bool:
         """C9: of files that others have made from ours, only the number of rows is known; and once its token has
         expired, of a generation that has an earlier one's files, only where these lie."""
@@ -285,12 +264,6 @@ class IcebergTable:
         """The name of the generation whose own directory the file is in, if it is in one."""
         found = self.layout.generation_of(uri)
         return None if found is None else found[0].rsplit("/", 1)[1]
-
-    def _load(self) -> Loaded:
-        loaded = self.catalogue.load(self.name)
-        if loaded is None:
-            raise CatalogueError(f"{self.name} does not exist", advice="the next publication creates it")
-        return loaded
 
     def _look(self, loaded: Loaded, key: WindowKey) -> Look:
         return live.look(loaded.metadata, loaded.io, {key.start_ms * 1000})

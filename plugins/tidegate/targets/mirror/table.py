@@ -15,12 +15,12 @@ from tidegate.core.mirror.balance import after, imbalance
 from tidegate.core.mirror.jobs import BaseFile, Bucket, TableColumn
 from tidegate.core.mirror.prefix import follows
 from tidegate.core.target.paths import join
-from tidegate.core.target.port import Holds, Merged, Prefix, Settled, Site, Unit
+from tidegate.core.target.port import Holds, Merged, Prefix, Settled, Unit
 from tidegate.targets.iceberg import snapshot
-from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
+from tidegate.targets.iceberg.catalogue import Conflict, Loaded
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import data_file
-from tidegate.targets.iceberg.leftovers import leftovers
+from tidegate.targets.iceberg.in_catalogue import InCatalogue
 from tidegate.targets.iceberg.live import Look, look, unit_of
 from tidegate.targets.mirror.definition import MirrorDefinition
 from tidegate.targets.mirror.prefix import has, prefix_of, still, summary_of, telling
@@ -35,23 +35,15 @@ _TAKE_BACK = (
 )
 
 
-class MirrorTable:
+class MirrorTable(InCatalogue):
     """Implements `core.target.port.PrefixTarget` on a catalogue."""
 
     unit = Unit.PREFIX
-
-    def __init__(self, site: Site, catalogue: Catalogue) -> None:
-        self.site, self.catalogue = site, catalogue
+    created_by = "the next merge"
 
     @property
     def definition(self) -> MirrorDefinition:
-        """By the spec as it is now."""
         return MirrorDefinition(self.site.pipeline)
-
-    @property
-    def name(self) -> str:
-        """`namespace.table`."""
-        return self.definition.name
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -69,10 +61,6 @@ class MirrorTable:
         return tombstones_of(self.site.pipeline)
 
     # ------------------------------------------------------------ the table
-
-    def prepare(self) -> None:
-        """Create the table, or give it the pipeline's columns; looks first. Raises CatalogueError."""
-        self.definition.bring_up(self.catalogue, self.site.say)
 
     def columns(self) -> tuple[TableColumn, ...]:
         """The table's columns, in order."""
@@ -191,9 +179,7 @@ class MirrorTable:
             raise CatalogueMismatch(what, advice=_TAKE_BACK) from e
 
     def _load(self) -> Loaded:
-        loaded = self.catalogue.load(self.name)
-        if loaded is None:
-            raise CatalogueError(f"{self.name} does not exist", advice="the next merge creates it")
+        loaded = super()._load()
         self.definition.refuse_other(loaded)
         return loaded
 
@@ -218,10 +204,6 @@ class MirrorTable:
         """Let go of snapshots beyond the newest, never of one between the current one and the newest merge: without
         them nothing tells up to which batch the table is (M4). Raises CatalogueError."""
         return sweep(self.catalogue, self.name, settled, telling)
-
-    def leftovers(self, now_ms: int) -> list[str]:
-        """Metadata, lists and manifests that nothing needs any more (C10). Raises CatalogueError, StorageError."""
-        return leftovers(self.catalogue, self.name, self.definition.location, self.site.storage, now_ms)
 
 
 def _uri(file: BaseFile) -> str:

@@ -218,11 +218,8 @@ def read_receipt(ctx: Context, attempt_dir: str) -> Receipt | None:
 
 
 def _unreadable(path: str, error: ValueError) -> AttemptSpoilt:
-    spoilt = AttemptSpoilt(f"{path} cannot be read: {error}")
-    if isinstance(error, UnknownFields):
-        spoilt.retry = False
-        spoilt.advice = (
-            "another version of tidegate wrote it: install the same one where jobs run and where tasks run, "
-            "then clear the task"
-        )
-    return spoilt
+    what = f"{path} cannot be read: {error}"
+    if not isinstance(error, UnknownFields):
+        return AttemptSpoilt(what)
+    advice = "another version of tidegate wrote it: install the same one where jobs run and where tasks run"
+    return AttemptSpoilt(what, advice=f"{advice}, then clear the task", retry=False)
