@@ -21,8 +21,8 @@ from tests.mirror.days import DailyWorld, by_days
 from tests.mirror.days import event as on_day
 from tests.mirror.worlds import YAML, MirrorWorld, event
 from tidegate.adapters.footers import FooterProcess
+from tidegate.adapters.mirror_comparison import TableProcess
 from tidegate.adapters.rows import RowProcess
-from tidegate.adapters.tables import TableProcess
 from tidegate.core.mirror.key_history import EventState
 from tidegate.spark.local_job import LocalLauncher
 from tidegate.storage import HdfsStorage, ObjectStorage

@@ -15,7 +15,7 @@ from spark_jobs.handlers.mirror import handler
 from tests.audit.audits import in_process
 from tests.mirror.worlds import MirrorWorld
 from tests.world import World
-from tidegate.adapters.tables import LineTables
+from tidegate.adapters.mirror_comparison import LineTables
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.files import data_file
 from tidegate.targets.iceberg.live import look

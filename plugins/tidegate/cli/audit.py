@@ -113,7 +113,7 @@ def _part(spec: Pipeline, first: str | None, last: str | None, sample: float | N
 
 def _carry_out(spec: Pipeline, depth: Depth, quiet: bool) -> Report:
     from tidegate.adapters.footers import FooterProcess
-    from tidegate.adapters.tables import TableProcess
+    from tidegate.adapters.mirror_comparison import TableProcess
     from tidegate.workflow.audit import audit as workflow
 
     with surroundings.ledger() as ledger:

@@ -1,1 +1,1 @@
-"""Where windows go: one folder for each kind of table."""
+"""Where rows go: one folder for each kind of table, of windows or of merged batches."""

@@ -1,4 +1,4 @@
-"""What a keyed table that is not what its batches make is told to people as."""
+"""Words for an audit's findings in a keyed table that differs from what its batches make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Fences off older attempts of a batch: what a row must still be for any change.
+"""Fences off older attempts of a batch: what a row must still be for any change. The ledger compares it
+(`ledger/moves.py`) and refuses by LostComparison.
 
 The nonce counts too: in a ledger that lost commits an epoch can come twice, each time with another nonce.
 """

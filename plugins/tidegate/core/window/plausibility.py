@@ -1,4 +1,4 @@
-"""When an event time is implausible: later than what a batch takes for a time that has been."""
+"""When an event time is implausible: further in the future than a batch allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The windows of a pipeline's schedule, and what says that it belongs to a window which is not one of them.
+"""The windows of a pipeline's schedule, and rows that claim a window which is not one of them.
 
 Windows of a local day begin where zone data say so. Rows in a window that the schedule does not have would wait for
 good: no run comes for it.

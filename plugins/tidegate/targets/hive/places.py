@@ -1,4 +1,4 @@
-"""Where the windows of a pipeline's table are, by name and by path; and what the table is reached by."""
+"""Where the windows of a pipeline's table are, by name and by path, and how to reach the table."""
 
 from __future__ import annotations
 

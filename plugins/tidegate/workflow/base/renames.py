@@ -1,4 +1,4 @@
-"""Guarded renames: look, decide by the one table of core.recovery, act, look again (R10)."""
+"""Guarded renames: look, decide by the one table of core.base.renames, act, look again (R10)."""
 
 from __future__ import annotations
 

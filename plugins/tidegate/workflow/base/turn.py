@@ -1,5 +1,5 @@
-"""Who has been overtaken at a window gives way: taking it back at once would overtake the other in its turn, and two
-that build as long as each other would go on like that for hours."""
+"""A task whose window another task has taken over waits for that one before it tries again: taking it back at once
+would overtake the other in its turn, and two that build as long as each other would go on like that for hours."""
 
 from __future__ import annotations
 

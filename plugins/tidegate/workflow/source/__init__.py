@@ -1,1 +1,1 @@
-"""A log that was cut below what is unread."""
+"""A log that was cut below what was planned."""

@@ -1,4 +1,4 @@
-"""What carries a generation to its end that somebody began and did not finish."""
+"""Says which step carries a generation to its end that somebody began and did not finish."""
 
 from __future__ import annotations
 
