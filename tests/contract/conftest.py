@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -57,11 +59,22 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Stor
 
 @pytest.fixture(scope="session")
 def moto_objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
-    """moto's server as an object store, in a thread. It asks nobody who he is."""
+    """moto's server as an object store, in a thread. It asks nobody who he is.
+
+    It looks whether an object is there before it takes its content, so it answers one request at a time here: of two
+    writers at once both were told that they wrote."""
     from moto.server import ThreadedMotoServer
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server, one = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False), threading.Lock()
     server.start()
+    served: Any = server._server
+    answer = served.app
+
+    def alone(environ: Any, start_response: Any) -> Any:
+        with one:
+            return answer(environ, start_response)
+
+    served.app = alone
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
     asked = urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")
