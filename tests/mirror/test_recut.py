@@ -11,7 +11,7 @@ import pytest
 
 from tests.mirror.audits import deep
 from tests.mirror.worlds import YAML, MirrorWorld, event, mirror
-from tidegate.core.base.errors import JobFailed, SpecError
+from tidegate.core.base.errors import SpecError
 from tidegate.core.mirror import recut
 from tidegate.core.mirror.applies import APPLIED
 from tidegate.core.mirror.balance import imbalance
@@ -125,17 +125,7 @@ def test_a_table_that_does_not_say_it_has_as_many_as_its_last_batch(
 def test_a_cut_that_died_is_made_anew(world: MirrorWorld) -> None:
     world.apply()
     wanted(world, 6)
-    ctx = world.context()
-    applied = ctx.ledger.applies.applied
-
-    def lost(mine: Any, snapshot: Any) -> None:
-        if not mine.merges:
-            raise JobFailed("the worker is gone")
-        applied(mine, snapshot)
-
-    ctx.ledger.applies.applied = lost  # type: ignore[method-assign]
-    with pytest.raises(JobFailed):
-        apply(ctx)
+    world.apply_and_die_once_upkeep_is_committed()
     assert world.apply().merges == 0
     newest = world.context().ledger.applies.newest("readings")
     assert newest is not None

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pytest
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -20,6 +21,7 @@ from pyiceberg.table import StaticTable
 from tests.fakes.objects import MemoryObjects
 from tests.targets.iceberg.lab import sqlite, through
 from tests.world import T0, TOPIC, World
+from tidegate.core.base.errors import JobFailed
 from tidegate.core.base.storage import Storage, can_rename
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.port import Prefix, PrefixTarget, SideTarget, Site
@@ -120,6 +122,20 @@ class MirrorWorld(World):
         self.send(*events, partition=partition)
         self.runs += 1
         return self.ingest(f"run {self.runs}")
+
+    def apply_and_die_once_upkeep_is_committed(self) -> None:
+        """The table has the purge or the cut, and the ledger does not know it."""
+        ctx = self.context()
+        applied = ctx.ledger.applies.applied
+
+        def lost(mine: Any, snapshot: Any) -> None:
+            if not mine.merges:
+                raise JobFailed("the worker is gone")
+            applied(mine, snapshot)
+
+        ctx.ledger.applies.applied = lost  # type: ignore[method-assign]
+        with pytest.raises(JobFailed):
+            apply(ctx)
 
     def apply(self, most_events: int = MOST_EVENTS, **options: Any) -> Applied:
         """The task, in a process of its own."""
