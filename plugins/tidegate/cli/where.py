@@ -51,9 +51,9 @@ def where(
     \b
     Exit code: 0 settled (published, late, dirty, filtered, dropped, a gap, or before the pipeline began to read);
     1 not, or lost; 2 no such pipeline, or its rows have no offsets (kafka_columns: false);
-    3 the ledger gives no answer. With --key: 0 the newest event is merged; 1 it waits, there is none, two
-    events contradict each other, a file could not be read, or --day is not published; 2 no such key, or a table
-    without keys.
+    3 the ledger gives no answer. With --key: 0 the newest event is merged; 1 the newest event waits, the key has
+    no event, two events contradict each other, a file could not be read, or --day is not published; 2 --key
+    does not fit the table's key, or the table has none.
     """
     if day is not None and not key:
         raise click.UsageError("--day goes with --key")

@@ -55,7 +55,7 @@ def has_any(
     shape: Shape, ids: Mapping[str, int], open_storage: Callable[[str], Any], bucket: Bucket, below: Position
 ) -> bool:
     """Whether the bucket has a tombstone below the position: four columns are read of it. A file that lacks a value
-    there is not ours: whoever reads it whole refuses it."""
+    there was not written by Tidegate: the merge, which reads all of it, refuses it."""
     wanted: Sequence[str] = (shape.op, shape.commit, shape.row, shape.n)
     found = (read_columns(shape, ids, open_storage, file, wanted) for file in bucket.files)
     return any(any(c.null_count for c in rows.columns) or going(shape, rows, below).any() for rows in found)

@@ -197,7 +197,7 @@ class _Parser:
 
 
 def canonical_type(text: str) -> str:
-    """One spelling for each type; a type that is none of ours (varchar) in lower case as it is."""
+    """One spelling for each type; any other one (varchar) as it is, in lower case."""
     try:
         return str(parse(text))
     except ValueError:

@@ -118,8 +118,8 @@ class MirrorTable(InCatalogue):
     def at(self, to: str) -> Prefix:
         """What the snapshot of the tag `to`, or of that id, says of itself.
 
-        Raises CatalogueMismatch where there is none, or it is not whole: its sums, its rows by its manifests, its
-        files; CatalogueError, StorageError."""
+        Raises CatalogueMismatch for a snapshot that is missing, or whose sums, rows by its manifests or files are
+        wrong; CatalogueError, StorageError."""
         return self._whole(self._load(), to)
 
     def take_back(self, to: str, allow: Callable[[Prefix], object]) -> Prefix:

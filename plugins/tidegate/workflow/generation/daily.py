@@ -180,7 +180,8 @@ def is_moving(ctx: Context, current: PublishedGeneration) -> bool:
 
 
 def ground_of(ctx: Context, day: Day) -> PublishedGeneration | None:
-    """The generation that the day is built on, in force or not; None if there is none, or the ledger has another."""
+    """The generation that the day is built on, in force or not; None for a day that is built on none, and where the
+    ledger has another one."""
     base = day.base
     if base is None:
         return None
