@@ -1,0 +1,124 @@
+"""What a copy needs of a source database: its table, ranges of its key, and rows with the place in its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Value = str | int
+"""A key's value in a form that JSON keeps: an int of integers and booleans, else the database's own text of it, of
+binary columns lower-case hex. Only the database compares them (collations)."""
+Bound = tuple[Value, ...]
+"""Values of the key's columns, in the key's order."""
+LogPosition = tuple[int, int]
+"""(commit, row) as positions of change events have them (`core.mirror.jobs.Position` without its `n`)."""
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """`type`: as the database calls it, in lower case: `decimal(12,2)`, `bigint unsigned`, `timestamp with time
+    zone`."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceTable:
+    """A table as its database describes it. `key`: columns of its primary key, in the key's order."""
+
+    schema: str
+    name: str
+    key: tuple[str, ...]
+    columns: tuple[SourceColumn, ...]
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """Rows with `lower` < key <= `upper`, as the database orders keys. None: no end on that side."""
+
+    lower: Bound | None = None
+    upper: Bound | None = None
+
+
+@dataclass(frozen=True)
+class ReadAfter:
+    """What is known before a chunk is read (S2). `position`: of the log; what the database itself says when it is read
+    is used instead where that belongs to the read's own snapshot (MariaDB); None: nothing has landed yet.
+    `unseen`: transactions that were in progress when `position` was known; a read must see the end of each of them,
+    since one of them may have been logged below `position` and not be visible yet (PostgreSQL)."""
+
+    position: LogPosition | None
+    unseen: tuple[int, ...] = field(default=())
+
+
+class Database(Protocol):
+    """The control plane's side: one connection, for questions that are answered at once.
+
+    All methods raise SourceUnavailable for a server that does not answer, else SourceError that is not to be tried
+    again."""
+
+    def describe(self, table: str) -> SourceTable:
+        """`table`: `schema.name`. Raises SourceError for one that is missing or has no primary key."""
+        ...
+
+    def rows_about(self, table: SourceTable) -> int:
+        """The database's own estimate of the number of rows; 0: it has none."""
+        ...
+
+    def bounds(self, table: SourceTable, after: Bound | None, rows: int, most: int) -> Sequence[Bound]:
+        """Upper bounds (inclusive) of the next at most `most` chunks of `rows` rows each, above `after`. Fewer of them:
+        what is above the last one has fewer than `rows` rows. By keyset steps: each reads the key's index alone."""
+        ...
+
+    def position(self) -> LogPosition:
+        """The end of the log now: nothing that commits later is below it."""
+        ...
+
+    def in_progress(self) -> tuple[int, ...]:
+        """Transactions that write, or have written, and have not ended as others see it; empty where a read's snapshot
+        has a position of its own."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Rows(Protocol):
+    """A chunk while it is read. `low`: once it is open; `high`: once `batches` has ended (S2).
+
+    The query saw every commit up to `low`, and none behind `high`."""
+
+    low: LogPosition
+
+    def batches(self) -> Iterator[Any]:
+        """Record batches (pyarrow) with the wanted columns, in the wanted types and order."""
+        ...
+
+    @property
+    def high(self) -> LogPosition: ...
+
+
+class ChunkReader(Protocol):
+    """The worker's side."""
+
+    def read(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], keys: KeyRange, after: ReadAfter
+    ) -> AbstractContextManager[Rows]:
+        """`columns`: (name in the source, Hive type wanted). Raises JobError: to be tried again where the server does
+        not answer or transactions of `after.unseen` stay open, refused where a type does not become the wanted one, or
+        where a value does not fit."""
+        ...
+
+
+def is_open_ended(ranges: Iterable[KeyRange]) -> bool:
+    """Whether the ranges begin at the smallest key and go to the greatest, without a hole, in this order."""
+    before: Bound | None = None
+    found = list(ranges)
+    for one in found:
+        if one.lower != before:
+            return False
+        before = one.upper
+    return bool(found) and before is None
