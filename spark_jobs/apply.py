@@ -137,6 +137,9 @@ def _receipt(plan: ApplyPlan, handed: Sequence[Handed], done: Sequence[GroupDone
 
 def _summary(receipt: ApplyReceipt, plan: ApplyPlan) -> str:
     counts = add_up(b.counts for b in receipt.buckets)
+    if plan.sweep:
+        gone = sum(b.swept for b in receipt.buckets)
+        return f"swept {many(gone, 'row')} below {plan.swept_below}"
     if receipt.purged_below is not None:
         gone = sum(b.purged for b in receipt.buckets)
         return f"purged {many(gone, 'tombstone')} below {receipt.purged_below}"

@@ -66,7 +66,7 @@ def carry_out(
     given = None if secrets is None else engine_secrets.read(secrets) if secrets else {}
     engine_secrets.use(given)
     run_tasks = tasks.run_on(context, given)
-    from tidegate.core.batch.jobs import ApplyPlan, ReadPlan, RewritePlan
+    from tidegate.core.batch.jobs import ApplyPlan, CopyPlan, ReadPlan, RewritePlan
     from tidegate.spark.conf import is_local
 
     if isinstance(plan, RewritePlan):
@@ -79,6 +79,10 @@ def carry_out(
         from spark_jobs import apply
 
         return apply.carry_out(plan, storage, run_tasks, open_storage, cores)
+    if isinstance(plan, CopyPlan):
+        from spark_jobs import chunks
+
+        return chunks.carry_out(plan, storage, run_tasks, open_storage)
     assert isinstance(plan, ReadPlan)
     from spark_jobs.engine.job import run_plan
     from tidegate.core.base.wording import many

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import QueuePool
 
-from spark_jobs import apply, rewrite
+from spark_jobs import apply, chunks, rewrite
 from spark_jobs.engine.failures import JobError, last_line
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.sinks import finished
@@ -31,7 +31,7 @@ from tests.fakes.truth import FakeTruth
 from tidegate.core.base.errors import CatalogueError, JobFailed
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
-from tidegate.core.batch.jobs import ApplyPlan, JobPlan, RewritePlan, loads_plan
+from tidegate.core.batch.jobs import ApplyPlan, CopyPlan, JobPlan, RewritePlan, loads_plan
 from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import (
     ArchiveRun,
@@ -104,6 +104,10 @@ def _engine(database: str) -> Engine:
     return engine
 
 
+def _here(run: Callable[[Any, int], Any], works: Sequence[Any]) -> list[Any]:
+    return [run(work, 0) for work in works]
+
+
 class InProcessLauncher:
     """The engine, called here instead of by spark-submit."""
 
@@ -119,6 +123,8 @@ class InProcessLauncher:
                 apply.carry_out(plan, self.storage)
             elif isinstance(plan, RewritePlan):
                 rewrite.carry_out(plan, self.storage)
+            elif isinstance(plan, CopyPlan):
+                chunks.carry_out(plan, self.storage, _here, lambda uri: self.storage, lambda: self._world.source_table)
             else:
                 run_plan(plan, self.storage, open_reader=self._world.kafka.reader)
         except JobError as e:
@@ -146,6 +152,7 @@ class World:
         self.said: list[str] = []
         self.events: list[tuple[int, int]] = []  # (window, generation) that other DAGs were told of
         self.launcher: InProcessLauncher | None = None
+        self.source_table: Any = None  # the database that a mirror is copied from
         self.registered: set[str] = set()  # fingerprints
         self._ledgers: list[SqlLedger] = []
 

@@ -18,9 +18,13 @@ STORAGE = "tidegate.storage."
 """The same, of an object store: keys of `tidegate.storage.access`."""
 
 
+COPY = "tidegate.copy."
+"""The same, of the database that a mirror's source table is read from: keys of `tidegate.databases`."""
+
+
 def client_secrets() -> dict[str, str]:
     """Settings for Kafka's client."""
-    return {key: value for key, value in _secrets().items() if not key.startswith((REGISTRY, STORAGE))}
+    return {key: value for key, value in _secrets().items() if not key.startswith((REGISTRY, STORAGE, COPY))}
 
 
 def registry_settings() -> dict[str, str]:
@@ -31,6 +35,11 @@ def registry_settings() -> dict[str, str]:
 def storage_access() -> dict[str, str]:
     """How an object store is reached; empty where the environment or a role of the host says it."""
     return _below(STORAGE)
+
+
+def copy_settings() -> dict[str, str]:
+    """How the source's database is reached; empty if the pipeline copies none."""
+    return _below(COPY)
 
 
 def _below(prefix: str) -> dict[str, str]:

@@ -9,10 +9,10 @@ from tests.mutants import seams
 from tests.mutants.planting import Bug, Patch, always, nothing
 
 
-def _newcomer_wins(original, event, table, has_row, winner, wins, purged_below):
+def _newcomer_wins(original, event, table, has_row, winner, wins, *below):
     """Whatever the table holds, the event of this merge takes its place."""
     older = table._replace(commit=event.commit * 0 - 1)
-    return original(event, older, has_row, winner, wins, purged_below)
+    return original(event, older, has_row, winner, wins, *below)
 
 
 def _no_delete_first(original, versions):

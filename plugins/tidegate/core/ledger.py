@@ -18,6 +18,7 @@ from tidegate.core.batch.states import AbandonedBatch, Batch, LandedBatch, OpenB
 from tidegate.core.batch.totals import TotalsLedger
 from tidegate.core.clean.rules import BatchFacts, GenerationFacts, Moment
 from tidegate.core.completeness.port import TruthLedger
+from tidegate.core.copy.rounds import CopyLedger
 from tidegate.core.dirty.redrive import RedriveLedger
 from tidegate.core.files.landed import LandedFile, OwedSpan
 from tidegate.core.files.receipt import FileEntry, Receipt
@@ -373,6 +374,9 @@ class Ledger(Protocol):
 
     @property
     def applies(self) -> ApplyLedger: ...
+
+    @property
+    def copies(self) -> CopyLedger: ...
 
     @property
     def repairs(self) -> LedgerRepairs: ...

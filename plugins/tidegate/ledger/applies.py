@@ -9,6 +9,7 @@ from sqlalchemy import and_, case, exists, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.plain import dumps, loads
 from tidegate.core.batch.states import INGEST, LANDED, OPEN_STATES, OVER_STATES
 from tidegate.core.files.receipt import DATA, DIRTY
 from tidegate.core.mirror import transitions
@@ -25,6 +26,7 @@ from tidegate.core.mirror.applies import (
     parse_apply,
     taken_back,
 )
+from tidegate.core.mirror.copied import NOTHING, Copied
 from tidegate.core.mirror.jobs import position_of, spelled
 from tidegate.ledger import moves, schema
 from tidegate.ledger.redrives import owned
@@ -142,7 +144,7 @@ class SqlApplies(Part):
             moves.move_all(self._store, c, a, transitions.OVERTAKE, a.c.pipeline == name, behind)
 
     def _copy(self, c: Connection, name: str, old: Told | None, now: Told) -> None:
-        values = {**columns(now, *_COPY), "purged_below": spelled(now.purged_below), "told_ms": self._store.instant}
+        values = {**_copied(now), "told_ms": self._store.instant}
         known = 0 if old is None else old.below_purge
         if now.below_purge > known:
             values["kept_out_ms"] = self._store.instant
@@ -153,8 +155,8 @@ class SqlApplies(Part):
                 raise LostComparison(f"{name}: another task has looked at the table since")
             c.execute(insert(p).values(pipeline=name, **values))
         else:
-            read = {**columns(old, *_COPY), "purged_below": spelled(old.purged_below)}
-            same = and_(p.c.pipeline == name, *(p.c[n].is_not_distinct_from(value) for n, value in read.items()))
+            read = _copied(old).items()
+            same = and_(p.c.pipeline == name, *(p.c[n].is_not_distinct_from(value) for n, value in read))
             self._store.compare_and_set(c, update(p).where(same).values(**values), f"the copy of {name}'s table")
 
 
@@ -207,7 +209,27 @@ def _told(c: Connection, name: str) -> Told | None:
 
 
 def _read(row: Any) -> Told:
-    return read_as(Told, row, purged_below=position_of(row.purged_below), kept_out=(), buckets=0)
+    return read_as(
+        Told,
+        row,
+        purged_below=position_of(row.purged_below),
+        kept_out=(),
+        buckets=0,
+        begins=None if row.begins is None else position_of(row.begins),
+        last_position=None if row.last_position is None else position_of(row.last_position),
+        copied=NOTHING if row.copied is None else loads(Copied, row.copied),
+    )
+
+
+def _copied(told: Told) -> dict[str, Any]:
+    """Its columns but for when it was looked at."""
+    return {
+        **columns(told, *_COPY),
+        "purged_below": spelled(told.purged_below),
+        "begins": None if told.begins is None else spelled(told.begins),
+        "last_position": None if told.last_position is None else spelled(told.last_position),
+        "copied": None if told.copied == NOTHING else dumps(told.copied),
+    }
 
 
 def _read_to_its_ends(name: str, merged: Any) -> Any:

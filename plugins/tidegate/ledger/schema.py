@@ -21,6 +21,7 @@ from sqlalchemy import (
 
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.states import INGEST, BatchKind, BatchState
+from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.core.mirror.applies import ApplyState
 from tidegate.core.window.states import CLOSED, GenerationKind, GenerationState, WindowState
 from tidegate.ledger.texts import String, Text, Word
@@ -355,6 +356,37 @@ prefixes = _table(  # what a keyed table said of itself when it was last looked 
     Column("purged_upto", BigInteger, nullable=False, server_default="0"),
     Column("below_purge", BigInteger, nullable=False, server_default="0"),  # events that the purge has kept out
     Column("kept_out_ms", BigInteger),  # when their number was last seen to have grown
+    Column("begins", String(100)),  # commit,row,n: the greatest position of its first merge with events
+    Column("last_position", String(100)),  # the greatest of all
+    Column("copied", Text),  # core.mirror.copied.Copied; null: of no copy
+)
+copies = _table(  # rounds: each reads the whole source table of a keyed one
+    "copies",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("round", Integer, primary_key=True, autoincrement=False),
+    _required("table_name", Text),
+    _required("key", Text),  # a list of columns
+    _required("state", Word(RoundState)),
+    _required("ended", Boolean),  # its last chunk is cut
+    _required("why", Text),
+    _required("begun_ms", BigInteger),
+    Column("done_ms", BigInteger),  # when it was whole, or given up
+)
+chunks = _table(  # key ranges of rounds
+    "chunks",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("chunk", BigInteger, primary_key=True, autoincrement=False),
+    _required("round", Integer),
+    _required("key_range", Text),  # core.copy.port.KeyRange
+    _required("state", Word(ChunkState)),
+    _required("epoch", Integer),
+    _required("nonce", String(32)),
+    Column("low", String(100)),  # commit,row
+    Column("high", String(100)),
+    _required("rows", BigInteger),
+    _required("files", Text),  # a list of core.copy.rounds.ChunkFile
+    Column("read_ms", BigInteger),
+    Index("ix_chunks_round", "pipeline", "round"),
 )
 schema_changes = _table(  # fields that became columns by `unknown_fields: evolve`; a row is never changed
     "schema_changes",

@@ -20,6 +20,7 @@ from tidegate.ledger.batches import SqlBatches
 from tidegate.ledger.blocks import blocks
 from tidegate.ledger.clean import SqlCleaning
 from tidegate.ledger.completeness import SqlTruths
+from tidegate.ledger.copies import SqlCopies
 from tidegate.ledger.due import SqlDue
 from tidegate.ledger.log_cut import SqlCuts
 from tidegate.ledger.notices import SqlNotices
@@ -67,6 +68,7 @@ class SqlLedger:
         self.pauses = SqlPauses(self.store)
         self.announcements = SqlAnnouncements(self.store)
         self.applies = SqlApplies(self.store)
+        self.copies = SqlCopies(self.store)
         self.schema_changes = SqlSchemaChanges(self.store)
         self.specs = SqlSpecs(self.store)
 

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from tidegate.core.spec.pipeline import RAW_PARTS
 from tidegate.spec.completeness import CompletenessSpec
+from tidegate.spec.copy import CopySpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec, NotifySpec
 from tidegate.spec.section import Section, key
 from tidegate.spec.sink import SINK, SinkSection
@@ -287,6 +288,7 @@ class PipelineSpec(Section):
         "where`, the deep audit and redrive cannot find a row.",
         True,
     )
+    copy_: CopySpec | None = Field(None, alias="copy")
     ingest: IngestSpec = Field(default_factory=IngestSpec)
     archive: ArchiveSpec = Field(default_factory=ArchiveSpec)
     clean: CleanSpec = Field(default_factory=CleanSpec)

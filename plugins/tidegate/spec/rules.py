@@ -15,7 +15,7 @@ from tidegate.core.base.partition_values import MAX_PARTITION_NAME, metastore_na
 from tidegate.core.files.overflow import OVERFLOW_VALUE
 from tidegate.core.spec.pipeline import TIME_PARTITIONS, Windows
 from tidegate.core.window.cut import shared_directory, time_values, window_start
-from tidegate.spec import completeness_rules
+from tidegate.spec import completeness_rules, copy_rules
 from tidegate.spec.model import ColumnSpec, PipelineSpec
 from tidegate.spec.problems import Problem
 from tidegate.spec.values import KAFKA_TIMESTAMP, Period, nearest
@@ -42,6 +42,7 @@ def check(spec: PipelineSpec, stem: str) -> list[Problem]:
         *_spark(spec),
         *_archive(spec),
         *completeness_rules.check(spec),
+        *copy_rules.check(spec),
     ]
 
 

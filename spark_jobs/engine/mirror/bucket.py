@@ -16,7 +16,7 @@ from spark_jobs.engine.mirror.events import Handed, taken
 from spark_jobs.engine.mirror.hashing import buckets_of
 from spark_jobs.engine.mirror.merge import merge_bucket, unmerged
 from spark_jobs.engine.mirror.numbers import mask_of
-from spark_jobs.engine.mirror.purge import has_any, purged
+from spark_jobs.engine.mirror.purge import has_any, purged, swept
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.rewrite.sources import GROUP_BYTES, GROUP_ROWS
 from spark_jobs.engine.sinks import format_of
@@ -108,11 +108,13 @@ def _merged(
     bounds: dict[str, Bounds],
 ) -> tuple[BucketDone, tuple[str, ...]]:
     ids = dict(plan.fields)
-    if plan.settled and bucket is not None and not has_any(shape, ids, open_storage, bucket, plan.purged_below):
+    if plan.drops and bucket is not None and not has_any(shape, ids, open_storage, bucket, plan):
         return _untouched(bucket), ()
     rows = read_base(shape, ids, open_storage, bucket, plan.buckets)
     before = len(rows)
-    if plan.settled:
+    if plan.sweep:
+        merged = swept(shape, rows, plan.swept_below)
+    elif plan.settled:
         merged = purged(shape, rows, plan.purged_below)
     else:
         merged = unmerged(shape, rows) if events is None else merge_bucket(shape, rows, events, plan.purged_below)
@@ -121,7 +123,7 @@ def _merged(
     files, found = _files(plan, shape, open_storage, number, now, attempt)
     bounds |= found
     changed, counts = now is not None, merged.counts
-    done = BucketDone(number, changed, counts, files, before, merged.tombstones_before, merged.purged)
+    done = BucketDone(number, changed, counts, files, before, merged.tombstones_before, merged.purged, merged.swept)
     return done, merged.below_purge
 
 

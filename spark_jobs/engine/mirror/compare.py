@@ -56,8 +56,9 @@ def _runs(open_storage: Callable[[str], Any], handed: Iterable[Handed], number: 
 
 
 def _ends_a_run(waiting: list[pa.Table], last: int, following: Handed) -> bool:
-    """Enough wait, and what follows is of later batches alone."""
-    return sum(events.nbytes for events in waiting) >= RUN_BYTES and min(following.rows, default=0) > last
+    """Enough wait, and what follows is of later batches alone, or of chunks of copies, which repeat nothing."""
+    apart = min(following.rows, default=0) > last or max(following.rows, default=0) < 0
+    return sum(events.nbytes for events in waiting) >= RUN_BYTES and apart
 
 
 def compare(shape: Shape, number: int, made: pa.Table, held: pa.Table, purged_below: Position) -> Compared:

@@ -129,7 +129,7 @@ def _read(shape: Shape, open_storage: Callable[[str], Any], file: EventFile) -> 
         while True:
             with spoilt(file.uri, BACKUP):
                 batch = next(batches, None)
-                events = None if batch is None else _as_rows(shape, batch)
+                events = None if batch is None else _as_rows(shape, batch, file.n)
             if events is None:
                 break
             rows += len(events)
@@ -141,15 +141,15 @@ def _read(shape: Shape, open_storage: Callable[[str], Any], file: EventFile) -> 
         )
 
 
-def _as_rows(shape: Shape, batch: pa.RecordBatch) -> pa.Table:
-    """A column that the batch did not have yet, or that the spec has dropped, is null. `N` is 0: an event."""
+def _as_rows(shape: Shape, batch: pa.RecordBatch, n: int) -> pa.Table:
+    """A column that the batch did not have yet, or that the spec has dropped, is null. `N` is the file's."""
     columns = []
     for column in shape.rows:
         of = shape.source[column.name]
         if of and of in batch.schema.names:
             columns.append(batch.column(of).cast(column.type))
         elif column.name == shape.n:
-            columns.append(pa.repeat(pa.scalar(0, column.type), len(batch)))
+            columns.append(pa.repeat(pa.scalar(n, column.type), len(batch)))
         else:
             columns.append(pa.nulls(len(batch), column.type))
     return pa.Table.from_arrays(columns, schema=shape.rows)

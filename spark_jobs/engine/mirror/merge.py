@@ -35,6 +35,7 @@ class Merged:
     tombstones_before: int = 0
     below_purge: tuple[str, ...] = ()
     purged: int = 0
+    swept: int = 0
 
 
 class _Sorted(NamedTuple):
@@ -63,10 +64,10 @@ def merge_bucket(shape: Shape, base: pa.Table, events: pa.Table, purged_below: P
     if not shape.takes_conflicts:
         _refuse_conflicts(shape, base, events, found, table, has_row)
     winner = _at(found.versions, found.winner)
-    fate = fates(found.versions, table, has_row, winner, found.wins, purged_below)
+    fate = fates(found.versions, table, has_row, winner, found.wins, purged_below, shape.swept_below)
     if not shape.takes_conflicts:
         refuse_other_logs(
-            shape, base, events, found.at, (fate.stale, found.key), (fate.superseded, found.at[found.winner])
+            shape, base, events, found.at, (fate.stale & has_row, found.key), (fate.superseded, found.at[found.winner])
         )
     counts = Counts(**{name: int(mask.sum()) for name, mask in fate._asdict().items()})
     samples = _samples(shape, events.take(column_of(found.at[fate.below_purge][:_SAMPLES])))

@@ -1,4 +1,5 @@
-"""A purge: tombstones below a position go (M5). Which position that is, landed events say (M6)."""
+"""What goes without an event: tombstones below a position, by a purge (M5); landed events say which position that is
+(M6). And all that is older than a reading of the whole source table, by the sweep that ends it (S5)."""
 
 from __future__ import annotations
 
@@ -37,12 +38,21 @@ def limited(plan: ApplyPlan, open_storage: Callable[[str], Any]) -> ApplyPlan:
 
 def purged(shape: Shape, rows: pa.Table, below: Position) -> Merged:
     """The bucket without its tombstones below the position."""
-    tombstones = int(numbers(shape.deleted(rows)).sum())
-    gone = going(shape, rows, below)
-    count = int(gone.sum())
+    return _without(shape, rows, going(shape, rows, below))
+
+
+def swept(shape: Shape, rows: pa.Table, below: Position) -> Merged:
+    """The bucket without anything below the position."""
+    return _without(shape, rows, _older(shape, rows, below))
+
+
+def _without(shape: Shape, rows: pa.Table, gone: Numbers) -> Merged:
+    deleted = numbers(shape.deleted(rows))
+    tombstones, count, of_them = int(deleted.sum()), int(gone.sum()), int((gone & deleted).sum())
     if not count:
         return Merged(Counts(), None, tombstones, tombstones)
-    return Merged(Counts(), rows.filter(mask_of(~gone)), tombstones - count, tombstones, purged=count)
+    left = rows.filter(mask_of(~gone))
+    return Merged(Counts(), left, tombstones - of_them, tombstones, purged=of_them, swept=count - of_them)
 
 
 def going(shape: Shape, rows: pa.Table, below: Position) -> Numbers:
@@ -51,14 +61,20 @@ def going(shape: Shape, rows: pa.Table, below: Position) -> Numbers:
     return found.deleted & is_below(found, below)
 
 
+def _older(shape: Shape, rows: pa.Table, below: Position) -> Numbers:
+    """Which rows a sweep drops."""
+    return is_below(versions_of(shape, rows, np.zeros(len(rows), np.uint64)), below)
+
+
 def has_any(
-    shape: Shape, ids: Mapping[str, int], open_storage: Callable[[str], Any], bucket: Bucket, below: Position
+    shape: Shape, ids: Mapping[str, int], open_storage: Callable[[str], Any], bucket: Bucket, plan: ApplyPlan
 ) -> bool:
-    """Whether the bucket has a tombstone below the position: four columns are read of it. A file that lacks a value
-    there was not written by Tidegate: the merge, which reads all of it, refuses it."""
+    """Whether the bucket has anything that goes: four columns are read of it. A file that lacks a value there was not
+    written by Tidegate: the merge, which reads all of it, refuses it."""
     wanted: Sequence[str] = (shape.op, shape.commit, shape.row, shape.n)
+    drops, below = (_older, plan.swept_below) if plan.sweep else (going, plan.purged_below)
     found = (read_columns(shape, ids, open_storage, file, wanted) for file in bucket.files)
-    return any(any(c.null_count for c in rows.columns) or going(shape, rows, below).any() for rows in found)
+    return any(any(c.null_count for c in rows.columns) or drops(shape, rows, below).any() for rows in found)
 
 
 def _greatest(column: str, open_storage: Callable[[str], Any], file: EventFile) -> int:

@@ -28,6 +28,7 @@ class Shape:
 
     def __init__(self, plan: ApplyPlan) -> None:
         self._plan, self.takes_conflicts, self.newest_ms = plan, plan.take_conflicts, plan.newest_ms
+        self.swept_below = plan.swept_below
         self.by_days = plan.whole
         kept = [c for c in plan.columns if c.name != BUCKET]
         self.rows = pa.schema([pa.field(c.name, arrow_type(parse(c.type))) for c in kept])

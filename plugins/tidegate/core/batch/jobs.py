@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import LEFT_OUT, UnknownFields, dumps, from_plain, to_plain
 from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.copy.jobs import ChunkPlan, CopiedColumn
+from tidegate.core.copy.port import ReadAfter, SourceTable
 from tidegate.core.files.merge import Merge, Source
 from tidegate.core.files.overflow import Known
 from tidegate.core.mirror.jobs import START, Bucket, EventFile, Position, TableColumn
@@ -127,7 +129,9 @@ class ApplyPlan(JobPlan):
     bucket of the base is written anew, so that the new files are the whole table; rows and tombstones in files of their
     own; files know no field ids, and an event file may hold events of several batches (`batch_id` 0). `settled`: landed
     events; it is a purge of tombstones below their greatest commit (M6), without `events`. `cut_before`: how
-    many buckets the base has, where all of its rows are cut into another number of them; 0: nothing is cut."""
+    many buckets the base has, where all of its rows are cut into another number of them; 0: nothing is cut.
+    `swept_below`: what is older says nothing of the source any more (S5). `sweep`: it ends a round of a copy: rows and
+    tombstones below `swept_below` go, without `events`."""
 
     mode = "apply"
 
@@ -146,11 +150,36 @@ class ApplyPlan(JobPlan):
     whole: bool = field(default=False, metadata=LEFT_OUT)
     settled: tuple[EventFile, ...] = field(default=(), metadata=LEFT_OUT)
     cut_before: int = field(default=0, metadata=LEFT_OUT)
+    swept_below: Position = field(default=START, metadata=LEFT_OUT)
+    sweep: bool = field(default=False, metadata=LEFT_OUT)
+
+    @property
+    def drops(self) -> bool:
+        """Whether it only takes rows or tombstones away."""
+        return self.sweep or bool(self.settled)
 
     @property
     def visits_all(self) -> bool:
         """Whether buckets without events are looked at too."""
-        return self.whole or bool(self.settled) or bool(self.cut_before)
+        return self.whole or self.drops or bool(self.cut_before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyPlan(JobPlan):
+    """Chunks of a source table become files of rows, each chunk with a receipt of its own; `attempt` and `attempt_dir`
+    are those of the first one.
+
+    `columns`: those of the pipeline that the source has. `after`: what a read must have seen (S2). `rate`: most rows a
+    second, of all tasks together; None: no limit. `tasks`: how many chunks are read at once."""
+
+    mode = "copy"
+
+    table: SourceTable
+    columns: tuple[CopiedColumn, ...]
+    chunks: tuple[ChunkPlan, ...]
+    after: ReadAfter
+    rate: int | None = None
+    tasks: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +249,7 @@ def kind_of(plan: ReadPlan) -> str:
 # ---------------------------------------------------------------- the plain form, which 0.1.0 reads and writes too
 
 _KINDS: dict[str, type[JobPlan]] = {
-    kind.mode: kind for kind in (IngestPlan, RedrivePlan, ReplayPlan, MergePlan, ReopenPlan, ApplyPlan)
+    kind.mode: kind for kind in (IngestPlan, RedrivePlan, ReplayPlan, MergePlan, ReopenPlan, ApplyPlan, CopyPlan)
 }
 _SILENT: dict[str, Any] = {
     "bootstrap": {}, "topic_id": "", "parts": [], "batch_id": 0, "window_ms": None, "targets": [], "copies": [],

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from tidegate.core.base.choice import Choice
 from tidegate.core.mirror.balance import Totals
+from tidegate.core.mirror.copied import NOTHING, Copied
 from tidegate.core.mirror.jobs import START, Position
 from tidegate.core.mirror.prefix import BatchRange
 
@@ -69,7 +70,8 @@ class Told(Totals):
     """What a keyed table said of itself when it was last looked at. `attempt`: of the commit that made it so.
     `purged_below`, `purged_upto`: M5, and the last batch that was in the table then. `below_purge`: events that it has
     kept out, over the table's life; `kept_out`: samples of the newest merge's, for people, not copied.
-    `buckets`: how many it has, not copied; 0: it does not say."""
+    `buckets`: how many it has, not copied; 0: it does not say. `begins`: the greatest position of its first merge with
+    events, `last_position`: of all merges; None before any. `copied`: what it says of copies (S8)."""
 
     upto: int = 0
     snapshot: str | None = None
@@ -79,6 +81,9 @@ class Told(Totals):
     below_purge: int = 0
     kept_out: tuple[str, ...] = field(default=(), compare=False)
     buckets: int = field(default=0, compare=False)
+    begins: Position | None = None
+    last_position: Position | None = None
+    copied: Copied = NOTHING
 
     @classmethod
     def by(cls, prefix: Told) -> Told:

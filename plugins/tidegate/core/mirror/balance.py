@@ -42,9 +42,9 @@ def after(before: Totals, receipt: ApplyReceipt) -> Totals:
     return Totals(
         rows=before.rows + rows - tombstones,
         tombstones=before.tombstones + tombstones,
-        events=before.events + counts.events,
+        events=before.events + sum(read for batch, read in receipt.events if batch >= 0),  # below: rows of copies
         inserted=before.inserted + counts.inserted,
-        purged=before.purged + sum(b.purged for b in changed),
+        purged=before.purged + sum(b.purged + b.swept for b in changed),
     )
 
 
@@ -98,16 +98,17 @@ def _bucket_errors(bucket: BucketDone, before: int, whole: bool) -> list[str]:
     found = []
     if bucket.rows_before != before:
         found.append(f"{name}: {many(bucket.rows_before, 'row')} read, the table's files have {before:,}")
-    if bucket.changed != (whole or bool(counts.inserted + counts.changed + bucket.purged)):
+    gone = bucket.purged + bucket.swept
+    if bucket.changed != (whole or bool(counts.inserted + counts.changed + gone)):
         found.append(f"{name}: {'changed' if bucket.changed else 'unchanged'}, by counts {counts}")
     rows = sum(f.rows for f in bucket.files)
-    if rows != (before + counts.inserted - bucket.purged if bucket.changed else 0):
-        gone = f", {bucket.purged:,} purged" if bucket.purged else ""
+    if rows != (before + counts.inserted - gone if bucket.changed else 0):
+        less = f", {gone:,} purged" if gone else ""
         found.append(
-            f"{name}: {many(rows, 'row')} in its new files, {before:,} before and {counts.inserted:,} inserted{gone}"
+            f"{name}: {many(rows, 'row')} in its new files, {before:,} before and {counts.inserted:,} inserted{less}"
         )
     left = sum(f.tombstones for f in bucket.files)
-    if bucket.purged and left != bucket.tombstones_before - bucket.purged:
+    if gone and left != bucket.tombstones_before - bucket.purged:
         had = many(bucket.tombstones_before, "tombstone")
         found.append(f"{name}: {bucket.purged:,} of {had} purged, {left:,} left")
     return found

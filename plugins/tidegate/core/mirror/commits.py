@@ -1,10 +1,13 @@
-"""Which commit a keyed table needs next: a cut before merges, since they go by its buckets; a purge when all is in."""
+"""Which commit a keyed table needs next: a cut before merges, since they go by its buckets; what was read of a copy,
+which is soon done, before batches, which go on; a purge when all is in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidegate.core.mirror.copied import CopyStep
+from tidegate.core.mirror.jobs import EventFile
 from tidegate.core.mirror.prefix import BatchRange
 
 
@@ -29,17 +32,31 @@ class Purge:
     settled: int
 
 
-Commit = Merge | Cut | Purge
+@dataclass(frozen=True)
+class CopyIn:
+    """Of chunks of a copy, or the sweep that ends one (S5, S8). `files`: their rows."""
+
+    step: CopyStep
+    files: tuple[EventFile, ...] = ()
+
+
+Commit = Merge | Cut | CopyIn | Purge
 
 
 def next_commit(
-    lacking: BatchRange | None, cut_before: int | None, settled: Callable[[], int | None] | None
+    lacking: BatchRange | None,
+    cut_before: int | None,
+    settled: Callable[[], int | None] | None,
+    copy: CopyIn | None = None,
 ) -> Commit | None:
     """None if the table is as it should be. `lacking`: landed batches that it does not have. `cut_before`: how many
     buckets it has; None if the spec wants as many. `settled`: names the batch to purge by, or None for no purge; it is
-    asked only where nothing else is to be done, and is None where the run has just done its upkeep."""
+    asked only where nothing else is to be done, and is None where the run has just done its upkeep. `copy`: what is
+    read of a copy and not in the table."""
     if cut_before is not None:
         return Cut(cut_before)
+    if copy is not None:
+        return copy
     if lacking is not None:
         return Merge(lacking)
     batch = settled() if settled is not None else None

@@ -26,12 +26,14 @@ def position_of(text: str) -> Position:
 @dataclass(frozen=True)
 class EventFile:
     """A file of events, in the logical columns of the pipeline. `batch_id`: whose landed file it is; 0: one of a
-    window, with events of one or several batches."""
+    window, with events of one or several batches; below 0: of a chunk of a copy. `n`: in the position of its rows: 0 of
+    events, the round of a copy (S1)."""
 
     batch_id: int
     uri: str
     rows: int
     bytes: int = 0
+    n: int = field(default=0, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,9 @@ class BucketDone:
     """Rows and tombstones of the base, as they were read."""
     tombstones_before: int = 0
     purged: int = field(default=0, metadata=LEFT_OUT)
-    """Tombstones that a purge has dropped."""
+    """Tombstones that a purge, or a sweep, has dropped."""
+    swept: int = field(default=0, metadata=LEFT_OUT)
+    """Rows that a sweep has dropped: the source has lost them without an event (S5)."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tidegate.core.mirror.jobs import Position
+from tidegate.core.mirror.jobs import START, Position
 
 Truth = Any
 """A bool, or an array of them."""
@@ -89,13 +89,20 @@ def is_below(one: Version, position: Position) -> Truth:
 
 
 def fates(
-    event: Version, table: Version, has_row: Truth, winner: Version, wins: Truth, purged_below: Position
+    event: Version,
+    table: Version,
+    has_row: Truth,
+    winner: Version,
+    wins: Truth,
+    purged_below: Position,
+    swept_below: Position = START,
 ) -> Fates:
     """What becomes of an event.
 
     `table`: what stands for its key, if `has_row`. `winner`: the newest event of its key in this merge; `wins`: it is
-    that one itself, of equal ones the first."""
-    stale = has_row & newer(table, event)
+    that one itself, of equal ones the first. `swept_below`: S5, a reading of the whole source table is newer than any
+    event below it, and has no row of a key that has none here."""
+    stale = (has_row & newer(table, event)) | (_not(has_row) & is_below(event, swept_below))
     known = has_row & same(event, table)
     left = _not(stale | known)
     below_purge = left & _not(has_row) & is_below(winner, purged_below)

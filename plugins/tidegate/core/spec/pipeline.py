@@ -268,6 +268,20 @@ COUNT_PARAMETERS = ("start", "end", "start_ms", "end_ms")
 """A window's bounds as instants (UTC) and as UTC ms; the end is exclusive."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """How a mirror's source table is read: `table` is `schema.name` there. `rate`: most rows a second, of all tasks
+    together; None: no limit. `tasks`: chunks that are read at once."""
+
+    conn_id: str
+    table: str
+    chunk_rows: int = 100_000
+    rate: int | None = None
+    tasks: int = 2
+    schedule: str | None = None
+    pool: str = "tidegate_copy"
+
+
 @dataclass(frozen=True)
 class Notify:
     """Who is told beside the webhook: `callback` is `package.module:function`; of which `kinds`, empty: of all."""
@@ -305,6 +319,7 @@ class Pipeline:
     completeness: Completeness | None = None
     reopening: Reopening = Reopening()
     notify: Notify = TELL_ALL
+    copy: Copy | None = field(default=None, metadata=LEFT_OUT)
 
     @property
     def time_partitions(self) -> tuple[str, ...]:

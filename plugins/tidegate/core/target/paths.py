@@ -19,6 +19,8 @@ Below the work directory (`<location>/_tidegate` by default):
     generations/<window>.<generation>.<epoch>/  published generations beside the table's own directory, and retired ones
     apply/<first>-<last>.<epoch>-<nonce>/       what a merge into a keyed table writes; the table names its files here
     apply/<first>-<last>.<epoch>-<nonce>.json   what it is to do
+    copies/<chunk>.<epoch>-<nonce>/             rows of a chunk of the source's table, _receipt.json | failure.json
+    copies/<chunk>.<epoch>-<nonce>.json         what a job is to read, by its first chunk
     quarantine/<name>                           what contradicted the ledger, kept for people
     hwm/<batch>                                 never cleaned: the record of a batch that has landed
     hwm/published/<day>/<window>.<gen>.<epoch>  never cleaned: the record of a generation about to be published
@@ -176,6 +178,16 @@ class Layout:
 
     def landed(self, batch_id: int) -> str:
         return join(self.landing_zone(), str(batch_id))
+
+    def copies(self) -> str:
+        return join(self.workdir, "copies")
+
+    def copied(self, attempt: str) -> str:
+        """`attempt`: `core.copy.rounds.Chunk.attempt`."""
+        return join(self.copies(), attempt)
+
+    def copy_plan(self, attempt: str) -> str:
+        return join(self.copies(), f"{attempt}.json")
 
     def applies(self) -> str:
         return join(self.workdir, "apply")

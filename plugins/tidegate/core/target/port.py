@@ -17,6 +17,7 @@ from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.copied import CopyStep
 from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, Daily, TableColumn
 from tidegate.core.spec.pipeline import Fields, Pipeline
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
@@ -300,7 +301,8 @@ class Prefix(Told):
 class Merged:
     """What an apply job has made of the batches above `upto`: `last` is the new one, `files` have their URIs in
     `directory`; buckets that are not named stay as they are. Of upkeep `last` is `upto` itself.
-    `buckets`: how many the table has then; 0: as many as before. `anew`: no file of before stays."""
+    `buckets`: how many the table has then; 0: as many as before. `anew`: no file of before stays. `copy`: what it
+    brings of a copy, or ends (S8); such a commit merges no batch."""
 
     first: int
     last: int
@@ -309,6 +311,7 @@ class Merged:
     receipt: ApplyReceipt
     buckets: int = 0
     anew: bool = False
+    copy: CopyStep | None = None
 
 
 class PrefixTarget(Protocol):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 
+from tidegate.core.base.plain import dumps, loads
 from tidegate.core.mirror.balance import Totals
+from tidegate.core.mirror.copied import NOTHING, Copied
 from tidegate.core.mirror.counts import add_up
-from tidegate.core.mirror.jobs import START, position_of, spelled
+from tidegate.core.mirror.jobs import START, Position, position_of, spelled
 from tidegate.core.mirror.purge import marker
 from tidegate.core.target.port import Merged, Prefix
 from tidegate.targets.iceberg.live import PREFIX, line, said_by
@@ -21,6 +24,9 @@ _BELOW_PURGE = f"{PREFIX}below-purge"
 _KEPT_OUT = f"{PREFIX}kept-out"
 _NEWEST_MS = f"{PREFIX}source-ms"
 _BUCKETS = f"{PREFIX}buckets"
+_BEGINS = f"{PREFIX}begins"
+_LAST = f"{PREFIX}position"
+_COPIED = f"{PREFIX}copied"
 _SUMS = ("rows", "tombstones", "events", "inserted", "purged")
 SAMPLES = 3
 """Events that were kept out, in a summary."""
@@ -35,6 +41,8 @@ def summary_of(pipeline: str, merged: Merged, sums: Totals, before: Prefix) -> d
     purges = receipt.purged_below is not None
     kept_out = add_up(b.counts for b in receipt.buckets).below_purge
     buckets = merged.buckets or before.buckets
+    begins, last = _positions(merged, before)
+    copied = before.copied if merged.copy is None else merged.copy.after(before.copied)
     return {
         f"{PREFIX}pipeline": pipeline,
         f"{PREFIX}first": str(merged.first),
@@ -45,9 +53,19 @@ def summary_of(pipeline: str, merged: Merged, sums: Totals, before: Prefix) -> d
         _BELOW_PURGE: str(before.below_purge + kept_out),
         **({_KEPT_OUT: json.dumps(receipt.below_purge[:SAMPLES])} if kept_out else {}),
         **({_BUCKETS: str(buckets)} if buckets else {}),
+        **({_BEGINS: spelled(begins), _LAST: spelled(last)} if begins and last else {}),
+        **({_COPIED: dumps(copied)} if copied != NOTHING else {}),
         _NEWEST_MS: str(max(before.newest_ms, receipt.newest_ms)),
         **{f"{PREFIX}{name}": str(getattr(sums, name)) for name in _SUMS},
     }
+
+
+def _positions(merged: Merged, before: Prefix) -> tuple[Position | None, Position | None]:
+    """(where its events begin, the greatest position of them) once the commit stands; rows of copies are no events."""
+    last = merged.receipt.last_position
+    if merged.first > merged.last or last is None:
+        return before.begins, before.last_position
+    return before.begins or last, max(before.last_position or last, last)
 
 
 def prefix_of(metadata: TableMetadata) -> Prefix:
@@ -62,7 +80,7 @@ def prefix_of(metadata: TableMetadata) -> Prefix:
     for oldest in line(metadata):
         said = said_by(oldest)
         if UPTO in said:
-            sums = {name: int(said[f"{PREFIX}{name}"]) for name in _SUMS}
+            sums: dict[str, Any] = {name: int(said[f"{PREFIX}{name}"]) for name in _SUMS}
             return Prefix(
                 snapshot=snapshot,
                 upto=int(said[UPTO]),
@@ -73,6 +91,9 @@ def prefix_of(metadata: TableMetadata) -> Prefix:
                 purged_upto=int(said.get(_PURGED_UPTO, 0)),
                 below_purge=int(said.get(_BELOW_PURGE, 0)),
                 kept_out=tuple(json.loads(said.get(_KEPT_OUT, "[]"))),
+                begins=position_of(said[_BEGINS]) if _BEGINS in said else None,
+                last_position=position_of(said[_LAST]) if _LAST in said else None,
+                copied=loads(Copied, said[_COPIED]) if _COPIED in said else NOTHING,
                 **sums,
             )
     if oldest is not None and oldest.sequence_number != FIRST:

@@ -19,12 +19,13 @@ from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.files.receipt import DATA
 from tidegate.core.mirror.applies import Apply, Told, refused_again, taken_back
-from tidegate.core.mirror.commits import Commit, Cut, Merge, Purge, next_commit
+from tidegate.core.mirror.commits import Commit, CopyIn, Cut, Merge, Purge, next_commit
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile, spelled
 from tidegate.core.mirror.prefix import BatchRange, next_range
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import Merged, Prefix, PrefixTarget
+from tidegate.workflow.apply.copies import next_of_copy
 from tidegate.workflow.apply.upkeep import buckets_now, cut_before, settled_batch
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
@@ -76,7 +77,8 @@ def apply(
     while True:
         now = look(ctx, most_events)
         settled = None if upkept else partial(settled_batch, ctx, table, now.told)
-        commit = next_commit(now.range, cut_before(ctx, table, now.told), settled)
+        copy = next_of_copy(ctx, now.told, most_events)
+        commit = next_commit(now.range, cut_before(ctx, table, now.told), settled, copy)
         if commit is None:
             ctx.say(f"{table.name}: all that has landed is in it, up to batch {now.told.upto}")
         if commit is None or (merges and not go_on()):
@@ -94,8 +96,9 @@ def apply(
             ctx.say(f"{e.args[0]} (try {lost} of {ATTEMPTS})")
             continue
         lost = lost + 1 if isinstance(commit, Cut) else 0
-        upkept = not isinstance(commit, Merge)
-        merges, events = merges + (not upkept), events + after.events - now.told.events
+        merged = isinstance(commit, Merge | CopyIn)
+        upkept = not merged
+        merges, events = merges + merged, events + after.events - now.told.events
         purged += after.purged - now.told.purged
 
 
@@ -174,13 +177,22 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
     # R9: the try is named by what this returns
     mine = ctx.ledger.applies.begin(ctx.name, found.first, found.last, ctx.nonce(), taken)
     job = replace(_plan(ctx, table, mine, prefix, base), take_conflicts=bool(taken), **_upkeep(ctx, table, commit))
-    ctx.say(f"{_words(mine)}: {many(sum(f.rows for f in job.events), 'event')}, as {mine.name}")
+    ctx.say(f"{_words(mine, commit)}: {many(sum(f.rows for f in job.events), 'event')}, as {mine.name}")
     receipt = _receipt(ctx, mine, job)
     if job.settled and not any(b.changed for b in receipt.buckets):
         ctx.ledger.applies.applied(mine, prefix.snapshot)  # the table is what upkeep would make of it
-        ctx.say(f"{_words(mine)}: nothing to do")
+        ctx.say(f"{_words(mine, commit)}: nothing to do")
         return prefix
-    merged = Merged(mine.first, mine.last, mine.name, job.attempt_dir, receipt, job.buckets, bool(job.cut_before))
+    merged = Merged(
+        mine.first,
+        mine.last,
+        mine.name,
+        job.attempt_dir,
+        receipt,
+        job.buckets,
+        bool(job.cut_before),
+        commit.step if isinstance(commit, CopyIn) else None,
+    )
     try:
         after = table.apply(prefix, merged, lambda: ctx.ledger.applies.holds(mine))
     except LostComparison:
@@ -188,7 +200,7 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
             ctx.ledger.applies.overtaken(mine)
         raise
     ctx.ledger.applies.applied(mine, after.snapshot)
-    _say_done(ctx, mine, receipt, after, time.monotonic() - started)
+    _say_done(ctx, mine, commit, receipt, after, time.monotonic() - started)
     return after
 
 
@@ -200,29 +212,35 @@ def _upkeep(ctx: Context, table: PrefixTarget, commit: Commit) -> dict[str, Any]
             return {"buckets": table.buckets, "cut_before": before}
         case Purge(settled):
             return {"settled": tuple(event_files(ctx, settled))}
+        case CopyIn(step, files) if step.sweep:
+            return {"sweep": True, "swept_below": step.low}
+        case CopyIn(step, files):
+            return {"events": files}
     return {}
 
 
-def _say_done(ctx: Context, mine: Apply, receipt: ApplyReceipt, after: Prefix, seconds: float) -> None:
+def _say_done(ctx: Context, mine: Apply, commit: Commit, receipt: ApplyReceipt, after: Prefix, seconds: float) -> None:
+    what, counts = _words(mine, commit), add_up(b.counts for b in receipt.buckets)
     stand = f"{many(after.rows, 'row')} and {many(after.tombstones, 'tombstone')} stand ({seconds:.1f} s)"
-    if receipt.purged_below is None and not mine.merges:
-        ctx.say(f"{_words(mine)}: {many(len(receipt.buckets), 'bucket')} written; {stand}")
-        return
-    if not mine.merges:
-        gone = many(sum(b.purged for b in receipt.buckets), "tombstone")
-        ctx.say(f"{_words(mine)}: {gone} purged below {spelled(after.purged_below)}; {stand}")
-        return
-    counts = add_up(b.counts for b in receipt.buckets)
-    ctx.say(
-        f"{_words(mine)}: {counts.inserted:,} inserted, {counts.changed:,} changed, "
-        f"{counts.superseded + counts.stale + counts.same:,} older or repeated; {stand}"
-    )
+    match commit:
+        case Cut():
+            done = f"{many(len(receipt.buckets), 'bucket')} written"
+        case Purge():
+            gone = many(sum(b.purged for b in receipt.buckets), "tombstone")
+            done = f"{gone} purged below {spelled(after.purged_below)}"
+        case CopyIn(step) if step.sweep:
+            gone = many(sum(b.swept for b in receipt.buckets), "row")
+            done = f"it is whole; {gone} gone that the source has lost without an event"
+        case _:
+            older = counts.superseded + counts.stale + counts.same
+            done = f"{counts.inserted:,} inserted, {counts.changed:,} changed, {older:,} older or repeated"
+    ctx.say(f"{what}: {done}; {stand}")
     if counts.below_purge:
-        ctx.say(f"{_words(mine)}: {many(counts.below_purge, 'event')} older than the purge: {receipt.below_purge}")
+        ctx.say(f"{what}: {many(counts.below_purge, 'event')} older than the purge: {receipt.below_purge}")
 
 
 def _receipt(ctx: Context, mine: Apply, job: ApplyPlan) -> ApplyReceipt:
-    if mine.merges and not any(f.rows for f in job.events):
+    if not job.visits_all and not any(f.rows for f in job.events):
         return ApplyReceipt(job.attempt, (), ())  # such a merge only moves `upto`: there is nothing to run
     try:
         return applied(ctx, job, ctx.layout.apply_plan(mine.name))
@@ -247,6 +265,7 @@ def _plan(ctx: Context, table: PrefixTarget, mine: Apply, prefix: Prefix, base: 
         buckets=buckets_now(ctx, table, prefix),
         purged_below=prefix.purged_below,
         newest_ms=prefix.newest_ms,
+        swept_below=prefix.copied.swept_below,
         events=tuple(f for n in range(mine.first, mine.last + 1) for f in event_files(ctx, n)),
         base=base,
         columns=table.columns(),
@@ -264,7 +283,11 @@ def event_files(ctx: Context, batch_id: int) -> list[EventFile]:
     return [EventFile(batch_id, join(home, f.path), f.rows, f.bytes) for f in files]
 
 
-def _words(mine: Apply) -> str:
+def _words(mine: Apply, commit: Commit) -> str:
+    if isinstance(commit, CopyIn):
+        chunks = commit.step.chunks
+        of = f"copy {commit.step.round}"
+        return f"chunks {chunks[0]} to {chunks[-1]} of {of}" if chunks else f"the end of {of}"
     if not mine.merges:
         return f"upkeep at batch {mine.last}"
     return f"batch {mine.first}" if mine.first == mine.last else f"batches {mine.first} to {mine.last}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.base.errors import SpecError
+from tidegate.core.copy.rounds import RoundState
 from tidegate.core.mirror import purge, recut
 from tidegate.core.mirror.applies import Told
 from tidegate.core.target.port import PrefixTarget
@@ -31,10 +32,16 @@ def cut_before(ctx: Context, table: PrefixTarget, told: Told) -> int | None:
     return now
 
 
+def _is_copied(ctx: Context) -> bool:
+    """Whether a copy is under way: tombstones stay for it (S7)."""
+    newest = ctx.ledger.copies.newest(ctx.name)
+    return newest is not None and newest.state == RoundState.OPEN
+
+
 def settled_batch(ctx: Context, table: PrefixTarget, told: Told) -> int | None:
     """The batch below whose positions tombstones may be purged now (M6); None if no purge is due, or none is allowed:
     then it says why."""
-    if table.tombstones_ms is None or not told.upto:
+    if table.tombstones_ms is None or not told.upto or _is_copied(ctx):
         return None
     now = purge.Standing(
         now_ms=ctx.clock.now_ms(),

@@ -59,6 +59,13 @@ def _run(ctx: Context, launcher: Launcher, job: JobPlan, plan_path: str) -> JobF
     return None
 
 
+def run_to_its_end(ctx: Context, job: JobPlan, plan_path: str) -> JobFailed | BatchRefused | None:
+    """Write the plan and run the job; how it failed in its own words, if it did. What it has left is the caller's to
+    look at."""
+    error = _run(ctx, ctx.launcher, job, plan_path)
+    return None if error is None else last_words(ctx, job, error)
+
+
 def _no_receipt(job: JobPlan) -> JobFailed:
     return JobFailed(f"the job of attempt {job.attempt} left no receipt")
 

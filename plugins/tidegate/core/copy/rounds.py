@@ -1,0 +1,156 @@
+"""Rounds and chunks as the ledger has them: which key ranges are to be read, which attempt of each was accepted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.core.base.choice import Choice
+from tidegate.core.copy.port import KeyRange, LogPosition
+from tidegate.core.mirror.jobs import Position
+
+_NAME = re.compile(r"([1-9][0-9]*)\.([1-9][0-9]*)-(\S+)")
+
+
+class RoundState(Choice):
+    """OPEN: its chunks are cut, read and merged. WHOLE: the table has said that all of it is in. GIVEN_UP: a person
+    said so; what is in the table stays there."""
+
+    OPEN = "OPEN"
+    WHOLE = "WHOLE"
+    GIVEN_UP = "GIVEN_UP"
+
+
+class ChunkState(Choice):
+    """CUT: its range is known, and nothing is accepted. READ: the files of one attempt are. Whether it is in the table
+    the table tells (S8)."""
+
+    CUT = "CUT"
+    READ = "READ"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One reading of the whole source table. `table`: `schema.name`. `key`: its columns there, in the order of bounds.
+    `ended`: its last chunk is cut. `why`: of one that was asked for, or given up. UTC ms."""
+
+    pipeline: str
+    number: int
+    table: str
+    key: tuple[str, ...]
+    state: RoundState
+    ended: bool = False
+    why: str = ""
+    begun_ms: int = 0
+    done_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class ChunkFile:
+    """`path`: below the attempt's directory."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """A key range of a round. `number` is unique within the pipeline. `epoch` counts the attempts that were begun; with
+    `nonce` it names the newest one's directory (R9).
+
+    Of a READ one: `low`, `high` (S2), `rows`, `files` of the accepted attempt, and when it was read (UTC ms)."""
+
+    pipeline: str
+    number: int
+    round: int
+    keys: KeyRange
+    state: ChunkState = ChunkState.CUT
+    epoch: int = 0
+    nonce: str = ""
+    low: LogPosition | None = None
+    high: LogPosition | None = None
+    rows: int = 0
+    files: tuple[ChunkFile, ...] = ()
+    read_ms: int | None = None
+
+    @property
+    def attempt(self) -> str:
+        """`<chunk>.<epoch>-<nonce>`: of its directory."""
+        return f"{self.number}.{self.epoch}-{self.nonce}"
+
+    @property
+    def position(self) -> Position:
+        """S1: that of its rows. Of a READ one only."""
+        assert self.low is not None, f"chunk {self.number} is not read"
+        return (*self.low, self.round)
+
+    @property
+    def batch_id(self) -> int:
+        """What its rows have for a batch: nothing of a topic."""
+        return -self.number
+
+
+def parse_attempt(name: str) -> tuple[int, int, str] | None:
+    """(chunk, epoch, nonce) of `Chunk.attempt`; None for anything else."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else (int(found[1]), int(found[2]), found[3])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How far a copy is, by the ledger: the newest round, the chunks that are cut of it, and how many of them are read,
+    with their rows. `since_ms`: when the newest chunk was read (UTC); None: none was."""
+
+    round: Round
+    chunks: int = 0
+    read: int = 0
+    rows: int = 0
+    since_ms: int | None = None
+
+
+class CopyLedger(Protocol):
+    """Rounds and chunks of a pipeline."""
+
+    def newest(self, name: str) -> Round | None:
+        """The round with the greatest number."""
+        ...
+
+    def rounds(self, name: str) -> Sequence[Round]:
+        """In the order of their numbers."""
+        ...
+
+    def chunks(self, name: str, round_: int) -> Sequence[Chunk]:
+        """Of a round, in the order of their numbers, which is that of their keys."""
+        ...
+
+    def begin(self, name: str, number: int, table: str, key: Sequence[str], why: str = "") -> Round:
+        """A new round, OPEN. Raises LostComparison if there is one of that number, or another one is OPEN."""
+        ...
+
+    def cut(self, round_: Round, after: int, ranges: Sequence[KeyRange], ended: bool) -> Sequence[Chunk]:
+        """Append chunks behind the round's `after`th (0: none), CUT. `ended`: they are the last ones, and `ranges` may
+        be empty then. Raises LostComparison if others were cut meanwhile, or it is not OPEN."""
+        ...
+
+    def attempt(self, chunk: Chunk, nonce: str) -> Chunk:
+        """The next attempt of a chunk that is CUT (R9), by compare-and-set of its epoch. Raises LostComparison."""
+        ...
+
+    def accept(self, chunk: Chunk, low: LogPosition, high: LogPosition, files: Sequence[ChunkFile]) -> Chunk:
+        """CUT -> READ, if this attempt is the newest one. Raises LostComparison."""
+        ...
+
+    def again(self, chunk: Chunk, why: str) -> Chunk:
+        """READ -> CUT: it is too old to be applied (S7). Raises LostComparison."""
+        ...
+
+    def whole(self, name: str, number: int) -> None:
+        """OPEN -> WHOLE: the table says so. Nothing otherwise."""
+        ...
+
+    def give_up(self, round_: Round, why: str) -> Round:
+        """OPEN -> GIVEN_UP. Raises LostComparison."""
+        ...

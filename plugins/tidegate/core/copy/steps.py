@@ -1,0 +1,128 @@
+"""What is to be done next of a copy: which chunks to read, which to merge, when a sweep ends a round (S4 to S8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tidegate.core.copy.port import Bound, KeyRange, LogPosition
+from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
+from tidegate.core.mirror.copied import Copied, CopyStep, numbers
+from tidegate.core.mirror.jobs import Position
+
+Chunks = Mapping[int, Sequence[Chunk]]
+"""Chunks by their round."""
+
+
+# ---------------------------------------------------------------- reading
+
+
+def to_read(rounds: Iterable[Round], chunks: Chunks) -> tuple[Round, list[Chunk]] | None:
+    """The oldest round with something left to cut or to read, and its chunks that are cut and not read; None if all is
+    read. One that was given up is left alone."""
+    for one in rounds:
+        left = [c for c in chunks.get(one.number, ()) if c.state == ChunkState.CUT]
+        if one.state != RoundState.GIVEN_UP and (left or (one.state == RoundState.OPEN and not one.ended)):
+            return one, left
+    return None
+
+
+def cut(after: Bound | None, bounds: Sequence[Bound], most: int) -> tuple[list[KeyRange], bool]:
+    """Ranges behind `after`, and whether they are the last ones. `bounds`: upper ends that the database gave, `most` of
+    them were asked for: fewer mean that the table ends behind the last one."""
+    ends = [after, *bounds]
+    found = [KeyRange(low, high) for low, high in pairwise(ends)]
+    ended = len(bounds) < most
+    return ([*found, KeyRange(ends[-1], None)] if ended else found), ended
+
+
+def unread_topic(begins: Position | None) -> str | None:
+    """S4: why nothing can be read yet: the topic must have shown that its events began before the first query."""
+    if begins is not None:
+        return None
+    return (
+        "no event of the table has been merged yet, so that nothing shows that the topic has all changes from here on: "
+        "start the connector, change a row of the table (UPDATE ... SET a column to itself), and let it be merged"
+    )
+
+
+def too_old(position: LogPosition | Position, table: Copied, purged_below: Position, begins: Position) -> str | None:
+    """Why a chunk that was read at this position may not be merged: it is to be read again. None if it may.
+
+    S4: events between it and the beginning of the topic would be missing. S7: tombstones that would outdate its rows
+    were purged, or a newer reading of the whole table has been swept."""
+    if tuple(position[:2]) < begins[:2]:
+        return f"its LOW is before the topic begins, at {begins[:2]}"
+    if tuple(position) < purged_below[: len(position)]:
+        return f"its LOW is below the purge at {purged_below}"
+    if tuple(position) < table.swept_below[: len(position)]:
+        return f"its LOW is below the sweep of a whole copy at {table.swept_below}"
+    return None
+
+
+# ---------------------------------------------------------------- merging
+
+
+@dataclass(frozen=True)
+class CopyCommit:
+    """What a commit of the keyed table does of a copy. `chunks`: none of a sweep."""
+
+    step: CopyStep
+    chunks: tuple[Chunk, ...] = ()
+
+
+def to_merge(rounds: Iterable[Round], chunks: Chunks, table: Copied, most_rows: int) -> CopyCommit | None:
+    """The next commit, by what the table says is in it (S8): read chunks of the oldest round that has any which it
+    lacks, and once it has all of a round, the sweep that ends it. None if the table has all that is read.
+
+    S6: rounds come in the order of their numbers, whole or not; those that were given up bring nothing more."""
+    for one in rounds:
+        if one.state == RoundState.GIVEN_UP or one.number < table.newest:
+            continue
+        mine, inside = chunks.get(one.number, ()), table.round(one.number)
+        lacking = [c for c in mine if c.state == ChunkState.READ and (inside is None or c.number not in inside)]
+        if lacking:
+            return _merge(one, _some(lacking, most_rows))
+        if not one.ended or any(c.state != ChunkState.READ for c in mine):
+            return None
+        if inside is not None and not inside.swept:
+            return CopyCommit(CopyStep(round=one.number, low=inside.low, sweep=True))
+    return None
+
+
+def _some(chunks: Sequence[Chunk], most_rows: int) -> list[Chunk]:
+    """At least one, and no further one once there are so many rows."""
+    found: list[Chunk] = []
+    for chunk in chunks:
+        if found and sum(c.rows for c in found) + chunk.rows > most_rows:
+            break
+        found.append(chunk)
+    return found
+
+
+def _merge(one: Round, chunks: Sequence[Chunk]) -> CopyCommit:
+    highs = [(*c.high, 0) for c in chunks if c.high is not None]
+    step = CopyStep(
+        round=one.number,
+        chunks=tuple(c.number for c in chunks),
+        low=min(c.position for c in chunks),
+        high=max(highs),
+    )
+    return CopyCommit(step, tuple(chunks))
+
+
+# ---------------------------------------------------------------- a ledger that was restored
+
+
+def unknown(rounds: Iterable[Round], chunks: Chunks, table: Copied) -> str | None:
+    """What the table holds and the ledger does not know (R11): the same numbers would be given to other key ranges.
+    None if it knows all."""
+    known = {one.number: {c.number for c in chunks.get(one.number, ()) if c.state == ChunkState.READ} for one in rounds}
+    for inside in table.rounds:
+        if inside.number not in known:
+            return f"the table holds rows of copy {inside.number}, which the ledger does not know"
+        missing = [n for n in numbers(inside.chunks) if n not in known[inside.number]]
+        if missing:
+            return f"the table holds chunk {missing[0]} of copy {inside.number}, which the ledger does not have as read"
+    return None

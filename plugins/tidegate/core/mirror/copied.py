@@ -1,0 +1,111 @@
+"""What a keyed table says of the copies that are in it (S8): which chunks of which round, and how far back it is whole.
+
+A *round* reads the whole source table once, in chunks whose key ranges do not overlap; its number is the `n` in the
+position of its rows (S1). Once all of its chunks are in the table, a *sweep* ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from tidegate.core.mirror.jobs import START, Position
+
+Places = tuple[tuple[int, int], ...]
+"""Numbers as ascending ranges, inclusive."""
+
+
+@dataclass(frozen=True)
+class RoundIn:
+    """The chunks of a round that are in the table, and the smallest LOW of them (its `n` is the round). `swept`: the
+    round is whole: all its chunks are in, and what they do not name is gone."""
+
+    number: int
+    low: Position
+    chunks: Places = ()
+    swept: bool = False
+
+    def __contains__(self, chunk: int) -> bool:
+        return any(first <= chunk <= last for first, last in self.chunks)
+
+
+@dataclass(frozen=True)
+class Copied:
+    """`rounds`: in the order of their numbers. `high`: the greatest HIGH of all chunks (S9), as (commit, row, 0)."""
+
+    rounds: tuple[RoundIn, ...] = ()
+    high: Position = START
+
+    @property
+    def newest(self) -> int:
+        """The newest round with a chunk in the table; 0 for none."""
+        return self.rounds[-1].number if self.rounds else 0
+
+    @property
+    def whole(self) -> RoundIn | None:
+        """The newest round that is whole."""
+        return next((r for r in reversed(self.rounds) if r.swept), None)
+
+    @property
+    def swept_below(self) -> Position:
+        """S5: whatever is older says nothing of the source any more; START before the first round is whole."""
+        return START if self.whole is None else self.whole.low
+
+    def round(self, number: int) -> RoundIn | None:
+        """None if no chunk of it is in the table."""
+        return next((r for r in self.rounds if r.number == number), None)
+
+    def with_chunks(self, number: int, chunks: Iterable[int], low: Position, high: Position) -> Copied:
+        """The same once these chunks of the round are in it, too."""
+        old = self.round(number) or RoundIn(number, low)
+        grown = replace(old, low=min(old.low, low), chunks=ranges([*numbers(old.chunks), *chunks]))
+        return replace(self._with(grown), high=max(self.high, high))
+
+    def with_sweep(self, number: int) -> Copied:
+        """The same once the round is whole. Raises LookupError where none of its chunks is in."""
+        old = self.round(number)
+        if old is None:
+            raise LookupError(f"round {number} has no chunk in the table")
+        return self._with(replace(old, swept=True))
+
+    def _with(self, one: RoundIn) -> Copied:
+        others = [r for r in self.rounds if r.number != one.number]
+        return replace(self, rounds=tuple(sorted([*others, one], key=lambda r: r.number)))
+
+
+NOTHING = Copied()
+
+
+def ranges(values: Collection[int]) -> Places:
+    """Numbers, in any order and repeated, as ranges."""
+    found: list[tuple[int, int]] = []
+    for value in sorted(set(values)):
+        if found and value == found[-1][1] + 1:
+            found[-1] = (found[-1][0], value)
+        else:
+            found.append((value, value))
+    return tuple(found)
+
+
+def numbers(places: Places) -> list[int]:
+    """The inverse of `ranges`."""
+    return [n for first, last in places for n in range(first, last + 1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyStep:
+    """What a commit does of a copy: it brings `chunks` of a round, or ends the round (`sweep`).
+
+    `low`: the smallest LOW of the chunks, with `n`, `high`: the greatest HIGH."""
+
+    round: int
+    chunks: tuple[int, ...] = ()
+    low: Position = START
+    high: Position = START
+    sweep: bool = False
+
+    def after(self, before: Copied) -> Copied:
+        """What the table says once the commit stands."""
+        if self.sweep:
+            return before.with_sweep(self.round)
+        return before.with_chunks(self.round, self.chunks, self.low, self.high)

@@ -1,0 +1,194 @@
+"""Rounds that read a keyed table's source, and their chunks: which attempt of each was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import and_, case, func, insert, select, update
+from sqlalchemy.engine import Connection
+
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.plain import dumps, loads
+from tidegate.core.base.transition import Step, step
+from tidegate.core.copy import transitions
+from tidegate.core.copy.port import KeyRange, LogPosition
+from tidegate.core.copy.rounds import Chunk, ChunkFile, ChunkState, Reading, Round, RoundState
+from tidegate.ledger import moves, schema
+from tidegate.ledger.store import Part, read_as
+
+r, k = schema.copies, schema.chunks
+
+
+class SqlCopies(Part):
+    """core.copy.rounds.CopyLedger."""
+
+    # ------------------------------------------------------------ looking
+
+    def newest(self, name: str) -> Round | None:
+        found = self.rounds(name)
+        return found[-1] if found else None
+
+    def rounds(self, name: str) -> list[Round]:
+        with self._store.begin() as c:
+            return [_round(row) for row in c.execute(select(r).where(r.c.pipeline == name).order_by(r.c.round))]
+
+    def chunks(self, name: str, round_: int) -> list[Chunk]:
+        mine = and_(k.c.pipeline == name, k.c.round == round_)
+        with self._store.begin() as c:
+            return [_chunk(row) for row in c.execute(select(k).where(mine).order_by(k.c.chunk))]
+
+    # ------------------------------------------------------------ changing
+
+    def begin(self, name: str, number: int, table: str, key: Sequence[str], why: str = "") -> Round:
+        found = Round(pipeline=name, number=number, table=table, key=tuple(key), state=RoundState.OPEN, why=why)
+        with self._store.begin() as c:
+            others = and_(r.c.pipeline == name, r.c.state == RoundState.OPEN)
+            other = c.scalar(select(r.c.round).where(others))
+            if other is not None:
+                raise LostComparison(f"{name}: copy {other} is open")
+            sets = {"table_name": table, "key": dumps(list(key)), "ended": False, "why": why}
+            begun = step(transitions.BEGIN, transitions.of_round(found), found, sets=sets, detail={"table": table})
+            moves.move(self._store, c, r, begun)
+        return found
+
+    def cut(self, round_: Round, after: int, ranges: Sequence[KeyRange], ended: bool) -> list[Chunk]:
+        name = round_.pipeline
+        with self._store.begin() as c:
+            newest = c.scalar(select(func.max(k.c.chunk)).where(k.c.pipeline == name)) or 0
+            last = c.scalar(select(func.max(k.c.chunk)).where(k.c.pipeline == name, k.c.round == round_.number)) or 0
+            if last != after:
+                raise LostComparison(f"{name}: another task has cut chunks of copy {round_.number}")
+            open_ = and_(r.c.pipeline == name, r.c.round == round_.number, r.c.state == RoundState.OPEN, ~r.c.ended)
+            self._store.compare_and_set(c, update(r).where(open_).values(ended=ended), f"copy {round_.number}")
+            found = [
+                Chunk(pipeline=name, number=newest + i, round=round_.number, keys=keys)
+                for i, keys in enumerate(ranges, 1)
+            ]
+            if found:
+                c.execute(insert(k), [_values(chunk) for chunk in found])
+        return found
+
+    def attempt(self, chunk: Chunk, nonce: str) -> Chunk:
+        after = replace(chunk, epoch=chunk.epoch + 1, nonce=nonce)
+        sets = {"epoch": after.epoch, "nonce": nonce}
+        self._move(
+            step(
+                transitions.ATTEMPT,
+                transitions.of_chunk(chunk),
+                after,
+                state=chunk.state,
+                as_read={"epoch": chunk.epoch},
+                sets=sets,
+            )
+        )
+        return after
+
+    def accept(self, chunk: Chunk, low: LogPosition, high: LogPosition, files: Sequence[ChunkFile]) -> Chunk:
+        rows = sum(f.rows for f in files)
+        after = replace(chunk, state=ChunkState.READ, low=low, high=high, rows=rows, files=tuple(files))
+        sets = {"low": _spelled(low), "high": _spelled(high), "rows": rows, "files": dumps(list(files))}
+        self._move(_of(transitions.ACCEPT, chunk, after, sets))
+        return after
+
+    def again(self, chunk: Chunk, why: str) -> Chunk:
+        after = replace(chunk, state=ChunkState.CUT, low=None, high=None, rows=0, files=())
+        sets = {"low": None, "high": None, "rows": 0, "files": "[]", "read_ms": None}
+        self._move(_of(transitions.AGAIN, chunk, after, sets, {"why": why}))
+        return after
+
+    def whole(self, name: str, number: int) -> None:
+        one = transitions.of_round(Round(pipeline=name, number=number, table="", key=(), state=RoundState.OPEN))
+        with self._store.begin() as c:
+            moves.moved(self._store, c, r, step(transitions.WHOLE, one, None))
+
+    def give_up(self, round_: Round, why: str) -> Round:
+        after = replace(round_, state=RoundState.GIVEN_UP, why=why)
+        done = step(transitions.GIVE_UP, transitions.of_round(round_), after, sets={"why": why}, detail={"why": why})
+        with self._store.begin() as c:
+            moves.move(self._store, c, r, done)
+        return after
+
+    def _move(self, found: Step[Chunk]) -> None:
+        with self._store.begin() as c:
+            moves.move(self._store, c, k, found)
+
+
+def _of(arrow: Any, chunk: Chunk, after: Chunk, sets: dict[str, Any], detail: Any = None) -> Step[Chunk]:
+    as_read = {"epoch": chunk.epoch, "nonce": chunk.nonce}
+    named = transitions.of_chunk(chunk)
+    return step(arrow, named, after, state=chunk.state, as_read=as_read, sets=sets, detail=detail or {})
+
+
+def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
+    """How far the newest round of these pipelines is; those that have none are left out. Two statements."""
+    newest = select(r.c.pipeline, func.max(r.c.round).label("round")).where(r.c.pipeline.in_(names))
+    last = newest.group_by(r.c.pipeline).subquery()
+    same = and_(r.c.pipeline == last.c.pipeline, r.c.round == last.c.round)
+    rounds = {row.pipeline: _round(row) for row in c.execute(select(r).select_from(r.join(last, same)))}
+    read = case((k.c.state == ChunkState.READ, 1), else_=0)
+    sums = (
+        select(
+            k.c.pipeline,
+            func.count().label("chunks"),
+            func.sum(read).label("read"),
+            func.sum(k.c.rows).label("rows"),
+            func.max(k.c.read_ms).label("since_ms"),
+        )
+        .select_from(k.join(last, and_(k.c.pipeline == last.c.pipeline, k.c.round == last.c.round)))
+        .group_by(k.c.pipeline)
+    )
+    counts = {row.pipeline: row for row in c.execute(sums)}
+    found = {}
+    for name, one in rounds.items():
+        row = counts.get(name)
+        found[name] = Reading(
+            round=one,
+            chunks=0 if row is None else int(row.chunks),
+            read=0 if row is None else int(row.read),
+            rows=0 if row is None else int(row.rows),
+            since_ms=None if row is None else row.since_ms,
+        )
+    return found
+
+
+def _values(chunk: Chunk) -> dict[str, Any]:
+    return {
+        "pipeline": chunk.pipeline,
+        "chunk": chunk.number,
+        "round": chunk.round,
+        "key_range": dumps(chunk.keys),
+        "state": ChunkState.CUT,
+        "epoch": 0,
+        "nonce": "",
+        "rows": 0,
+        "files": "[]",
+    }
+
+
+def _round(row: Any) -> Round:
+    return read_as(Round, row, number=row.round, table=row.table_name, key=tuple(loads(list[str], row.key)))
+
+
+def _chunk(row: Any) -> Chunk:
+    return read_as(
+        Chunk,
+        row,
+        number=row.chunk,
+        keys=loads(KeyRange, row.key_range),
+        low=_position(row.low),
+        high=_position(row.high),
+        files=tuple(loads(list[ChunkFile], row.files)),
+    )
+
+
+def _spelled(position: LogPosition) -> str:
+    return ",".join(map(str, position))
+
+
+def _position(text: str | None) -> LogPosition | None:
+    if text is None:
+        return None
+    commit, row = text.split(",")
+    return int(commit), int(row)

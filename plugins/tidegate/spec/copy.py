@@ -1,0 +1,37 @@
+"""The section `copy`: how the table that a mirror shows is read from its database."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tidegate.spec.section import Section, key
+from tidegate.spec.values import ConnectionId, Count, Cron, PoolName
+
+MOST_TASKS = 64
+TableName = Annotated[str, Field(pattern=r"^[^.\s]+\.[^.\s]+$")]
+
+
+class CopySpec(Section):
+    """Rows that were in the source's table before the topic began: read in chunks of its key, while events go on, and
+    merged with them ([mirrors](mirrors.md#the-first-full-copy)). Kind `mirror` in Iceberg only."""
+
+    conn_id: ConnectionId = key("Airflow connection of the source's database, of type `mysql` or `postgres`.")
+    table: TableName = key(
+        "The source's table, `schema.name`; the schema is MariaDB's database. It must have the primary key that "
+        "`sink.key` names."
+    )
+    chunk_rows: Count = key("Rows of a chunk, which is read by one query.", 100_000, unit="rows")
+    rate: Count | None = key(
+        "Rows a second that are read at most, by all tasks together; null: as fast as the database gives them.",
+        None,
+        unit="rows a second",
+    )
+    tasks: Annotated[int, Field(gt=0, le=MOST_TASKS)] = key(
+        "Chunks that are read at once, each by a connection of its own.", 2, unit="chunks"
+    )
+    schedule: Cron | None = key(
+        "When `<name>.copy` goes on with what is left; null: only when somebody triggers a run.", "*/10 * * * *"
+    )
+    pool: PoolName = key("Airflow pool of the tasks.", "tidegate_copy")

@@ -1,0 +1,50 @@
+"""The section `copy`: what it goes together with, and what it is compiled to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tidegate.core.spec.pipeline import Copy
+from tidegate.core.target.port import Unit
+from tidegate.kinds import target_kind
+from tidegate.spec.copy import CopySpec
+from tidegate.spec.model import PipelineSpec
+from tidegate.spec.problems import Problem
+
+_PLAIN = re.compile(r"\$\.[^.\[\]$]+")
+
+
+def check(spec: PipelineSpec) -> Iterator[Problem]:
+    """What is wrong with the section, together with others."""
+    if spec.copy_ is None:
+        return
+    kind = spec.sink.kind
+    if target_kind(kind).unit is not Unit.PREFIX:
+        yield Problem(("copy",), "rows of a table are copied into a mirror in Iceberg only; leave it out")
+    if spec.format.unknown_fields == "capture":
+        yield Problem(("format", "unknown_fields"), "a copy captures no fields; set another one, or leave copy out")
+    for i, column in enumerate(spec.columns):
+        where = ("columns", i, "expr" if column.expr is not None else "from")
+        if column.hidden or column.expr is not None or not is_plain(column.from_):
+            yield Problem(where, f"a copy reads columns of the source's table as they are, and {column.name} is none")
+
+
+def is_plain(path: str | None) -> bool:
+    """Whether a column's path names a column of the source's table; None: it has the column's own name."""
+    return path is None or (_PLAIN.fullmatch(path) is not None and not path.startswith("$._"))
+
+
+def compiled(spec: CopySpec | None) -> Copy | None:
+    """None without the section."""
+    if spec is None:
+        return None
+    return Copy(
+        conn_id=spec.conn_id,
+        table=spec.table,
+        chunk_rows=spec.chunk_rows,
+        rate=spec.rate,
+        tasks=spec.tasks,
+        schedule=spec.schedule,
+        pool=spec.pool,
+    )

@@ -1,0 +1,89 @@
+"""What is known of a copy, and the next commit that brings it into the keyed table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core.base.errors import LostComparison, StorageAhead
+from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
+from tidegate.core.copy.steps import Chunks, to_merge, too_old, unknown
+from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.commits import CopyIn
+from tidegate.core.mirror.jobs import EventFile
+from tidegate.core.target.paths import join
+from tidegate.workflow.base.context import Context
+
+
+@dataclass(frozen=True)
+class CopyFacts:
+    """Rounds in the order of their numbers, and their chunks."""
+
+    rounds: list[Round]
+    chunks: Chunks
+
+
+def gather(ctx: Context, told: Told) -> CopyFacts:
+    """What the ledger has. Raises StorageAhead where the table, as `told`, holds what it does not know.
+
+    The table was read before: what was merged meanwhile is known to the ledger."""
+    rounds = list(ctx.ledger.copies.rounds(ctx.name))
+    chunks = {one.number: ctx.ledger.copies.chunks(ctx.name, one.number) for one in rounds}
+    what = unknown(rounds, chunks, told.copied)
+    if what is not None:
+        raise StorageAhead(
+            f"{ctx.name}: {what}: it was restored",
+            advice=f"read the whole source table again: tidegate copy {ctx.name} --again --why ...",
+        )
+    return CopyFacts(rounds, chunks)
+
+
+def next_of_copy(ctx: Context, told: Told, most_rows: int) -> CopyIn | None:
+    """The next commit of a copy, None if the table has all that was read. Chunks that may not be merged any more are to
+    be read again; rounds that the table says are whole are so in the ledger, too. Raises StorageAhead."""
+    if told.copied.newest == 0 and ctx.ledger.copies.newest(ctx.name) is None:
+        return None
+    facts = gather(ctx, told)
+    for one in facts.rounds:
+        inside = told.copied.round(one.number)
+        if one.state == RoundState.OPEN and inside is not None and inside.swept:
+            ctx.ledger.copies.whole(ctx.name, one.number)
+            ctx.say(f"{ctx.name}: copy {one.number} is whole")
+    commit = to_merge(facts.rounds, facts.chunks, told.copied, most_rows)
+    if commit is None:
+        return None
+    if _send_back(ctx, told, commit.chunks):
+        return next_of_copy(ctx, told, most_rows)
+    return CopyIn(commit.step, tuple(f for chunk in commit.chunks for f in chunk_files(ctx, chunk)))
+
+
+def _send_back(ctx: Context, told: Told, chunks: tuple[Chunk, ...]) -> bool:
+    """Whether any of them was too old (S7), and is CUT by now."""
+    found = False
+    for chunk in chunks:
+        why = too_old(chunk.position, told.copied, told.purged_below, told.begins or chunk.position)
+        if why is None:
+            continue
+        found = True
+        try:
+            ctx.ledger.copies.again(chunk, why)
+            ctx.say(f"{ctx.name}: chunk {chunk.number} is read again: {why}")
+        except LostComparison:
+            pass  # another task has done it
+    return found
+
+
+def chunk_files(ctx: Context, chunk: Chunk) -> list[EventFile]:
+    """The rows of a READ chunk as files of events (S1)."""
+    home = ctx.layout.copied(chunk.attempt)
+    return [EventFile(chunk.batch_id, join(home, f.path), f.rows, f.bytes, n=chunk.round) for f in chunk.files]
+
+
+def merged_chunks(ctx: Context, told: Told) -> list[Chunk]:
+    """Those that the table, as `told`, holds. Raises StorageAhead."""
+    facts = gather(ctx, told)
+    return [
+        chunk
+        for inside in told.copied.rounds
+        for chunk in facts.chunks.get(inside.number, ())
+        if chunk.number in inside and chunk.state == ChunkState.READ
+    ]

@@ -1,0 +1,256 @@
+"""Reads a mirror's source table in chunks: cut ranges of its key, read them by a Spark job, accept what it has read.
+
+Any step may be run again, by several tasks at once: an attempt of a chunk is accepted by compare-and-set, at most one.
+What is read waits in its files until `apply` merges it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.core.base.errors import JobFailed, LostComparison, NotReady, PathMissing, SpecError, StepMissing
+from tidegate.core.base.plain import loads, to_plain
+from tidegate.core.base.wording import many
+from tidegate.core.batch.jobs import CopyPlan
+from tidegate.core.batch.rules_version import COPYING_RULES
+from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedColumn
+from tidegate.core.copy.port import Bound, Database, ReadAfter, SourceTable
+from tidegate.core.copy.rounds import Chunk, Round, RoundState
+from tidegate.core.copy.steps import cut, to_read, too_old, unread_topic
+from tidegate.core.mirror.applies import Told
+from tidegate.core.spec.change_events import EVENT_COLUMNS
+from tidegate.core.spec.pipeline import Column, Copy
+from tidegate.core.target.paths import RECEIPT, join
+from tidegate.workflow.apply.apply import keyed
+from tidegate.workflow.apply.copies import CopyFacts, gather
+from tidegate.workflow.base import preflight
+from tidegate.workflow.base.context import ATTEMPTS, Context, guard
+from tidegate.workflow.base.jobs import run_to_its_end
+
+CHUNKS_FOR_A_TASK = 8
+"""Chunks of one job, for each that is read at once: what is accepted stays."""
+_EVENT = frozenset(name for name, *_ in EVENT_COLUMNS)
+_PLAIN = re.compile(r"\$\.(.+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """What a run has read: `chunks` with `rows` in all. `round`: the one that it worked on, 0 for none. `left`: more is
+    to be read, and this run had no time for it."""
+
+    round: int = 0
+    chunks: int = 0
+    rows: int = 0
+    left: bool = False
+
+
+def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: True) -> Read:
+    """Read what is left of the newest round; begin the first one. `go_on` is asked before each job but the first.
+
+    Raises NotReady (S4: no event has been merged yet), SpecError (the source's table is another than the spec's),
+    SourceError, StorageAhead (R11), JobFailed, LostComparison."""
+    guard(ctx)
+    preflight.check(ctx)
+    keyed(ctx).prepare()
+    table = _described(ctx, database, _spec(ctx))
+    done, lost = Read(), 0
+    while True:
+        try:
+            round_, chunks = _next(ctx, database, table)
+            if round_ is None or (done.chunks and not go_on()):
+                return replace(done, left=round_ is not None)
+            accepted = _read(ctx, database, table, chunks)
+        except LostComparison:
+            lost += 1
+            if lost == ATTEMPTS:
+                raise
+            continue
+        rows = done.rows + sum(c.rows for c in accepted)
+        done = Read(round=round_.number, chunks=done.chunks + len(accepted), rows=rows)
+        _say_how_far(ctx, database, table, round_)
+
+
+def _next(ctx: Context, database: Database, table: SourceTable) -> tuple[Round | None, list[Chunk]]:
+    """The round that is to go on, with the chunks to read now; no round if all is read. Begins the first one."""
+    told = _told(ctx)
+    facts = gather(ctx, told)
+    if not facts.rounds:
+        _begin(ctx, table, told, facts)
+        return _next(ctx, database, table)
+    found = to_read(facts.rounds, facts.chunks)
+    if found is None:
+        return None, []
+    round_, left = found
+    _refuse_other(ctx, round_, table)
+    most = _at_once(_spec(ctx))
+    if round_.state == RoundState.OPEN and not round_.ended and len(left) < most:
+        _cut(ctx, database, table, round_, facts)
+        return _next(ctx, database, table)
+    return round_, left[:most]
+
+
+def _told(ctx: Context) -> Told:
+    """What the table says. Raises NotReady (S4)."""
+    told = Told.by(keyed(ctx).standing())
+    why = unread_topic(told.begins)
+    if why is not None:
+        raise NotReady(f"{ctx.name}: {why}")
+    return told
+
+
+def again(ctx: Context, database: Database, why: str) -> Round:
+    """A new round, which reads the whole source table once more; one that is OPEN is given up for it.
+
+    Raises as `copy` does; LostComparison where another task begins one."""
+    guard(ctx)
+    keyed(ctx).prepare()
+    table = _described(ctx, database, _spec(ctx))
+    told = _told(ctx)
+    rounds = list(ctx.ledger.copies.rounds(ctx.name))
+    for one in rounds:
+        if one.state == RoundState.OPEN:
+            ctx.ledger.copies.give_up(one, f"read again: {why}")
+    return _begin(ctx, table, told, CopyFacts(rounds, {}), why)
+
+
+def _spec(ctx: Context) -> Copy:
+    if ctx.pipeline.copy is None:
+        raise StepMissing(f"{ctx.name} has no section copy: there is no source table to read")
+    return ctx.pipeline.copy
+
+
+def _at_once(spec: Copy) -> int:
+    return spec.tasks * CHUNKS_FOR_A_TASK
+
+
+# ---------------------------------------------------------------- rounds and chunks
+
+
+def _begin(ctx: Context, table: SourceTable, told: Told, facts: CopyFacts, why: str = "") -> Round:
+    """S1: a number that no row of the table has."""
+    newest = max([told.copied.newest, *(one.number for one in facts.rounds)])
+    begun = ctx.ledger.copies.begin(ctx.name, newest + 1, f"{table.schema}.{table.name}", table.key, why)
+    ctx.say(f"{ctx.name}: copy {begun.number} of {begun.table} begins, by {', '.join(table.key)}")
+    return begun
+
+
+def _refuse_other(ctx: Context, round_: Round, table: SourceTable) -> None:
+    if (round_.table, round_.key) == (f"{table.schema}.{table.name}", table.key):
+        return
+    raise SpecError(
+        f"{ctx.name}: copy {round_.number} reads {round_.table} by {', '.join(round_.key)}, and now it would be "
+        f"{table.schema}.{table.name} by {', '.join(table.key)}",
+        advice=f"take the change back, or read all again: tidegate copy {ctx.name} --again --why ...",
+    )
+
+
+def _cut(ctx: Context, database: Database, table: SourceTable, round_: Round, facts: CopyFacts) -> None:
+    """Cut further chunks, or see that there are no more."""
+    spec, chunks = _spec(ctx), facts.chunks.get(round_.number, ())
+    after: Bound | None = chunks[-1].keys.upper if chunks else None
+    most = _at_once(spec)
+    ranges, ended = cut(after, database.bounds(table, after, spec.chunk_rows, most), most)
+    ctx.ledger.copies.cut(round_, chunks[-1].number if chunks else 0, ranges, ended)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _read(ctx: Context, database: Database, table: SourceTable, chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Those that were accepted, at least one. Raises JobFailed."""
+    told = _told(ctx)
+    tries = [ctx.ledger.copies.attempt(chunk, ctx.nonce()) for chunk in chunks]
+    job = _plan(ctx, database, table, told, tries)
+    ctx.say(f"{ctx.name}: reading {many(len(tries), 'chunk')}, {tries[0].number} to {tries[-1].number}")
+    error = run_to_its_end(ctx, job, ctx.layout.copy_plan(job.attempt))
+    accepted = [chunk for chunk in (_accepted(ctx, told, one) for one in tries) if chunk is not None]
+    if error is not None and (not accepted or not error.retry):
+        raise error
+    if error is not None:
+        ctx.say(f"{many(len(tries) - len(accepted), 'chunk')} not read: {error}")
+    if not accepted:
+        raise JobFailed(f"{ctx.name}: no chunk was accepted", advice="the next try reads them again")
+    return accepted
+
+
+def _plan(ctx: Context, database: Database, table: SourceTable, told: Told, tries: Sequence[Chunk]) -> CopyPlan:
+    """S2: what is in progress is asked once the position is known, never before."""
+    spec = _spec(ctx)
+    position = None if told.last_position is None else (told.last_position[0], 0)
+    after = ReadAfter(position, database.in_progress())
+    chunks = tuple(ChunkPlan(c.number, c.batch_id, c.attempt, ctx.layout.copied(c.attempt), c.keys) for c in tries)
+    return CopyPlan(
+        attempt=chunks[0].attempt,
+        attempt_dir=chunks[0].attempt_dir,
+        pipeline=to_plain(ctx.pipeline),
+        topic=ctx.pipeline.source.topic,
+        nonce=tries[0].nonce,
+        epoch=tries[0].epoch,
+        spec_version=ctx.spec_version,
+        rules_version=COPYING_RULES,
+        table=table,
+        columns=_columns(ctx, table),
+        chunks=chunks,
+        after=after,
+        rate=spec.rate,
+        tasks=spec.tasks,
+    )
+
+
+def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | None:
+    """The chunk with what its attempt has read; None if it left no receipt, or what it read may not be merged."""
+    home = ctx.layout.copied(chunk.attempt)
+    try:
+        receipt = loads(ChunkReceipt, ctx.storage.read(join(home, RECEIPT)))
+    except PathMissing:
+        return None
+    there = {f.path: f.bytes for f in ctx.storage.list_files(home) or ()}
+    wrong = [f.path for f in receipt.files if there.get(f.path) != f.bytes]
+    assert told.begins is not None
+    low = (*receipt.low, chunk.round)
+    why = f"{wrong[0]} is not as long as it was" if wrong else too_old(low, told.copied, told.purged_below, told.begins)
+    if why is not None:
+        ctx.say(f"{ctx.name}: chunk {chunk.number} is to be read again: {why}")
+        return None
+    try:
+        return ctx.ledger.copies.accept(chunk, receipt.low, receipt.high, receipt.files)
+    except LostComparison:
+        return None  # another task has begun another attempt: that one's counts
+
+
+def _say_how_far(ctx: Context, database: Database, table: SourceTable, round_: Round) -> None:
+    chunks = ctx.ledger.copies.chunks(ctx.name, round_.number)
+    rows, about = sum(c.rows for c in chunks), database.rows_about(table)
+    of = f" of about {about:,}" if about > rows else ""
+    ctx.say(f"{ctx.name}: copy {round_.number}: {rows:,}{of} rows read")
+
+
+# ---------------------------------------------------------------- the source's table
+
+
+def _described(ctx: Context, database: Database, spec: Copy) -> SourceTable:
+    """Raises SpecError where its primary key is not the mirror's."""
+    table = database.describe(spec.table)
+    wanted = {_of(ctx.pipeline.column(name)) for name in keyed(ctx).key}
+    if set(table.key) != wanted:
+        raise SpecError(
+            f"{ctx.name}: the primary key of {spec.table} is {', '.join(table.key)}, sink.key is "
+            f"{', '.join(sorted(wanted))}",
+            advice="name the primary key in sink.key: rows would be taken for one another",
+        )
+    return table
+
+
+def _columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]:
+    """Those of the spec that the source has, too: one that it has dropped is null."""
+    known = {c.name for c in table.columns}
+    wanted = [c for c in ctx.pipeline.data_columns if c.name not in _EVENT]
+    return tuple(CopiedColumn(c.name, _of(c), c.type) for c in wanted if _of(c) in known)
+
+
+def _of(column: Column) -> str:
+    """The source's column."""
+    match = _PLAIN.fullmatch(column.path)
+    return column.name if match is None else match[1]

@@ -1,0 +1,143 @@
+"""The first full copy of a mirror, and reading it again: what stands in the table is what the source has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.copies.worlds import CopyWorld
+from tidegate.core.base.errors import NotReady
+from tidegate.core.copy.rounds import ChunkState, RoundState
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[CopyWorld]:
+    made = CopyWorld(tmp_path)
+    made.source_table.rows = {key: f"old {key}" for key in range(1, 11)}
+    made.source_table.set(3, "first event")
+    yield made
+    made.close()
+
+
+def test_rows_of_before_the_topic_are_copied(world: CopyWorld) -> None:
+    world.deliver()
+    world.apply()
+    assert world.rows() == {3: "first event"}
+    done = world.read()
+    assert (done.round, done.chunks, done.rows, done.left) == (1, 4, 10, False)
+    assert world.rows() == {3: "first event"}, "what is read waits for the merge"
+    applied = world.apply()
+    assert world.rows() == world.source_table.rows
+    assert (applied.told.rows, applied.told.tombstones, applied.told.inserted) == (10, 0, 10)
+    assert applied.told.events == 1, "rows of a copy are no events"
+    whole = applied.told.copied.whole
+    assert whole is not None
+    assert (whole.number, whole.chunks) == (1, ((1, 4),))
+    assert world.read().chunks == 0
+    assert world.apply().merges == 0
+
+
+def test_the_ledger_knows_that_it_is_whole(world: CopyWorld) -> None:
+    world.mirror()
+    world.apply()
+    ctx = world.context()
+    newest = ctx.ledger.copies.newest(world.pipeline.name)
+    assert newest is not None
+    assert newest.state == RoundState.WHOLE
+    chunks = ctx.ledger.copies.chunks(world.pipeline.name, 1)
+    assert [c.state for c in chunks] == [ChunkState.READ] * 4
+    assert chunks[0].keys.lower is None
+    assert chunks[-1].keys.upper is None
+
+
+def test_nothing_is_read_before_the_topic_has_shown_that_it_began(world: CopyWorld) -> None:
+    """S4: changes between the query and the topic's beginning would be missing."""
+    with pytest.raises(NotReady, match="no event of the table has been merged yet"):
+        world.read()
+
+
+def test_changes_during_the_read_win_over_what_was_read(world: CopyWorld) -> None:
+    world.deliver()
+    world.apply()
+    steps = iter([(1, "changed"), (2, None), (11, "new"), (1, "again"), (10, None)])
+
+    def meanwhile() -> None:
+        for change in steps:
+            world.source_table.set(*change)
+            break
+
+    world.source_table.during = meanwhile
+    world.read()
+    assert world.mirror() == world.source_table.rows
+    assert world.source_table.rows[1] == "again"
+    assert 2 not in world.source_table.rows
+
+
+def test_events_that_come_before_the_copy_is_merged_are_not_undone(world: CopyWorld) -> None:
+    world.deliver()
+    world.apply()
+    world.read()
+    world.source_table.set(5, "newer")
+    world.source_table.set(6, None)
+    world.deliver()
+    world.apply()
+    assert world.rows() == world.source_table.rows
+
+
+def test_events_of_before_the_copy_that_come_after_it_bring_nothing_back(world: CopyWorld) -> None:
+    """S5: a key that the whole reading has not seen, and whose delete never came, stays away."""
+    source = world.source_table
+    world.deliver()
+    world.apply()
+    source.set(20, "to be lost")
+    source.lose(20)
+    world.read()
+    world.apply()
+    assert world.rows() == source.rows
+    world.deliver()  # the event of 20, older than the copy
+    applied = world.apply()
+    assert world.rows() == source.rows
+    assert applied.told.below_purge == 0, "it is no alarm"
+
+
+def test_a_second_reading_finds_what_went_and_came_without_an_event(world: CopyWorld) -> None:
+    world.mirror()
+    world.source_table.lose(4)
+    world.source_table.sneak(7, "sneaked")
+    world.source_table.sneak(12, "new")
+    assert world.mirror() != world.source_table.rows
+    assert world.again().number == 2
+    assert world.mirror() == world.source_table.rows
+    told = world.apply().told
+    assert told.copied.whole is not None
+    assert told.copied.whole.number == 2
+    assert told.rows + told.tombstones + told.purged == told.inserted
+
+
+def test_an_idle_source_gives_two_readings_the_same_low(world: CopyWorld) -> None:
+    """S1: the later one wins by its round."""
+    world.mirror()
+    world.source_table.sneak(1, "without an event")
+    world.again()
+    assert world.mirror() == world.source_table.rows
+
+
+def test_an_empty_table_is_whole_at_once(world: CopyWorld) -> None:
+    for key in list(world.source_table.rows):
+        world.source_table.lose(key)
+    assert world.mirror() == {}
+    assert world.apply().told.copied.whole is not None
+
+
+def test_a_run_that_has_no_time_leaves_the_rest(world: CopyWorld) -> None:
+    world.source_table.rows = {key: "old" for key in range(1, 100)}
+    world.deliver()
+    world.apply()
+    first = world.read(go_on=lambda: False)
+    assert first.left
+    assert first.chunks == 8
+    world.apply()
+    assert len(world.rows()) == 24
+    assert world.mirror() == world.source_table.rows

@@ -1,0 +1,115 @@
+"""A source's table in memory, with a log: both sides of `core.copy.port`, as MariaDB answers them.
+
+`tests/contract/test_databases.py` asks real databases the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.engine.types import schema_of
+from tests.mirror.worlds import event
+from tidegate.core.copy.port import Bound, KeyRange, LogPosition, ReadAfter, SourceColumn, SourceTable
+
+TABLE = SourceTable(
+    schema="shop",
+    name="readings",
+    key=("id",),
+    columns=(SourceColumn("id", "bigint", nullable=False), SourceColumn("word", "varchar(40)")),
+)
+
+
+class FakeSource:
+    """`rows` by key; `log`: its events in the order of their commits. `during`: called between the batches of a read,
+    for what others do meanwhile; `idle_low`: a read tells this position as its LOW."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, str] = {}
+        self.end = 100
+        self.log: list[tuple[bytes, bytes]] = []
+        self.during: Callable[[], None] = lambda: None
+        self.reads: list[KeyRange] = []
+        self.batch_rows = 2
+
+    # ------------------------------------------------------------ its users
+
+    def set(self, key: int, word: str | None) -> None:
+        """A transaction: the row is that from now on, None: it is deleted."""
+        self.end += 10
+        if word is None:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = word
+        self.log.append(event(key, word, self.end))
+
+    def lose(self, key: int) -> None:
+        """The row is gone without an event."""
+        del self.rows[key]
+
+    def sneak(self, key: int, word: str) -> None:
+        """The row comes, or changes, without an event."""
+        self.rows[key] = word
+
+    # ------------------------------------------------------------ core.copy.port.Database
+
+    def describe(self, table: str) -> SourceTable:
+        return TABLE
+
+    def rows_about(self, table: SourceTable) -> int:
+        return len(self.rows)
+
+    def bounds(self, table: SourceTable, after: Bound | None, rows: int, most: int) -> Sequence[Bound]:
+        keys = self._keys(KeyRange(after, None))
+        return [(key,) for key in keys[rows - 1 :: rows][:most]]
+
+    def position(self) -> LogPosition:
+        return _position(self.end)
+
+    def in_progress(self) -> tuple[int, ...]:
+        return ()
+
+    def close(self) -> None:
+        pass
+
+    # ------------------------------------------------------------ core.copy.port.ChunkReader
+
+    @contextmanager
+    def read(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], keys: KeyRange, after: ReadAfter
+    ) -> Iterator[_Rows]:
+        self.reads.append(keys)
+        yield _Rows(self, columns, [(key, self.rows[key]) for key in self._keys(keys)])
+
+    def _keys(self, keys: KeyRange) -> list[int]:
+        low, high = keys.lower, keys.upper
+        return sorted(k for k in self.rows if (low is None or k > low[0]) and (high is None or k <= high[0]))  # type: ignore[operator]
+
+
+def _position(end: int) -> LogPosition:
+    return (1 << 40) + end, 0
+
+
+class _Rows:
+    """A read's snapshot is taken when it is opened."""
+
+    def __init__(self, source: FakeSource, columns: Sequence[tuple[str, str]], rows: list[tuple[int, str]]) -> None:
+        self.low = _position(source.end)
+        self._source, self._rows = source, rows
+        self._schema = schema_of(tuple(columns))
+        self._high: LogPosition | None = None
+
+    def batches(self) -> Iterator[Any]:
+        for at in range(0, len(self._rows), self._source.batch_rows):
+            some = self._rows[at : at + self._source.batch_rows]
+            values = {"id": [key for key, _ in some], "word": [word for _, word in some]}
+            yield pa.record_batch([pa.array(values[f.name], f.type) for f in self._schema], schema=self._schema)
+            self._source.during()
+        self._high = self._source.position()
+
+    @property
+    def high(self) -> LogPosition:
+        assert self._high is not None, "asked before the rows were read"
+        return self._high
