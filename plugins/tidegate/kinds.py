@@ -121,6 +121,12 @@ class TargetKind:
     problems: Callable[[pipeline.Pipeline], list[tuple[tuple[str | int, ...], str]]] = lambda pipeline: []
 
 
+def dags_of(spec: pipeline.Pipeline) -> tuple[str, ...]:
+    """Kinds of DAGs that a pipeline has."""
+    *own, maintain = target_kind(spec.sink.kind).dags
+    return (*own, *(("copy",) if spec.copy is not None else ()), maintain)
+
+
 # ---------------------------------------------------------------- how they are found
 
 

@@ -22,7 +22,8 @@ from tidegate.core.base.errors import LedgerError, SourceUnavailable
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.ledger import Ledger
 from tidegate.core.source.port import Source
-from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.copy.port import Database
+from tidegate.core.spec.pipeline import Copy, Pipeline
 from tidegate.kinds import source_kind, target_kind
 from tidegate.settings import Settings, airflow_home, load
 from tidegate.workflow.base.columns import in_force
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 SOURCE_ANSWERS_S = 10.0
 """A request to a source is given up after so long."""
+DATABASE_ANSWERS_S = 300.0
+"""A statement of a database that is copied: the bounds of chunks are found by reading its key's index."""
 
 
 def context_for(
@@ -162,7 +165,28 @@ def job_secrets(pipeline: Pipeline, lookup: Lookup | None = None) -> Mapping[str
     settings = pipeline.format.avro
     if settings is not None and settings.registry_conn_id is not None:
         secrets |= registry_secrets(resolve(settings.registry_conn_id, lookup))
-    return secrets | as_secrets(access_for(pipeline.sink, partial(resolve, lookup=lookup)))
+    secrets |= as_secrets(access_for(pipeline.sink, partial(resolve, lookup=lookup)))
+    return secrets if pipeline.copy is None else secrets | _copy_secrets(pipeline.copy, lookup)
+
+
+def _copy_secrets(copy: Copy, lookup: Lookup | None) -> dict[str, str]:
+    """Keys as `spark_jobs.engine.secrets` reads them."""
+    from tidegate.databases.kinds import for_workers
+
+    return {f"tidegate.copy.{key}": value for key, value in for_workers(resolve(copy.conn_id, lookup)).items()}
+
+
+@contextmanager
+def open_database(pipeline: Pipeline, lookup: Lookup | None = None) -> Iterator[Database]:
+    """The database that a mirror is copied from; it connects at the first question. Raises TidegateError."""
+    from tidegate.databases.kinds import opened
+
+    assert pipeline.copy is not None
+    database = opened(resolve(pipeline.copy.conn_id, lookup), DATABASE_ANSWERS_S)
+    try:
+        yield database
+    finally:
+        database.close()
 
 
 def registry_secrets(connection: Connection) -> dict[str, str]:

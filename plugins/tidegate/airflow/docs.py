@@ -21,6 +21,9 @@ TASKS = {
     "other windows, a reopening, a rollback. **Clear**: does it again.",
     "apply": "Merges all batches that have landed since the last merge into the keyed table, in order, each merge by "
     "one commit. Skipped where nothing has landed. **Clear**: looks at the table, and merges only what it lacks.",
+    "copy": "Reads chunks of the source's table from its database, while changes go on, and triggers `apply`, which merges "
+    "them. Skipped once all is read. **Clear**: reads what is left; a chunk that was read stays read. To read all again: "
+    "`tidegate copy <pipeline> --again --why ...`.",
     "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
     "gives up replays that died a day ago, finishes late and dirty files on their way to their tables, reopens windows "
     "whose late rows have waited long enough (`late.reopen_after`), tells other DAGs of publications that they did not "
@@ -38,6 +41,7 @@ _PURPOSES = {
     "archive": ("Landed rows to the table, one run for each window", "archive"),
     "replay": ("Rebuild windows from Kafka", "replay"),
     "apply": ("Landed changes to the keyed table", "apply"),
+    "copy": ("The source's table to the keyed one", "copy"),
     "maintain": ("Housekeeping", "maintain"),
 }
 _TASKS_OF = {"ingest": ("plan", "write", "land"), "archive": ("ready", "publish"), "maintain": ("maintain", "catch_up")}
@@ -64,6 +68,9 @@ _USE = {
     "merges what has landed, whatever its date. A merge that was refused stays refused until a run has the conf "
     '`{{"again": true}}`. Other DAGs, by `from tidegate.downstream import table`: `schedule=[table("{table}")]` for a '
     "run after each merge.",
+    "copy": "Its schedule goes on with what is left of the newest copy; a run reads for half an hour at most, and then "
+    "triggers the next one. While it is paused nothing is read, and nothing is lost: changes go on landing. A backfill "
+    "of it is refused: a copy reads the source's table as it is now.",
     "maintain": "Keep it unpaused: without it, runs of a killed `airflow dags backfill` can't be cleared, and windows "
     "that the schedule went past stay unpublished, and nothing is cleaned away.",
 }
@@ -79,6 +86,14 @@ def no_merge_by_date(name: str) -> str:
     return (
         f"{name} has no windows, so there is nothing to backfill: each run merges all batches that have landed\n"
         f"  what to do: airflow dags trigger {name}.apply, or tidegate apply {name}"
+    )
+
+
+def no_copy_by_date(name: str) -> str:
+    """Why `airflow dags backfill` does nothing for `.copy`, and what does."""
+    return (
+        f"{name}.copy reads the source's table as it is now, so there is nothing to backfill\n"
+        f"  what to do: tidegate copy {name} --again --why ... reads all of it once more"
     )
 
 

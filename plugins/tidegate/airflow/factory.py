@@ -4,6 +4,7 @@
 <name>.archive   ready >> publish          one run for each window
 <name>.replay    replay                    by backfill or by hand
 <name>.apply     apply                     of a mirror: after each landing, and every ten minutes
+<name>.copy      copy                      of a mirror with the section copy: until all is read
 <name>.maintain  maintain >> catch_up      every ten minutes; without windows nothing is caught up
 """
 
@@ -24,6 +25,7 @@ from tidegate.airflow.backfill.stranded_runs import to_scheduled
 from tidegate.airflow.operators import (
     ApplyOperator,
     CatchUpOperator,
+    CopyOperator,
     LandOperator,
     MaintainOperator,
     PlanOperator,
@@ -36,7 +38,7 @@ from tidegate.airflow.task import PipelineOperator
 from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms
 from tidegate.core.base.errors import SpecError
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.kinds import target_kind
+from tidegate.kinds import dags_of
 from tidegate.settings import Settings, load
 from tidegate.spec import loader
 from tidegate.spec.expressions import Judge
@@ -98,7 +100,7 @@ def _dags_of(
     if found.pipeline is None:
         return _broken(found, found.error or SpecError("cannot be loaded", where=str(found.path)))
     try:
-        wanted = target_kind(found.pipeline.sink.kind).dags
+        wanted = dags_of(found.pipeline)
         dags = [build(found.pipeline, found, settings) for k, build in (kinds or _KINDS).items() if k in wanted]
     except Exception as e:
         # a pipeline that Airflow refuses must not take the file's other DAGs with it
@@ -260,13 +262,26 @@ def _apply(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
     return dag
 
 
+def _copy(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
+    assert pipeline.copy is not None
+    schedule = pipeline.copy.schedule
+    dag = _dag(
+        "copy", pipeline, found, settings,
+        schedule=CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None, start_date=SINCE,
+        max_active_runs=1, no_backfill=docs.no_copy_by_date(pipeline.name),
+    )  # fmt: skip
+    with dag:
+        _task(CopyOperator, "copy", pipeline, pipeline.copy.pool, weights.COPY)
+    return dag
+
+
 def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
     dag = _dag(
         "maintain", pipeline, found, settings,
         schedule=CronDataIntervalTimetable(MAINTAIN_SCHEDULE, timezone="UTC"), start_date=SINCE, max_active_runs=1,
     )  # fmt: skip
     with dag:
-        kinds, pool = target_kind(pipeline.sink.kind).dags, pipeline.archive.pool
+        kinds, pool = dags_of(pipeline), pipeline.archive.pool
         archive = f"{pipeline.name}.archive" if "archive" in kinds else None
         own: dict[str, Any] = {"archive_dag_id": archive, "retries": MAINTAIN_RETRIES}
         dag_ids = [f"{pipeline.name}.{kind}" for kind in kinds]
@@ -281,5 +296,6 @@ _KINDS: dict[str, Callable[[Pipeline, loader.Loaded, Settings], DAG]] = {
     "archive": _archive,
     "replay": _replay,
     "apply": _apply,
+    "copy": _copy,
     "maintain": _maintain,
 }

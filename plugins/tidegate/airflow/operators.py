@@ -16,7 +16,7 @@ from airflow.utils import timezone
 from tidegate.airflow import datasets
 from tidegate.airflow.task import PipelineOperator, report, run_key, window_of
 from tidegate.airflow.timetable import to_ms
-from tidegate.core.base.errors import GivesWay, StillClosing, TidegateError
+from tidegate.core.base.errors import GivesWay, NotReady, StillClosing, TidegateError
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.states import WindowKey
 
@@ -179,6 +179,36 @@ class ApplyOperator(PipelineOperator):
             self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"after_batch_{done.told.upto}"))
         if not done.merges and context["ti"].try_number <= 1:
             raise AirflowSkipException(f"nothing to merge: the table has all that landed, up to batch {done.told.upto}")
+
+
+class CopyOperator(PipelineOperator):
+    """Read the chunks of a mirror's source table that are left, and trigger their merge; skip where all is read.
+
+    A cleared task reads what is left: a chunk that was read stays read."""
+
+    runs_spark = True
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """Read for LONGEST_APPLY_S seconds; the next run goes on.
+
+        Raises AirflowSkipException where nothing was left to read, or no event has been merged yet (S4)."""
+        from tidegate.adapters.airflow_connections import airflow_connection
+        from tidegate.airflow.runs import trigger, trigger_apply
+        from tidegate.wiring import open_database
+        from tidegate.workflow.copy.copy import copy
+
+        until = time.monotonic() + LONGEST_APPLY_S
+        with open_database(self.pipeline, airflow_connection) as database:
+            try:
+                done = copy(ctx, database, go_on=lambda: time.monotonic() < until)
+            except NotReady as e:
+                raise AirflowSkipException(str(e)) from None
+        if not done.chunks:
+            raise AirflowSkipException("nothing to read: every chunk of the newest copy is read")
+        run = context["dag_run"].run_id
+        self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"copied_by_{run}"))
+        if done.left:
+            self.log.info(trigger(self.dag_id, f"after_{run}"[:250]))
 
 
 class MaintainOperator(PipelineOperator):

@@ -17,7 +17,7 @@ from tidegate.core.base.errors import TidegateError, WrongRevision
 from tidegate.core.base.wording import many
 from tidegate.core.doctor import rules as rules
 from tidegate.core.doctor.findings import WARNING, WRONG, Finding, ok, unknown
-from tidegate.kinds import source_kind, target_kind
+from tidegate.kinds import dags_of, source_kind, target_kind
 from tidegate.settings import airflow_home, airflow_setting
 from tidegate.spark.connection import master_of
 
@@ -255,7 +255,7 @@ class Examination:
         found += rules.pools(wanted, facts.pools)
         pauses = surroundings.pauses(p.name for p in self.pipelines)
         for p in self.pipelines:
-            found += rules.dags(p.name, target_kind(p.sink.kind).dags, facts.dags, pauses.get(p.name))
+            found += rules.dags(p.name, dags_of(p), facts.dags, pauses.get(p.name))
         ours = [e for e in facts.import_errors if "tidegate" in e[0] or e[0].rpartition(":")[2].endswith(".yaml")]
         return found + rules.import_errors(ours) + parse_times.findings([p.name for p in self.pipelines], facts.dags)
 

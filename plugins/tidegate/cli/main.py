@@ -31,6 +31,7 @@ _COMMANDS = {
     "pause": ("tidegate.cli.pause:pause", "Pause a pipeline's DAGs on purpose, and say why."),
     "unpause": ("tidegate.cli.pause:unpause", "Unpause a pipeline's DAGs; a new pipeline's, too."),
     "apply": ("tidegate.cli.apply:apply", "Merge landed changes into the table of a mirror."),
+    "copy": ("tidegate.cli.copy:copy", "Read the source table of a mirror from its database."),
     "reopen": ("tidegate.cli.reopen:reopen", "Let a published window take up the late rows that wait for it."),
     "rollback": ("tidegate.cli.rollback:rollback", "Bring back the rows of an earlier generation of a window."),
     "replay": ("tidegate.cli.replay:replay", "Rebuild published windows with today's columns."),

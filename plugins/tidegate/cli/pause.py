@@ -162,9 +162,9 @@ def unpause(pipeline: str, only: tuple[str, ...], wait_ms: int, as_json: bool) -
 
 def _kinds(spec: Pipeline, only: tuple[str, ...]) -> tuple[str, ...]:
     """The DAGs that are meant, of those that the pipeline has. Raises click.BadParameter."""
-    from tidegate.kinds import target_kind
+    from tidegate.kinds import dags_of
 
-    there = target_kind(spec.sink.kind).dags
+    there = dags_of(spec)
     for kind in only:
         if kind not in there:
             raise click.BadParameter(f"{spec.name} has no {kind}: it has {', '.join(there)}", param_hint="--only")

@@ -34,4 +34,4 @@ class CopySpec(Section):
     schedule: Cron | None = key(
         "When `<name>.copy` goes on with what is left; null: only when somebody triggers a run.", "*/10 * * * *"
     )
-    pool: PoolName = key("Airflow pool of the tasks.", "tidegate_copy")
+    pool: PoolName = key("Airflow pool of the tasks.", "tidegate_ingest")

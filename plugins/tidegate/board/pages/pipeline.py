@@ -16,7 +16,7 @@ from tidegate.core.look.window_map import Judge
 from tidegate.core.source.loss_warning import CRITICAL, WARN, sentence, short
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.kinds import target_kind
+from tidegate.kinds import dags_of
 from tidegate.workflow.look.status import status
 
 EVENTS = 8
@@ -54,7 +54,7 @@ class Page:
     @property
     def dags(self) -> tuple[str, ...]:
         """Kinds of DAGs that it has."""
-        return target_kind(self.pipeline.sink.kind).dags
+        return dags_of(self.pipeline)
 
     @property
     def level(self) -> str:

@@ -279,7 +279,7 @@ class Copy:
     rate: int | None = None
     tasks: int = 2
     schedule: str | None = None
-    pool: str = "tidegate_copy"
+    pool: str = "tidegate_ingest"
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: T
     guard(ctx)
     preflight.check(ctx)
     keyed(ctx).prepare()
-    table = _described(ctx, database, _spec(ctx))
+    table = described(ctx, database)
     done, lost = Read(), 0
     while True:
         try:
@@ -106,7 +106,7 @@ def again(ctx: Context, database: Database, why: str) -> Round:
     Raises as `copy` does; LostComparison where another task begins one."""
     guard(ctx)
     keyed(ctx).prepare()
-    table = _described(ctx, database, _spec(ctx))
+    table = described(ctx, database)
     told = _told(ctx)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
@@ -230,8 +230,10 @@ def _say_how_far(ctx: Context, database: Database, table: SourceTable, round_: R
 # ---------------------------------------------------------------- the source's table
 
 
-def _described(ctx: Context, database: Database, spec: Copy) -> SourceTable:
-    """Raises SpecError where its primary key is not the mirror's."""
+def described(ctx: Context, database: Database) -> SourceTable:
+    """The table as its database describes it. Raises SpecError where its primary key is not the mirror's, SourceError,
+    StepMissing."""
+    spec = _spec(ctx)
     table = database.describe(spec.table)
     wanted = {_of(ctx.pipeline.column(name)) for name in keyed(ctx).key}
     if set(table.key) != wanted:
