@@ -1,0 +1,1 @@
+"""Source databases of mirrors: what a copy reads of them, by the kind of database."""

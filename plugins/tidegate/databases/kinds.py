@@ -1,0 +1,79 @@
+"""Which kind of database an Airflow connection means, and its two sides. Drivers are imported when one is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from tidegate.core.base.connection import Connection
+from tidegate.core.base.errors import SourceError
+from tidegate.core.copy.port import ChunkReader, Database
+
+if TYPE_CHECKING:
+    from tidegate.databases.types import Bytes
+
+MARIADB, POSTGRESQL = "mariadb", "postgresql"
+CONNECTION_TYPES = {"mysql": MARIADB, "mariadb": MARIADB, "postgres": POSTGRESQL, "postgresql": POSTGRESQL}
+"""Types of Airflow connections -> kinds of databases."""
+_PORTS = {MARIADB: 3306, POSTGRESQL: 5432}
+_LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "target_session_attrs", "gssencmode")
+_TLS = ("ca", "cert", "key")
+
+
+def kind_of(connection: Connection) -> str:
+    """Raises SourceError for a connection of another type."""
+    kind = CONNECTION_TYPES.get(connection.conn_type or "")
+    if kind is None:
+        raise SourceError(
+            f"connection {connection.conn_id} is of type {connection.conn_type}: no database that can be copied",
+            advice=f"name one of type {', '.join(CONNECTION_TYPES)}",
+            retry=False,
+        )
+    return kind
+
+
+def for_workers(connection: Connection) -> dict[str, str]:
+    """What a worker needs to open it. It holds the password: it travels in a private file, never in a plan.
+
+    Files that it names (certificates) have to be on the workers too. Raises SourceError."""
+    kind = kind_of(connection)
+    if not connection.host:
+        raise SourceError(f"connection {connection.conn_id} has no host", advice="give it one", retry=False)
+    settings = {"kind": kind, "host": connection.host, "port": str(connection.port or _PORTS[kind])}
+    settings |= {"user": connection.login or "", "password": connection.password or ""}
+    settings["database"] = connection.schema or ""
+    return settings | (_libpq(connection.extra) if kind == POSTGRESQL else _tls(connection.extra))
+
+
+def opened(connection: Connection, timeout_s: float) -> Database:
+    """The control plane's side; it connects at the first question. Raises SourceError."""
+    settings = for_workers(connection)
+    made: Database = _module(settings, "control").opened(settings, timeout_s)
+    return made
+
+
+def reader(settings: Mapping[str, str], binary: Bytes = "bytes") -> ChunkReader:
+    """The worker's side, of what `for_workers` has made. `binary`: what a `binary` column holds: the bytes, as events
+    in Avro have them, or the text of their Base64, as events in JSON do."""
+    made: ChunkReader = _module(settings, "worker").opened(settings, binary)
+    return made
+
+
+def _module(settings: Mapping[str, str], side: str):  # type: ignore[no-untyped-def]
+    return import_module(f"tidegate.databases.{settings['kind']}.{side}")
+
+
+def _libpq(extra: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(extra[name]) for name in _LIBPQ if extra.get(name)}
+
+
+def _tls(extra: Mapping[str, object]) -> dict[str, str]:
+    """Of Airflow's MySQL connections: `ssl` is an object, or its JSON."""
+    found = extra.get("ssl")
+    if isinstance(found, str):
+        import json
+
+        found = json.loads(found)
+    files = found if isinstance(found, Mapping) else {}
+    return {f"ssl_{name}": str(files[name]) for name in _TLS if files.get(name)}

@@ -1,0 +1,1 @@
+"""MariaDB as the source of mirrors."""

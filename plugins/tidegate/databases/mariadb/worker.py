@@ -1,0 +1,160 @@
+"""Chunks of a MariaDB table: one query in a snapshot whose place in the binary log the server says (S2).
+
+The server makes one text of each row, a line of CSV: the driver decodes nothing, and the lines become columns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+
+from tidegate.core.copy.port import KeyRange, LogPosition, ReadAfter, SourceTable
+from tidegate.core.files.failure import refuse
+from tidegate.databases import sql
+from tidegate.databases.conversions import planned
+from tidegate.databases.mariadb import session
+from tidegate.databases.mariadb.stream import lines
+from tidegate.databases.types import Bytes, Conversion
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.databases.arrow import Parser
+
+ANSWER_S = 600.0
+_DEFAULTS = """
+SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
+AND COLUMN_DEFAULT IS NOT NULL AND COLUMN_DEFAULT NOT LIKE '''0000%%'"""
+
+
+class MariaDBChunks:
+    """Implements `core.copy.port.ChunkReader`. `ReadAfter.unseen` is always empty here."""
+
+    def __init__(self, settings: Mapping[str, str], binary: Bytes = "bytes") -> None:
+        self._settings, self._binary = settings, binary
+
+    @contextmanager
+    def read(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], keys: KeyRange, after: ReadAfter
+    ) -> Iterator[MariaDBRows]:
+        from tidegate.databases.arrow import Parser
+
+        made = planned(session.KIND, table, columns, self._binary)
+        with _answering():
+            found = session.connect(self._settings, ANSWER_S)
+        try:
+            with _answering(), found.cursor() as cursor:
+                session.check_server(cursor)
+                session.end(cursor, table.schema)
+                defaults = _with_default(cursor, table)
+                cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+                low = session.snapshot_position(cursor)
+                query = _query(cursor, table, made, keys, defaults)
+            yield MariaDBRows(found, query, Parser(made, table.key), low, after.position)
+        finally:
+            found._force_close()  # else an abandoned query is read to its end
+
+
+class MariaDBRows:
+    """Implements `core.copy.port.Rows`."""
+
+    def __init__(self, found: Any, query: str, parser: Parser, low: LogPosition, known: LogPosition | None) -> None:
+        self._found, self._query, self._parser, self._known = found, query, parser, known
+        self.low = low
+        self._high: LogPosition | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        with _answering():
+            for rows in lines(self._found, self._query):
+                yield self._parser.batch(rows)
+            with self._found.cursor() as cursor:
+                cursor.execute("COMMIT")
+                high = session.end(cursor)
+        self._check(high)
+        self._high = high
+
+    def _check(self, high: LogPosition) -> None:
+        if self._known is not None and high < (self._known[0], 0):
+            raise refuse(
+                f"events have landed up to {self._known[0]}, and the server's log ends at {high[0]}: it is another log",
+                advice="let copy.conn_id name the server that the connector reads; after RESET MASTER copy anew",
+            )
+
+    @property
+    def high(self) -> LogPosition:
+        assert self._high is not None, "the rows have not ended"
+        return self._high
+
+
+def _with_default(cursor: Any, table: SourceTable) -> set[str]:
+    """Columns with a default: what a connector makes of a zero date there is that default."""
+    cursor.execute(_DEFAULTS, (table.schema, table.name))
+    return {row[0] for row in cursor.fetchall()}
+
+
+def _query(
+    cursor: Any, table: SourceTable, made: Sequence[tuple[str, Conversion]], keys: KeyRange, defaults: set[str]
+) -> str:
+    fields = ", ',', ".join(_field(each, each.column.name in defaults) for _, each in made)
+    where, given = sql.within(keys, lambda bound, operator: session.comparison(table, bound, operator))
+    statement = f"SELECT CONCAT({fields}, '\\n') FROM {session.table_name(table)} FORCE INDEX (PRIMARY) WHERE {where}"
+    found: str = cursor.mogrify(statement, given)
+    return found
+
+
+def _field(each: Conversion, has_default: bool) -> str:
+    """Not IFNULL around it: a text that is too long for the server becomes NULL, and must not become an empty one."""
+    name = session.column_name(each.column.name)
+    text = _text(each, name, has_default)
+    return f"IF({name} IS NULL, '', {text})" if each.column.nullable else text
+
+
+def _text(each: Conversion, name: str, has_default: bool) -> str:
+    family = each.family.name
+    if family == "text":
+        return (
+            f"""'"', REPLACE(CONVERT({name} USING utf8mb4), '"', '""'), '"'"""
+            if not each.column.nullable
+            else (f"""CONCAT('"', REPLACE(CONVERT({name} USING utf8mb4), '"', '""'), '"')""")
+        )
+    if family == "bytes":
+        return f"""CONCAT('"', HEX({name}), '"')"""
+    if family == "float4":
+        return f"CAST({name} AS DOUBLE)"
+    if family == "boolean":
+        return f"CAST({name} AS UNSIGNED)"
+    if family in ("date", "datetime", "instant"):
+        is_zero = " OR ".join(f"{part}({name}) = 0" for part in ("YEAR", "MONTH", "DAYOFMONTH"))
+        return f"IF({is_zero}, {_zero(each, name, has_default)}, {name})"
+    return name
+
+
+def _zero(each: Conversion, name: str, has_default: bool) -> str:
+    """What the connector makes of a zero date: null, or the beginning of time where the column is NOT NULL; a default
+    would take its place, which is not known here: the row is refused by what stands there."""
+    if each.column.nullable:
+        return "''"
+    return name if has_default else ("'1970-01-01'" if each.family.name == "date" else "'1970-01-01 00:00:00'")
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """What goes wrong becomes a job's last words."""
+    try:
+        yield
+    except (pymysql.err.Error, OSError) as error:
+        passing = session.passes(error)
+        raise refuse(
+            f"MariaDB {'did not answer' if passing else 'refused'}: {session.said(error)}",
+            advice="check the connection that copy.conn_id names, and the rights of its user",
+            retry=passing,
+        ) from None
+    except session.Unusable as error:
+        raise refuse(error.what, advice=error.advice) from None
+
+
+def opened(settings: Mapping[str, str], binary: Bytes = "bytes") -> MariaDBChunks:
+    return MariaDBChunks(settings, binary)

@@ -1,0 +1,156 @@
+"""PostgreSQL as the control plane sees it: a table's shape, bounds of chunks, and places in its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+
+from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.core.copy.port import Bound, KeyRange, LogPosition, SourceColumn, SourceTable
+from tidegate.databases import sql
+from tidegate.databases.postgresql import session
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection
+
+END = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
+"""Not pg_current_wal_lsn(): with synchronous_commit=off a commit is visible before it is written."""
+_TABLE = """
+SELECT c.oid, c.relkind, c.relpersistence, EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = c.oid)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s"""
+_COLUMNS = """
+WITH RECURSIVE base(attnum, typ, typmod) AS (
+  SELECT attnum, atttypid, atttypmod FROM pg_attribute
+  WHERE attrelid = %(oid)s AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+  UNION ALL
+  SELECT b.attnum, t.typbasetype, t.typtypmod FROM base b JOIN pg_type t ON t.oid = b.typ WHERE t.typtype = 'd')
+SELECT a.attname, CASE t.typtype WHEN 'e' THEN 'enum' ELSE lower(format_type(b.typ, b.typmod)) END, NOT a.attnotnull
+FROM base b JOIN pg_type t ON t.oid = b.typ AND t.typtype <> 'd'
+JOIN pg_attribute a ON a.attrelid = %(oid)s AND a.attnum = b.attnum ORDER BY a.attnum"""
+_KEY = """
+SELECT a.attname FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+WHERE i.indrelid = %s AND i.indisprimary AND k.n <= i.indnkeyatts ORDER BY k.n"""
+_ROWS = """
+SELECT COALESCE(sum(GREATEST(c.reltuples, 0)), 0)::bigint FROM pg_class c
+WHERE c.oid = %(table)s::regclass OR c.oid IN (SELECT relid FROM pg_partition_tree(%(table)s::regclass))"""
+_IN_PROGRESS = """
+WITH top AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::numeric AS n)
+SELECT DISTINCT (top.n - 2147483648 + mod(l.transactionid::text::numeric - mod(top.n, 4294967296) + 6442450944,
+  4294967296))::bigint
+FROM top, pg_locks l
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid
+WHERE l.locktype = 'transactionid' AND l.granted AND l.mode = 'ExclusiveLock'
+  AND COALESCE(a.datname, p.database, current_database()) = current_database()
+ORDER BY 1"""
+"""Not pg_snapshot_xip(): a snapshot does not list those behind the newest that has ended, and so the only one that is
+open on a quiet server. But each holds a lock on its own number until all see its end. That number has 32 bits, and
+lies within 2^31 of the snapshot's."""
+
+
+class PostgreSQL:
+    """Implements `core.copy.port.Database`."""
+
+    def __init__(self, settings: Mapping[str, str], timeout_s: float) -> None:
+        self._settings, self._timeout_ms = settings, max(1, int(timeout_s * 1000))
+        self._session: connection | None = None
+
+    def describe(self, table: str) -> SourceTable:
+        """Generated columns are left out: the log does not have them."""
+        schema, _, name = table.partition(".")
+        with self._asking() as cursor:
+            cursor.execute(_TABLE, (schema, name))
+            found = cursor.fetchone()
+            if found is None or found[1] not in ("r", "p"):
+                raise _refused(f"there is no table {table}", "name it as schema.table, in the case it has there")
+            oid, kind, persistence, has_children = found
+            if persistence != "p":
+                raise _refused(f"table {table} is unlogged or temporary: the log has none of its changes", "")
+            if kind == "r" and has_children:
+                raise _refused(
+                    f"other tables inherit from {table}: the log calls their rows theirs", "mirror each of them"
+                )
+            cursor.execute(_KEY, (oid,))
+            key = tuple(row[0] for row in cursor.fetchall())
+            if not key:
+                raise _refused(f"table {table} has no primary key", "a mirror needs one: add it")
+            cursor.execute(_COLUMNS, {"oid": oid})
+            columns = tuple(SourceColumn(*row) for row in cursor.fetchall())
+        return SourceTable(schema=schema, name=name, key=key, columns=columns)
+
+    def rows_about(self, table: SourceTable) -> int:
+        with self._asking() as cursor:
+            cursor.execute(_ROWS, {"table": session.table_name(table).replace("%%", "%")})
+            return int(cursor.fetchone()[0])
+
+    def bounds(self, table: SourceTable, after: Bound | None, rows: int, most: int) -> Sequence[Bound]:
+        columns = sql.key_columns(table)
+        wanted = ", ".join(session.key_expression(c) for c in columns)
+        order = ", ".join(session.column_name(c.name) for c in columns)
+        found: list[Bound] = []
+        with self._asking() as cursor:
+            while len(found) < most:
+                where, given = sql.within(
+                    KeyRange(lower=found[-1] if found else after), lambda b, op: session.comparison(table, b, op)
+                )
+                statement = f"SELECT {wanted} FROM {session.table_name(table)} WHERE {where} ORDER BY {order}"
+                cursor.execute(f"{statement} LIMIT 1 OFFSET %s", [*given, rows - 1])
+                row = cursor.fetchone()
+                if row is None:
+                    break
+                found.append(tuple(map(session.key_value, row)))
+        return found
+
+    def position(self) -> LogPosition:
+        with self._asking() as cursor:
+            cursor.execute(END)
+            return int(cursor.fetchone()[0]), 0
+
+    def in_progress(self) -> tuple[int, ...]:
+        with self._asking() as cursor:
+            cursor.execute(_IN_PROGRESS)
+            return tuple(int(row[0]) for row in cursor.fetchall())
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    @contextmanager
+    def _asking(self) -> Iterator[Any]:
+        """A cursor; what goes wrong becomes an error of sources."""
+        try:
+            with self._connected().cursor() as cursor:
+                yield cursor
+        except psycopg2.Error as error:
+            if self._session is not None and self._session.closed:
+                self.close()
+            if session.passes(error):
+                raise SourceUnavailable(f"PostgreSQL did not answer: {session.said(error)}") from None
+            raise _refused(f"PostgreSQL refused: {session.said(error)}", "") from None
+        except session.Unusable as error:
+            self.close()
+            raise _refused(error.what, error.advice) from None
+
+    def _connected(self) -> connection:
+        if self._session is None or self._session.closed:
+            self._session = session.connect(self._settings)
+            with self._session.cursor() as cursor:
+                cursor.execute("SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET row_security = off")
+                cursor.execute(
+                    "SET default_transaction_read_only = on; SET statement_timeout = %s", (self._timeout_ms,)
+                )
+                session.check_server(cursor)
+        return self._session
+
+
+def _refused(what: str, advice: str) -> SourceError:
+    return SourceError(what, advice=advice or "correct the connection or the table", retry=False)
+
+
+def opened(settings: Mapping[str, str], timeout_s: float) -> PostgreSQL:
+    return PostgreSQL(settings, timeout_s)

@@ -1,0 +1,49 @@
+"""Keyset predicates and names in SQL, for both kinds of databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidegate.core.copy.port import KeyRange, SourceColumn, SourceTable, Value
+
+BATCH_ROWS, BATCH_BYTES = 50_000, 32 << 20
+"""Where a batch ends."""
+
+
+def quoted(name: str, mark: str) -> str:
+    """A name between `mark`s, fit for a statement with parameters."""
+    return mark + name.replace(mark, mark * 2).replace("%", "%%") + mark
+
+
+def key_columns(table: SourceTable) -> list[SourceColumn]:
+    by_name = {column.name: column for column in table.columns}
+    return [by_name[name] for name in table.key]
+
+
+def within(keys: KeyRange, compare: Callable[[Sequence[Value], str], tuple[str, list[Any]]]) -> tuple[str, list[Any]]:
+    """The predicate of a range, and its parameters. `compare(bound, operator)` is the database's own."""
+    parts: list[str] = []
+    given: list[Any] = []
+    for bound, operator in ((keys.lower, ">"), (keys.upper, "<=")):
+        if bound is not None:
+            text, values = compare(bound, operator)
+            parts.append(text)
+            given += values
+    # never without a parameter: else drivers leave the doubled %% of a name as it is
+    return (" AND ".join(parts), given) if parts else ("1 = %s", [1])
+
+
+def spelled_out(
+    names: Sequence[str], marks: Sequence[str], values: Sequence[Any], operator: str
+) -> tuple[str, list[Any]]:
+    """`a >= x AND (a > x OR (a = x AND b > y))`: an optimizer finds the range of `a`, which it does not in a comparison
+    of rows. `operator`: `>` or `<=`."""
+    strict, loose = operator[0], f"{operator[0]}="
+    if len(names) == 1:
+        return f"{names[0]} {operator} {marks[0]}", list(values[:1])
+    inner, given = spelled_out(names[1:], marks[1:], values[1:], operator)
+    text = (
+        f"{names[0]} {loose} {marks[0]} AND ({names[0]} {strict} {marks[0]} OR ({names[0]} = {marks[0]} AND {inner}))"
+    )
+    return text, [values[0]] * 3 + given

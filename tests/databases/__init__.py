@@ -1,0 +1,1 @@
+"""Source databases on real servers."""

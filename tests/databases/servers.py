@@ -1,0 +1,97 @@
+"""A real MariaDB and a real PostgreSQL to copy from, each with a log of changes, and connections to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pymysql
+
+from dev.demo.mirror.mariadb import MariaDB
+from dev.stack.info import StackInfo
+from dev.stack.ports import choose_ports
+from dev.stack.processes import Identity, Launcher, end_all
+from dev.stack.stack import Stack
+from tidegate.core.base.connection import Connection
+
+
+@dataclass
+class Server:
+    """A server, as a pipeline's connection and for the test's own statements. `kind`: of database."""
+
+    kind: str
+    connection: Connection
+    sessions: list[Any] = field(default_factory=list)
+
+    def session(self, autocommit: bool = True) -> Any:
+        """A new session of the test's own; the server's end closes it."""
+        made = self._pymysql(autocommit) if self.kind == "mariadb" else self._psycopg2(autocommit)
+        self.sessions.append(made)
+        return made
+
+    def run(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run them; the rows of the last one."""
+        session = self.session()
+        with session.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            rows = list(cursor.fetchall()) if cursor.description else []
+        session.close()
+        return rows
+
+    def _pymysql(self, autocommit: bool) -> Any:
+        at = self.connection
+        return pymysql.connect(
+            host=at.host, port=at.port, user="root", database=at.schema, autocommit=autocommit, charset="utf8mb4",
+            init_command="SET SESSION sql_mode = '', time_zone = '+00:00'",
+        )  # fmt: skip
+
+    def _psycopg2(self, autocommit: bool) -> Any:
+        at = self.connection
+        made = psycopg2.connect(host=at.host, port=at.port, user=at.login, password=at.password, dbname=at.schema)
+        made.autocommit = autocommit
+        return made
+
+
+@contextmanager
+def mariadb(folder: Path) -> Iterator[Server]:
+    """MariaDB of Debian's packages, with the database `shop`."""
+    launcher = Launcher(
+        run_id="databases", logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
+    )
+    source = MariaDB(folder / "mariadb", choose_ports(("mariadb",), {})["mariadb"], launcher)
+    running = source.start()
+    try:
+        source.run("CREATE DATABASE shop CHARACTER SET utf8mb4")
+        at = Connection(
+            conn_id="shop", conn_type="mysql", host="127.0.0.1", port=source.port, login="root", schema="shop"
+        )
+        yield Server("mariadb", at)
+    finally:
+        end_all([running.keeper], 10)
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[Server]:
+    """PostgreSQL with wal_level=logical and prepared transactions, and the schema `shop` in its database."""
+    stack = Stack(folder / "stack", ("postgres",))
+    with stack as info:
+        server = Server("postgresql", _at(info))
+        server.run("ALTER SYSTEM SET wal_level = logical")
+        server.run("ALTER SYSTEM SET max_prepared_transactions = 10")
+    with stack as info:
+        server = Server("postgresql", _at(info))
+        server.run("CREATE SCHEMA shop")
+        yield server
+
+
+def _at(info: StackInfo) -> Connection:
+    return Connection(
+        conn_id="shop", conn_type="postgres", host=info.postgres_host, port=info.postgres_port,
+        login=info.postgres_user, password=info.postgres_password, schema="tidegate",
+    )  # fmt: skip
