@@ -20,9 +20,9 @@ from tidegate.adapters.connections import (
 )
 from tidegate.core.base.errors import LedgerError, SourceUnavailable
 from tidegate.core.batch.launcher import Launcher
+from tidegate.core.copy.port import Database
 from tidegate.core.ledger import Ledger
 from tidegate.core.source.port import Source
-from tidegate.core.copy.port import Database
 from tidegate.core.spec.pipeline import Copy, Pipeline
 from tidegate.kinds import source_kind, target_kind
 from tidegate.settings import Settings, airflow_home, load

@@ -2,7 +2,7 @@
 before, which is the plan's base: asked by a deep audit. Requests, and their answers:
 
     {"plan": "...", "buckets": [number, ...]}             an apply's; forgets whatever was asked before. {}
-    {"events": [["batch", "uri", rows, bytes], ...]}      takes up their events. {"unread": why they cannot be read}
+    {"events": [["batch", "uri", rows, bytes, n], ...]}      takes up their events. {"unread": why they cannot be read}
     {"bucket": [number, [["uri", rows, bytes], ...]]}     `core.mirror.comparison.Compared`, plain
 
 Events wait in the plan's directory, cut by bucket, so that memory does not grow with the table. Who asks empties it.

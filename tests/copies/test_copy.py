@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.copies.worlds import CopyWorld
-from tidegate.core.base.errors import NotReady
+from tests.mirror.audits import deep, dropped, overwritten
+from tidegate.core.base.errors import NotReady, StorageAhead
 from tidegate.core.copy.rounds import ChunkState, RoundState
+from tidegate.workflow.apply.taking_back import take_back
 
 
 @pytest.fixture
@@ -141,3 +143,59 @@ def test_a_run_that_has_no_time_leaves_the_rest(world: CopyWorld) -> None:
     world.apply()
     assert len(world.rows()) == 24
     assert world.mirror() == world.source_table.rows
+
+
+# ---------------------------------------------------------------- what else knows of it
+
+
+def test_a_deep_audit_makes_the_table_anew_from_chunks_and_batches(world: CopyWorld) -> None:
+    world.mirror()
+    world.source_table.set(2, None)
+    world.source_table.lose(5)
+    world.again()
+    world.mirror()
+    report = deep(world)
+    assert report.problems == ()
+    overwritten(world, lambda rows: [r for r in rows if r["id"] != 7])
+    (problem,) = [p for p in deep(world).problems if "lacking" in p.what]
+    assert "id=7 is not in the table" in problem.what
+
+
+def test_a_table_that_was_dropped_is_made_anew_with_what_was_copied(world: CopyWorld) -> None:
+    world.mirror()
+    dropped(world)
+    world.apply()
+    assert world.rows() == world.source_table.rows
+    assert world.standing().copied.whole is not None
+
+
+def test_a_table_that_was_taken_back_gets_the_chunks_that_it_lacks(world: CopyWorld) -> None:
+    world.deliver()
+    world.apply()
+    before = world.standing().snapshot
+    assert before is not None
+    world.read()
+    world.apply()
+    take_back(world.context(), before, "test")
+    world.close()
+    assert world.rows() == {3: "first event"}
+    world.apply()
+    assert world.rows() == world.source_table.rows
+
+
+def test_a_ledger_that_was_restored_does_not_give_chunks_other_ranges(world: CopyWorld) -> None:
+    """R11: the table holds chunk 1 of other keys than a ledger would cut that has forgotten it."""
+    world.deliver()
+    world.apply()
+    world.close()
+    kept = world.database.read_bytes()
+    world.read()
+    world.apply()
+    world.close()
+    world.database.write_bytes(kept)
+    for step in (world.read, world.apply):
+        with pytest.raises(StorageAhead, match="copy 1, which the ledger does not know"):
+            step()
+    assert world.again().number == 2
+    assert world.mirror() == world.source_table.rows
+    assert any("copy 1, which the ledger does not know" in note for note in deep(world).notes)

@@ -37,7 +37,7 @@ class LineTables(ABC):
         self._ask({"plan": dumps_plan(mine), "buckets": list(buckets)})
 
     def events(self, files: Sequence[EventFile]) -> str:
-        answer = self._ask({"events": [[f.batch_id, f.uri, f.rows, f.bytes] for f in files]})
+        answer = self._ask({"events": [[f.batch_id, f.uri, f.rows, f.bytes, f.n] for f in files]})
         return str(answer["unread"])
 
     def compare(self, bucket: Bucket) -> Compared:

@@ -21,9 +21,9 @@ TASKS = {
     "other windows, a reopening, a rollback. **Clear**: does it again.",
     "apply": "Merges all batches that have landed since the last merge into the keyed table, in order, each merge by "
     "one commit. Skipped where nothing has landed. **Clear**: looks at the table, and merges only what it lacks.",
-    "copy": "Reads chunks of the source's table from its database, while changes go on, and triggers `apply`, which merges "
-    "them. Skipped once all is read. **Clear**: reads what is left; a chunk that was read stays read. To read all again: "
-    "`tidegate copy <pipeline> --again --why ...`.",
+    "copy": "Reads chunks of the source's table from its database, while changes go on, and triggers `apply`, which "
+    "merges them. Skipped once all is read. **Clear**: reads what is left; a chunk that was read stays read. To read "
+    "all again: `tidegate copy <pipeline> --again --why ...`.",
     "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
     "gives up replays that died a day ago, finishes late and dirty files on their way to their tables, reopens windows "
     "whose late rows have waited long enough (`late.reopen_after`), tells other DAGs of publications that they did not "

@@ -11,7 +11,11 @@ from tidegate.core.source.loss_warning import TimeToLoss
 
 ALL = ("ingest", "archive", "replay", "apply", "copy", "maintain")
 """The kinds of DAGs, as their ids end; no pipeline has both windows and merges."""
-_WHOLE = ({"ingest", "archive", "replay", "maintain"}, {"ingest", "apply", "maintain"}, {"ingest", "apply", "copy", "maintain"})
+_WHOLE = (
+    {"ingest", "archive", "replay", "maintain"},
+    {"ingest", "apply", "maintain"},
+    {"ingest", "apply", "copy", "maintain"},
+)
 
 
 @dataclass(frozen=True)

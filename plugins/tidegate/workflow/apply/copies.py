@@ -81,6 +81,9 @@ def chunk_files(ctx: Context, chunk: Chunk) -> list[EventFile]:
 def merged_chunks(ctx: Context, told: Told) -> list[Chunk]:
     """Those that the table, as `told`, holds. Raises StorageAhead."""
     facts = gather(ctx, told)
+    what = unknown(facts.rounds, facts.chunks, told.copied, all_of_them=True)
+    if what is not None:
+        raise StorageAhead(f"{ctx.name}: {what}: it was restored")
     return [
         chunk
         for inside in told.copied.rounds

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 from tidegate.core.audit.keyed import problems
 from tidegate.core.audit.problems import Problem
 from tidegate.core.audit.scope import Part
-from tidegate.core.base.errors import CatalogueError, StorageError
+from tidegate.core.base.errors import CatalogueError, StorageAhead, StorageError
 from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
@@ -20,6 +21,7 @@ from tidegate.core.mirror.comparison import Compared, Recomputed
 from tidegate.core.mirror.jobs import Bucket, EventFile
 from tidegate.core.target.port import Prefix, PrefixTarget
 from tidegate.workflow.apply.apply import event_files
+from tidegate.workflow.apply.copies import chunk_files, merged_chunks
 from tidegate.workflow.apply.upkeep import buckets_now
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.pace import Pace
@@ -75,8 +77,12 @@ def recompute(ctx: Context, reader: TableReader, part: Part, known: bool = False
         reader.begin(plan, drawn)
     except CatalogueError as e:
         return Found(notes=(f"the table was not compared with its batches: {str(e).splitlines()[0]}",))
-    landed = (event_files(ctx, n) for n in _batches(ctx, prefix.upto))
-    events, unread = take_up(ctx, reader, landed, prefix.events)
+    try:
+        chunks = merged_chunks(ctx, prefix)
+    except StorageAhead as e:
+        return Found(notes=(f"the table was not compared with its batches and copies: {e.args[0]}",))
+    landed = chain((chunk_files(ctx, c) for c in chunks), (event_files(ctx, n) for n in _batches(ctx, prefix.upto)))
+    events, unread = take_up(ctx, reader, landed, prefix.events + sum(c.rows for c in chunks))
     if unread and not known:
         raise StorageError(f"{table.name}: the events of its batches cannot be read: {unread}", advice=SPACE)
     if unread:
@@ -153,6 +159,7 @@ def _plan(ctx: Context, table: PrefixTarget, prefix: Prefix) -> ApplyPlan:
         key=table.key,
         buckets=buckets_now(ctx, table, prefix),
         purged_below=prefix.purged_below,
+        swept_below=prefix.copied.swept_below,
         base=(),
         columns=table.columns(),
         fields=table.fields(),

@@ -1,0 +1,23 @@
+"""Random lives of a mirror that is copied while its source changes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.copies.lives import live
+
+LIVES = 6
+
+
+def test_lives_of_a_copied_mirror(tmp_path: Path, rng: random.Random) -> None:
+    for n in range(LIVES):
+        seed = rng.randrange(2**32)
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        try:
+            live(folder, seed)
+        except Exception as e:
+            pytest.fail(f"life {seed}: {type(e).__name__}: {e}")
