@@ -67,14 +67,14 @@ class MariaDB:
     def bounds(self, table: SourceTable, after: Bound | None, rows: int, most: int) -> Sequence[Bound]:
         columns = sql.key_columns(table)
         wanted = ", ".join(session.key_expression(c) for c in columns)
-        order = ", ".join(session.column_name(c.name) for c in columns)
+        order = ", ".join(f"t.{session.column_name(c.name)}" for c in columns)  # not of what is selected
         found: list[Bound] = []
         with self._asking() as cursor:
             while len(found) < most:
                 where, given = sql.within(
                     KeyRange(lower=found[-1] if found else after), lambda b, op: session.comparison(table, b, op)
                 )
-                start = f"SELECT {wanted} FROM {session.table_name(table)} FORCE INDEX (PRIMARY)"
+                start = f"SELECT {wanted} FROM {session.table_name(table)} t FORCE INDEX (PRIMARY)"
                 cursor.execute(f"{start} WHERE {where} ORDER BY {order} LIMIT 1 OFFSET %s", [*given, rows - 1])
                 row = cursor.fetchone()
                 if row is None:

@@ -90,14 +90,15 @@ class PostgreSQL:
     def bounds(self, table: SourceTable, after: Bound | None, rows: int, most: int) -> Sequence[Bound]:
         columns = sql.key_columns(table)
         wanted = ", ".join(session.key_expression(c) for c in columns)
-        order = ", ".join(session.column_name(c.name) for c in columns)
+        # with the table's name: without it the order would be that of the texts which are selected
+        order = ", ".join(f"t.{session.column_name(c.name)}" for c in columns)
         found: list[Bound] = []
         with self._asking() as cursor:
             while len(found) < most:
                 where, given = sql.within(
                     KeyRange(lower=found[-1] if found else after), lambda b, op: session.comparison(table, b, op)
                 )
-                statement = f"SELECT {wanted} FROM {session.table_name(table)} WHERE {where} ORDER BY {order}"
+                statement = f"SELECT {wanted} FROM {session.table_name(table)} t WHERE {where} ORDER BY {order}"
                 cursor.execute(f"{statement} LIMIT 1 OFFSET %s", [*given, rows - 1])
                 row = cursor.fetchone()
                 if row is None:

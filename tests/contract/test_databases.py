@@ -1,0 +1,510 @@
+"""What a copy needs of a source database (`core.copy.port`), on a real MariaDB and a real PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.databases import servers
+from tests.databases.servers import Server
+from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.core.copy.port import Bound, Database, KeyRange, LogPosition, ReadAfter, SourceTable
+from tidegate.core.files.failure import JobError
+from tidegate.databases import kinds
+
+Opened = Callable[[], Database]
+UNIT = 1 << 40
+_WRITTEN = re.compile(r"INSERT INTO shop\.t VALUES \(([0-9]+), 'x'\)")
+
+
+@pytest.fixture(scope="module")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with servers.mariadb(tmp_path_factory.mktemp("mariadb")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with servers.postgresql(tmp_path_factory.mktemp("postgresql")) as found:
+        yield found
+
+
+@pytest.fixture(params=["mariadb", "postgresql"])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    found.run("DROP TABLE IF EXISTS shop.t")
+    return found
+
+
+@pytest.fixture
+def database(server: Server) -> Iterator[Database]:
+    found = kinds.opened(server.connection, 10.0)
+    yield found
+    found.close()
+
+
+def read(
+    server: Server,
+    table: SourceTable,
+    columns: Sequence[tuple[str, str]],
+    keys: KeyRange = KeyRange(),
+    after: ReadAfter | None = None,
+    **changes: Any,
+) -> tuple[list[dict[str, Any]], LogPosition, LogPosition]:
+    """All rows of a range, LOW and HIGH."""
+    reader = kinds.reader(kinds.for_workers(server.connection), **changes)
+    with reader.read(table, columns, keys, after or ReadAfter((1, 0))) as rows:
+        found = [row for batch in rows.batches() for row in batch.to_pylist()]
+        return found, rows.low, rows.high
+
+
+def refused(run: Callable[[], Any], retry: bool = False) -> str:
+    with pytest.raises(JobError) as caught:
+        run()
+    assert caught.value.failure.retry is retry
+    return f"{caught.value.failure.what} | {caught.value.failure.advice}"
+
+
+def series(server: Server, first: int, last: int) -> str:
+    """A FROM clause of the numbers n."""
+    if server.kind == "mariadb":
+        return f"(SELECT seq AS n FROM seq_{first}_to_{last}) s"
+    return f"generate_series({first}, {last}) n"
+
+
+def numbers(server: Server, count: int) -> None:
+    """A table with the keys 10, 20, ..."""
+    server.run(
+        "CREATE TABLE shop.t (id BIGINT PRIMARY KEY, word VARCHAR(20))",
+        f"INSERT INTO shop.t SELECT n * 10, CONCAT('w', n) FROM {series(server, 1, count)}",
+    )
+
+
+def ranges(bounds: Sequence[Bound]) -> list[KeyRange]:
+    return [KeyRange(a, b) for a, b in zip([None, *bounds], [*bounds, None], strict=True)]
+
+
+# ---------------------------------------------------------------- tables
+
+
+def test_a_table_is_described_by_its_database(server: Server, database: Database) -> None:
+    server.run(
+        "CREATE TABLE shop.t (b INT NOT NULL, a VARCHAR(9) NOT NULL, total DECIMAL(12,2), at TIMESTAMP NULL, "
+        "made INT GENERATED ALWAYS AS (b + 1) STORED, PRIMARY KEY (a, b))"
+    )
+    found = database.describe("shop.t")
+    assert (found.schema, found.name, found.key) == ("shop", "t", ("a", "b"))
+    text, time = {
+        "mariadb": ("varchar", "timestamp"),
+        "postgresql": ("character varying", "timestamp without time zone"),
+    }[server.kind]
+    integer = "int" if server.kind == "mariadb" else "integer"
+    decimal = "decimal" if server.kind == "mariadb" else "numeric"
+    assert [(c.name, c.type, c.nullable) for c in found.columns] == [
+        ("b", integer, False), ("a", f"{text}(9)", False), ("total", f"{decimal}(12,2)", True), ("at", time, True),
+    ]  # fmt: skip
+
+
+def test_tables_that_cannot_be_copied_are_refused(server: Server, database: Database) -> None:
+    with pytest.raises(SourceError, match=r"there is no table shop\.nowhere"):
+        database.describe("shop.nowhere")
+    server.run("CREATE TABLE shop.t (id INT)")
+    with pytest.raises(SourceError, match="no primary key") as caught:
+        database.describe("shop.t")
+    assert not caught.value.retry
+    server.run("DROP VIEW IF EXISTS shop.v", "CREATE VIEW shop.v AS SELECT id FROM shop.t")
+    with pytest.raises(SourceError, match="there is no table"):
+        database.describe("shop.v")
+    server.run("DROP VIEW shop.v")
+
+
+def test_the_number_of_rows_is_about_right(server: Server, database: Database) -> None:
+    numbers(server, 1000)
+    server.run("ANALYZE TABLE shop.t" if server.kind == "mariadb" else "ANALYZE shop.t")
+    assert 900 <= database.rows_about(database.describe("shop.t")) <= 1100
+
+
+def test_a_server_that_is_away_is_tried_again(server: Server) -> None:
+    from dataclasses import replace
+
+    from dev.stack.ports import choose_ports
+
+    away = replace(server.connection, port=choose_ports(("away",), {})["away"])
+    with pytest.raises(SourceUnavailable):
+        kinds.opened(away, 5.0).describe("shop.t")
+    table = SourceTable(schema="shop", name="t", key=("id",), columns=())
+    refused(lambda: read(replace_connection(server, away), table, []), retry=True)
+
+
+def replace_connection(server: Server, connection: Any) -> Server:
+    return Server(server.kind, connection)
+
+
+# ---------------------------------------------------------------- bounds
+
+
+def test_bounds_cut_a_table_into_chunks(server: Server, database: Database) -> None:
+    numbers(server, 95)
+    table = database.describe("shop.t")
+    assert database.bounds(table, None, 10, 3) == [(100,), (200,), (300,)]
+    assert database.bounds(table, (300,), 10, 100) == [(400,), (500,), (600,), (700,), (800,), (900,)]
+    assert database.bounds(table, (900,), 10, 100) == []
+    assert database.bounds(table, (855,), 10, 1) == [(950,)]  # a key that is not there; exactly as many rows
+    assert database.bounds(table, (860,), 10, 1) == []
+    assert database.bounds(table, None, 1000, 5) == []
+    server.run("DELETE FROM shop.t")
+    assert database.bounds(table, None, 10, 3) == []
+
+
+def test_ranges_read_each_row_once(server: Server, database: Database) -> None:
+    numbers(server, 95)
+    table = database.describe("shop.t")
+    for rows in (1, 7, 95, 96):
+        cut = ranges(database.bounds(table, None, rows, 1000))
+        found = [row for keys in cut for row in read(server, table, [("id", "bigint"), ("word", "string")], keys)[0]]
+        assert sorted(row["id"] for row in found) == [10 * n for n in range(1, 96)]
+        assert found[0] == {"id": 10, "word": "w1"}
+
+
+KEYS = [
+    ("a INT, b INT", "n / 7, n", ("int", "int")),
+    ("a VARCHAR(20), b BIGINT", "CONCAT(CHAR(65 + MOD(n, 2) * 32), FLOOR(n / 9), 'é''\\\\'), n", ("string", "bigint")),
+    ("a DECIMAL(30,10), b DATE", "n / 3, '2026-01-02'", ("decimal(30,10)", "date")),
+    ("a BLOB4, b CHAR(3)", "HEXES, 'x'", ("binary", "string")),
+    ("a TIMES, b SMALLINT, c INT", "'2026-01-02 03:04:05.000001', MOD(n, 3), n", ("timestamp", "smallint", "int")),
+]
+
+
+@pytest.mark.parametrize(("columns", "values", "types"), KEYS)
+def test_composite_keys_of_every_type(
+    server: Server, database: Database, columns: str, values: str, types: tuple[str, ...]
+) -> None:
+    maria = server.kind == "mariadb"
+    columns = columns.replace("BLOB4", "VARBINARY(9)" if maria else "BYTEA")
+    columns = columns.replace("TIMES", "DATETIME(6)" if maria else "TIMESTAMP")
+    values = values.replace("HEXES", "UNHEX(HEX(n * 7919))" if maria else "int4send((n * 7919)::int)")
+    if not maria:
+        values = values.replace("CHAR(65", "CHR(65").replace("\\\\", "\\").replace("'2026-01-02'", "date '2026-01-02'")
+        values = values.replace("n / 3", "n / 3.0").replace("'2026-01-02 03", "timestamp '2026-01-02 03")
+    names = [part.split()[0] for part in columns.split(", ")]
+    key = ", ".join(reversed(names)) if len(names) == 3 else ", ".join(names)
+    create = ", ".join(f"{part} NOT NULL" for part in columns.split(", ")).replace("DECIMAL(30 NOT NULL, 10)", "")
+    create = columns if "DECIMAL" in columns else create
+    server.run(f"CREATE TABLE shop.t ({create}, PRIMARY KEY ({key}))")
+    server.run(f"INSERT INTO shop.t SELECT {values} FROM {series(server, 1, 60)}")
+    table = database.describe("shop.t")
+    bounds = database.bounds(table, None, 8, 100)
+    assert len(bounds) == 60 // 8
+    wanted = list(zip(sorted(names), types, strict=True))
+    found = [read(server, table, wanted, keys)[0] for keys in ranges(bounds)]
+    assert [len(rows) for rows in found[:-1]] == [8] * 7
+    assert len({tuple(row.values()) for rows in found for row in rows}) == 60 == sum(map(len, found))
+
+
+def test_keys_in_an_order_that_only_the_database_knows(server: Server, database: Database) -> None:
+    """MariaDB: a collation that ignores case; PostgreSQL: an enum (its test build has no such collation)."""
+    words = ["apple", "Banana", "cherry", "DATE", "egg", "Zebra", "ähre", "10", "9", "-"]
+    if server.kind == "mariadb":
+        server.run("CREATE TABLE shop.t (w VARCHAR(20) COLLATE utf8mb4_general_ci PRIMARY KEY)")
+    else:
+        listed = ", ".join(f"'{word}'" for word in words)
+        server.run(
+            "DROP TYPE IF EXISTS shop.word", f"CREATE TYPE shop.word AS ENUM ({listed})",
+            "CREATE TABLE shop.t (w shop.word PRIMARY KEY)",
+        )  # fmt: skip
+    server.run(*[f"INSERT INTO shop.t VALUES ('{word}')" for word in sorted(words)])
+    table = database.describe("shop.t")
+    bounds = database.bounds(table, None, 3, 100)
+    found = [[row["w"] for row in read(server, table, [("w", "string")], keys)[0]] for keys in ranges(bounds)]
+    assert [len(part) for part in found] == [3, 3, 3, 1]
+    if server.kind == "postgresql":
+        assert [word for part in found for word in sorted(part, key=words.index)] == words
+    else:
+        assert [{*part} for part in found] == [
+            {"-", "10", "9"}, {"apple", "ähre", "Banana"}, {"cherry", "DATE", "egg"}, {"Zebra"},
+        ]  # fmt: skip
+
+
+def test_names_that_need_quotes(server: Server, database: Database) -> None:
+    q = "`" if server.kind == "mariadb" else '"'
+    name = f"odd {q}{q}name%s '"
+    server.run(f"DROP TABLE IF EXISTS shop.{q}t %%{q}".replace("%%", "%"))
+    server.run(
+        f"CREATE TABLE shop.{q}t %{q} ({q}{name}{q} INT PRIMARY KEY)", f"INSERT INTO shop.{q}t %{q} VALUES (1), (2)"
+    )
+    table = database.describe("shop.t %")
+    bare = name.replace(q * 2, q)
+    assert table.key == (bare,)
+    assert database.rows_about(table) >= 0
+    bounds = database.bounds(table, None, 1, 9)
+    assert bounds == [(1,), (2,)]
+    found = [read(server, table, [(bare, "int")], keys)[0] for keys in ranges(bounds)]
+    assert found == [[{bare: 1}], [{bare: 2}], []]
+
+
+def test_bounds_while_rows_are_inserted(server: Server, database: Database) -> None:
+    """Bounds that were made once hold every row that was there, whatever comes meanwhile."""
+    numbers(server, 50)
+    table = database.describe("shop.t")
+    bounds: list[Bound] = []
+    while more := database.bounds(table, bounds[-1] if bounds else None, 10, 1):
+        bounds += more
+        server.run(f"INSERT INTO shop.t VALUES ({bounds[-1][0] + 1}, 'new'), ({bounds[-1][0] - 1}, 'new')")
+        if len(bounds) > 50:
+            break
+    found = [row["id"] for keys in ranges(bounds) for row in read(server, table, [("id", "bigint")], keys)[0]]
+    assert len(found) == len({*found})
+    assert {10 * n for n in range(1, 51)} <= {*found}
+
+
+# ---------------------------------------------------------------- places in the log
+
+
+def known(server: Server, database: Database) -> ReadAfter:
+    """As the caller knows it before a chunk."""
+    return ReadAfter(database.position(), database.in_progress())
+
+
+def insert(server: Server, key: int) -> None:
+    server.run(f"INSERT INTO shop.t VALUES ({key}, 'later')")
+
+
+def test_low_is_below_what_commits_later_and_high_above_what_was_seen(server: Server, database: Database) -> None:
+    numbers(server, 3)
+    table = database.describe("shop.t")
+    before = known(server, database)
+    insert(server, 1)
+    rows, low, high = read(server, table, [("id", "bigint")], after=before)
+    assert {row["id"] for row in rows} == {1, 10, 20, 30}
+    assert before.position is not None
+    assert before.position <= low <= high
+    if server.kind == "mariadb":
+        assert low > before.position  # the snapshot's own place, not what was known
+    insert(server, 2)
+    after = database.position()
+    assert high < after
+
+
+def test_a_row_that_is_committed_meanwhile_is_not_seen_and_high_is_above_it(server: Server, database: Database) -> None:
+    numbers(server, 3)
+    table = database.describe("shop.t")
+    reader = kinds.reader(kinds.for_workers(server.connection))
+    with reader.read(table, [("id", "bigint")], KeyRange(), known(server, database)) as rows:
+        insert(server, 1)
+        meanwhile = database.position()
+        found = [row["id"] for batch in rows.batches() for row in batch.to_pylist()]
+        assert sorted(found) == [10, 20, 30]
+        assert rows.low < meanwhile <= rows.high
+
+
+def test_many_writers_never_commit_between_low_and_what_was_seen(mariadb: Server) -> None:
+    """MariaDB: exactly the transactions up to LOW are seen, by the places of the log itself."""
+    mariadb.run("DROP TABLE IF EXISTS shop.t", "CREATE TABLE shop.t (id BIGINT PRIMARY KEY, word VARCHAR(20))")
+    database = kinds.opened(mariadb.connection, 10.0)
+    table, stop = database.describe("shop.t"), threading.Event()
+
+    def write(first: int) -> None:
+        session = mariadb.session()
+        for n in range(first, first + 100_000):
+            if stop.is_set():
+                return
+            session.cursor().execute(f"INSERT INTO shop.t VALUES ({n}, 'x')")
+
+    threads = [threading.Thread(target=write, args=(n * 1_000_000,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    reads = []
+    try:
+        while len(reads) < 12:
+            rows, low, high = read(mariadb, table, [("id", "bigint")])
+            reads.append(({row["id"] for row in rows}, low, high))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    places = _committed(mariadb)
+    assert len(places) > 100
+    for seen, low, high in reads:
+        assert low <= high
+        assert {key for key, place in places.items() if place < low} == seen
+        assert all(places[key] <= high for key in seen)
+    assert any(seen for seen, _, _ in reads)
+    database.close()
+
+
+def _committed(server: Server) -> dict[int, LogPosition]:
+    """Keys of shop.t by the place in the log at which their transaction's rows were written."""
+    found: dict[int, LogPosition] = {}
+    for name, *_ in server.run("SHOW BINARY LOGS"):
+        number = int(name.rsplit(".", 1)[1])
+        for _, offset, kind, _, _, info in server.run(f"SHOW BINLOG EVENTS IN '{name}'"):
+            written = _WRITTEN.match(info) if kind == "Annotate_rows" else None
+            if written:
+                found[int(written[1])] = (number * UNIT + int(offset), 0)
+    return found
+
+
+def test_another_log_is_refused(server: Server, database: Database) -> None:
+    numbers(server, 3)
+    table = database.describe("shop.t")
+    ahead = ReadAfter((database.position()[0] + UNIT, 0))
+    assert "it is another log" in refused(lambda: read(server, table, [("id", "bigint")], after=ahead))
+
+
+def test_a_read_that_is_left_ends_its_query(server: Server, database: Database) -> None:
+    server.run(
+        "CREATE TABLE shop.t (id BIGINT PRIMARY KEY, word VARCHAR(200))",
+        f"INSERT INTO shop.t SELECT n, REPEAT('x', 150) FROM {series(server, 1, 160_000)}",
+    )
+    table = database.describe("shop.t")
+    reader = kinds.reader(kinds.for_workers(server.connection))
+    with reader.read(table, [("id", "bigint"), ("word", "string")], KeyRange(), known(server, database)) as rows:
+        first = next(iter(rows.batches()))
+        assert len(first) == 50_000
+    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tidegate' AND query LIKE 'COPY%'"
+    if server.kind == "mariadb":
+        query = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'SELECT CONCAT%'"
+    for _ in range(200):
+        if server.run(query) == [(0,)]:
+            break
+        threading.Event().wait(0.05)
+    assert server.run(query) == [(0,)]
+
+
+# ---------------------------------------------------------------- PostgreSQL: transactions that are not visible yet
+
+
+@pytest.fixture
+def writer(postgresql: Server) -> Iterator[Any]:
+    """A transaction that is open and has written key 1."""
+    postgresql.run("DROP TABLE IF EXISTS shop.t")
+    numbers(postgresql, 3)
+    session = postgresql.session(autocommit=False)
+    session.cursor().execute("INSERT INTO shop.t VALUES (1, 'open')")
+    yield session
+    session.close()
+
+
+def own_number(session: Any) -> int:
+    with session.cursor() as cursor:
+        cursor.execute("SELECT pg_current_xact_id()::text")
+        return int(cursor.fetchone()[0])
+
+
+def patient(postgresql: Server, sleep: Callable[[float], None], patience_s: float = 60.0) -> Any:
+    from tidegate.databases.postgresql.worker import PostgreSQLChunks
+
+    slept = [0.0]
+
+    def counted(seconds: float) -> None:
+        slept[0] += seconds
+        sleep(seconds)
+
+    settings = kinds.for_workers(postgresql.connection)
+    return PostgreSQLChunks(settings, patience_s=patience_s, clock=lambda: slept[0], sleep=counted)
+
+
+def test_the_only_open_transaction_of_a_quiet_server_is_in_progress(postgresql: Server, writer: Any) -> None:
+    """No snapshot lists it: it is behind the newest that has ended."""
+    database = kinds.opened(postgresql.connection, 10.0)
+    number = own_number(writer)
+    assert (number,) == database.in_progress()
+    postgresql.run("SELECT pg_current_xact_id()")  # one that ends behind it
+    assert (number,) == database.in_progress()
+    other = postgresql.session(autocommit=False)
+    own_number(other)
+    assert database.in_progress() == tuple(sorted((number, own_number(other))))
+    writer.commit()
+    assert database.in_progress() == (own_number(other),)
+    other.close()
+    database.close()
+
+
+def test_a_transaction_of_another_database_does_not_count(postgresql: Server, writer: Any) -> None:
+    import psycopg2
+
+    at = postgresql.connection
+    other = psycopg2.connect(host=at.host, port=at.port, user=at.login, password=at.password, dbname="iceberg")
+    own_number(other)
+    database = kinds.opened(postgresql.connection, 10.0)
+    assert database.in_progress() == (own_number(writer),)
+    other.close()
+    database.close()
+
+
+def test_an_open_transaction_delays_a_read_until_it_ends(postgresql: Server, writer: Any) -> None:
+    database = kinds.opened(postgresql.connection, 10.0)
+    after, table = known(postgresql, database), database.describe("shop.t")
+    assert len(after.unseen) == 1
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            writer.commit()
+
+    with patient(postgresql, sleep).read(table, [("id", "bigint")], KeyRange(), after) as rows:
+        found = {row["id"] for batch in rows.batches() for row in batch.to_pylist()}
+    assert len(waited) == 3
+    assert found == {1, 10, 20, 30}
+    assert rows.low == after.position
+    database.close()
+
+
+def test_an_open_transaction_is_refused_by_name_when_patience_ends(postgresql: Server, writer: Any) -> None:
+    database = kinds.opened(postgresql.connection, 10.0)
+    after, table = known(postgresql, database), database.describe("shop.t")
+    with writer.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        pid = cursor.fetchone()[0]
+    reader = patient(postgresql, lambda seconds: None)
+    said = refused(lambda: reader.read(table, [("id", "bigint")], KeyRange(), after).__enter__(), retry=True)
+    assert f"{own_number(writer)}, pid {pid}, since 20" in said
+    assert "after 60 s" in said
+    later = ReadAfter(after.position, ())  # one that began later need not be seen
+    assert len(read(postgresql, table, [("id", "bigint")], after=later)[0]) == 3
+    writer.rollback()
+    assert len(read(postgresql, table, [("id", "bigint")], after=after)[0]) == 3
+    database.close()
+
+
+def test_a_prepared_transaction_is_named(postgresql: Server, writer: Any) -> None:
+    database = kinds.opened(postgresql.connection, 10.0)
+    writer.cursor().execute("PREPARE TRANSACTION 'later'")
+    after, table = known(postgresql, database), database.describe("shop.t")
+    assert len(after.unseen) == 1
+    reader = patient(postgresql, lambda seconds: None)
+    said = refused(lambda: reader.read(table, [("id", "bigint")], KeyRange(), after).__enter__(), retry=True)
+    assert "prepared as later, since 20" in said
+    postgresql.run("COMMIT PREPARED 'later'")
+    assert len(read(postgresql, table, [("id", "bigint")], after=after)[0]) == 4
+    database.close()
+
+
+def test_postgresql_needs_an_event_that_has_landed(postgresql: Server) -> None:
+    table = SourceTable(schema="shop", name="t", key=("id",), columns=())
+    assert "no change event" in refused(lambda: read(postgresql, table, [], after=ReadAfter(None)))
+
+
+def test_a_rewritten_table_is_waited_for_and_never_looks_empty(postgresql: Server) -> None:
+    """A snapshot that is older than the rewriting sees no rows: the lock comes first."""
+    postgresql.run("DROP TABLE IF EXISTS shop.t")
+    numbers(postgresql, 3)
+    database = kinds.opened(postgresql.connection, 10.0)
+    table, after = database.describe("shop.t"), known(postgresql, database)
+    altering = postgresql.session(autocommit=False)
+    altering.cursor().execute("ALTER TABLE shop.t ALTER COLUMN word TYPE varchar(30) USING upper(word)")
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(read(postgresql, table, [("id", "bigint")], after=after)[0]))
+    thread.start()
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'LOCK TABLE%'"
+    while postgresql.run(waiting) == [(0,)] and thread.is_alive():
+        threading.Event().wait(0.02)
+    altering.commit()
+    thread.join()
+    assert len(found) == 3
+    database.close()

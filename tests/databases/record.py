@@ -1,0 +1,111 @@
+"""Records what Debezium makes of a column of each type, into `messages/`: `python -m tests.databases.record`
+
+It needs Debian's apt, Maven Central, and some minutes. Rows are there before the connectors start (a snapshot reads
+them), and come again while they stream.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from dev.demo.mirror.connect import Connect, Settings
+from dev.demo.mirror.connect import mariadb as mariadb_connector
+from dev.stack.ports import choose_ports
+from dev.stack.processes import Identity, Launcher
+from dev.stack.stack import Stack
+from tests.databases import tables
+from tests.databases.servers import Server, mariadb, postgresql
+
+MESSAGES = Path(__file__).parent / "messages"
+KINDS = ("mariadb", "postgresql")
+STREAMED = 100
+"""What is added to the numbers of rows that come while the connectors stream."""
+_PATIENCE_S = 180.0
+
+
+def connectors(servers: dict[str, Server], folder: Path) -> dict[str, Settings]:
+    """One for each database, and one that sends schemas."""
+    found: dict[str, Settings] = {}
+    for n, (kind, form) in enumerate((kind, form) for kind in KINDS for form in ("plain", "schema")):
+        name, at = f"{kind}-{form}", servers[kind].connection
+        if kind == "mariadb":
+            made = mariadb_connector(at.port or 0, name, folder / name, server_id=100 + n)
+        else:
+            made = {
+                "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+                "database.hostname": "127.0.0.1", "database.port": str(at.port), "database.user": at.login or "",
+                "database.password": at.password or "", "database.dbname": at.schema or "", "topic.prefix": name,
+                "schema.include.list": "shop", "plugin.name": "pgoutput", "slot.name": f"slot_{form}",
+                "publication.name": f"publication_{form}", "decimal.handling.mode": "string",
+            }  # fmt: skip
+        made["value.converter"] = made["key.converter"] = "org.apache.kafka.connect.json.JsonConverter"
+        made["key.converter.schemas.enable"] = "false"
+        made["value.converter.schemas.enable"] = str(form == "schema").lower()
+        found[name] = made
+    return found
+
+
+def record(folder: Path) -> None:
+    """Run all, and write what comes."""
+    ports = choose_ports(("connect",), {})
+    launcher = Launcher(
+        run_id="recording", logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
+    )
+    with (
+        Stack(folder / "kafka", ("kafka",), progress=print) as info,
+        mariadb(folder / "m") as source,
+        postgresql(folder / "p") as other,
+    ):
+        servers = {"mariadb": source, "postgresql": other}
+        source.run(tables.MARIADB_TABLE, *tables.mariadb_rows(1), *tables.mariadb_zero_dates(11))
+        other.run(*tables.POSTGRESQL_TABLE, *tables.postgresql_rows(1))
+        wanted = connectors(servers, folder)
+        connect = Connect(folder / "connect", info.kafka_bootstrap, ports["connect"], wanted, launcher)
+        connect.start()
+        try:
+            counts = {"mariadb": 7, "postgresql": 5}
+            for name in wanted:
+                _read(info.kafka_bootstrap, name, counts[name.split("-")[0]])
+            source.run(*tables.mariadb_rows(1 + STREAMED), *tables.mariadb_zero_dates(11 + STREAMED))
+            other.run(*tables.postgresql_rows(1 + STREAMED))
+            found = {name: _read(info.kafka_bootstrap, name, 2 * counts[name.split("-")[0]]) for name in wanted}
+        finally:
+            connect.stop()
+    MESSAGES.mkdir(exist_ok=True)
+    for kind in KINDS:
+        lines = [json.dumps({"key": k, "value": v}, ensure_ascii=False) for k, v in found[f"{kind}-plain"]]
+        (MESSAGES / f"{kind}.jsonl").write_text("".join(line + "\n" for line in lines))
+        after = json.loads(found[f"{kind}-schema"][0][1])["schema"]["fields"][1]["fields"]
+        (MESSAGES / f"{kind}.schema.json").write_text(json.dumps(after, indent=1, ensure_ascii=False) + "\n")
+
+
+def _read(bootstrap: str, name: str, count: int) -> list[tuple[str, str]]:
+    """The topic's messages, once it has so many."""
+    topic = f"{name}.shop.kinds"
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "recording", "log_level": "2"})
+    deadline = time.monotonic() + _PATIENCE_S
+    while topic not in consumer.list_topics(timeout=10).topics:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"there is no topic {topic}")
+        time.sleep(0.5)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[tuple[str, str]] = []
+    while len(found) < count:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            found.append((message.key().decode(), message.value().decode()))
+        elif time.monotonic() > deadline:
+            raise TimeoutError(f"{topic}: {len(found)} messages")
+    consumer.close()
+    return found
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="recording-") as made:
+        record(Path(made))
