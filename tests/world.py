@@ -289,6 +289,7 @@ class _WrappedLedger:
         self.rollbacks = wrap("rollbacks", ledger.rollbacks)
         self.replays = wrap("replays", ledger.replays)
         self.applies = wrap("applies", ledger.applies)
+        self.copies = wrap("copies", ledger.copies)
         self.schema_changes = wrap("schema_changes", ledger.schema_changes)
 
     def __getattr__(self, name: str) -> Any:

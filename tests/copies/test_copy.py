@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.copies.worlds import CopyWorld
+from tests.hooks import Died, Hook, die
 from tests.mirror.audits import deep, dropped, overwritten
 from tidegate.core.base.errors import NotReady, StorageAhead
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.workflow.apply.taking_back import take_back
+from tidegate.workflow.clean.duties import clean
 
 
 @pytest.fixture
@@ -199,3 +201,24 @@ def test_a_ledger_that_was_restored_does_not_give_chunks_other_ranges(world: Cop
     assert world.again().number == 2
     assert world.mirror() == world.source_table.rows
     assert any("copy 1, which the ledger does not know" in note for note in deep(world).notes)
+
+
+def test_overtaken_attempts_are_cleaned_and_what_was_accepted_stays(world: CopyWorld) -> None:
+    world.deliver()
+    world.apply()
+    world.wrap = lambda name, port: Hook(port, before={"accept": die}) if name == "copies" else port
+    with pytest.raises(Died):
+        world.read()
+    world.wrap = lambda name, port: port
+    world.mirror()
+    before = [path for path in world.files() if "/copies/" in path]
+    world.clock.advance(2 * 86_400_000)
+    cleaned = clean(world.context())
+    world.close()
+    gone = {item.path.rpartition("/")[2] for item in cleaned.deleted if item.kind == "copies"}
+    assert {name.partition(".")[2][0] for name in gone} == {"1"}, "of the first attempt each"
+    left = [path for path in world.files() if "/copies/" in path]
+    assert 0 < len(left) < len(before)
+    dropped(world)
+    world.apply()
+    assert world.rows() == world.source_table.rows, "the table is made anew from what was accepted"

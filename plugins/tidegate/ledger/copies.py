@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from tidegate.ledger import moves, schema
 from tidegate.ledger.store import Part, read_as
 
 r, k = schema.copies, schema.chunks
+_AT_ONCE = 500
+"""Values in one statement."""
 
 
 class SqlCopies(Part):
@@ -38,6 +40,15 @@ class SqlCopies(Part):
         mine = and_(k.c.pipeline == name, k.c.round == round_)
         with self._store.begin() as c:
             return [_chunk(row) for row in c.execute(select(k).where(mine).order_by(k.c.chunk))]
+
+    def by_number(self, name: str, numbers: Iterable[int]) -> dict[int, Chunk]:
+        found: dict[int, Chunk] = {}
+        wanted = sorted(set(numbers))
+        with self._store.begin() as c:
+            for at in range(0, len(wanted), _AT_ONCE):
+                some = and_(k.c.pipeline == name, k.c.chunk.in_(wanted[at : at + _AT_ONCE]))
+                found |= {row.chunk: _chunk(row) for row in c.execute(select(k).where(some))}
+        return found
 
     # ------------------------------------------------------------ changing
 

@@ -381,6 +381,7 @@ chunks = _table(  # key ranges of rounds
     _required("state", Word(ChunkState)),
     _required("epoch", Integer),
     _required("nonce", String(32)),
+    Column("tried_ms", BigInteger),  # when the newest attempt was begun
     Column("low", String(100)),  # commit,row
     Column("high", String(100)),
     _required("rows", BigInteger),

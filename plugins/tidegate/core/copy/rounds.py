@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,7 +59,7 @@ class ChunkFile:
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
     """A key range of a round. `number` is unique within the pipeline. `epoch` counts the attempts that were begun; with
-    `nonce` it names the newest one's directory (R9).
+    `nonce` it names the newest one's directory (R9); `tried_ms`: when that one began (UTC).
 
     Of a READ one: `low`, `high` (S2), `rows`, `files` of the accepted attempt, and when it was read (UTC ms)."""
 
@@ -70,6 +70,7 @@ class Chunk:
     state: ChunkState = ChunkState.CUT
     epoch: int = 0
     nonce: str = ""
+    tried_ms: int | None = None
     low: LogPosition | None = None
     high: LogPosition | None = None
     rows: int = 0
@@ -124,6 +125,10 @@ class CopyLedger(Protocol):
 
     def chunks(self, name: str, round_: int) -> Sequence[Chunk]:
         """Of a round, in the order of their numbers, which is that of their keys."""
+        ...
+
+    def by_number(self, name: str, numbers: Iterable[int]) -> dict[int, Chunk]:
+        """Those of these chunks that the ledger has, of whatever round."""
         ...
 
     def begin(self, name: str, number: int, table: str, key: Sequence[str], why: str = "") -> Round:

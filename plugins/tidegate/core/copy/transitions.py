@@ -21,7 +21,12 @@ GIVE_UP = Transition(
 )
 CUT = Transition(name="cut", start=(NO_ROW,), end=ChunkState.CUT)
 ATTEMPT = Transition(
-    name="attempt", start=(ChunkState.CUT,), end=None, guards=("epoch",), doing="another attempt of {name}"
+    name="attempt",
+    start=(ChunkState.CUT,),
+    end=None,
+    guards=("epoch",),
+    stamps=("tried_ms",),
+    doing="another attempt of {name}",
 )
 ACCEPT = Transition(
     name="accept",

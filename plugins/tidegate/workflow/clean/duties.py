@@ -13,6 +13,7 @@ from tidegate.core.window.states import BUILDING, BUILT, SWAPPING
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context, guard
 from tidegate.workflow.clean.batches import clean_batches
+from tidegate.workflow.clean.copies import clean_copies
 from tidegate.workflow.clean.generations import clean_generations
 from tidegate.workflow.clean.merges import clean_merges
 from tidegate.workflow.clean.round import Cleaned, Enough, Item, Run
@@ -33,6 +34,7 @@ def clean(ctx: Context, limit: int = LIMIT, dry_run: bool = False) -> Cleaned:
         clean_generations(run)
         clean_batches(run)
         clean_merges(run)
+        clean_copies(run)
         _leftovers(run)
     except Enough:
         pass

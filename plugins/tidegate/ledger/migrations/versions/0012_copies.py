@@ -30,6 +30,7 @@ def upgrade() -> None:
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("epoch", sa.Integer(), nullable=False),
         sa.Column("nonce", sa.String(32), nullable=False),
+        sa.Column("tried_ms", sa.BigInteger()),
         sa.Column("low", sa.String(100)),
         sa.Column("high", sa.String(100)),
         sa.Column("rows", sa.BigInteger(), nullable=False),
