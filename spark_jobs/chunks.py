@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -116,25 +116,49 @@ def _as_events(
     plan: CopyPlan, pipeline: Pipeline, chunk: ChunkPlan, low: LogPosition, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.Table]:
     """Rows as landed events have them (S1): at LOW, by no message of the topic. What the source lacks is null."""
-    schema = schema_of(table_columns(pipeline))
+    whole = schema_of(table_columns(pipeline))
+    decoded = schema_of(tuple((c.name, c.type) for c in pipeline.decoded_columns))
     said = {_OP: READ, _COMMIT: low[0], _ROW: low[1], _TOPIC: plan.topic, _PARTITION: NO_PARTITION}
     said[_BATCH] = chunk.batch_id
-    places = {column.name: i for i, column in enumerate(plan.columns)}
-    count = 0
+    compute, count = _computing(pipeline), 0
     for batch in batches:
-        offsets = pa.array(range(count, count + len(batch)), pa.int64())
-        columns = []
-        for field in schema:
-            if field.name == _OFFSET:
-                columns.append(offsets)
-            elif field.name in said:
-                columns.append(pa.repeat(pa.scalar(said[field.name], field.type), len(batch)))
-            elif field.name in places:
-                columns.append(batch.column(places[field.name]).cast(field.type))
-            else:
-                columns.append(pa.nulls(len(batch), field.type))
+        read = {column.name: batch.column(i) for i, column in enumerate(plan.columns)}
+        rows = compute(_filled(decoded, read, said, len(batch)))
+        mine = {name: rows[name] for name in rows.column_names}
+        mine[_OFFSET] = pa.array(range(count, count + len(batch)), pa.int64())
         count += len(batch)
-        yield pa.Table.from_arrays(columns, schema=schema)
+        yield _filled(whole, mine, said, len(batch))
+
+
+def _filled(schema: pa.Schema, values: Mapping[str, Any], said: Mapping[str, Any], rows: int) -> pa.Table:
+    """Columns by these values, by what is said of all rows alike, or null."""
+    columns = []
+    for field in schema:
+        if field.name in values:
+            columns.append(values[field.name].cast(field.type))
+        elif field.name in said:
+            columns.append(pa.repeat(pa.scalar(said[field.name], field.type), rows))
+        else:
+            columns.append(pa.nulls(rows, field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _computing(pipeline: Pipeline) -> Callable[[pa.Table], pa.Table]:
+    """What computes the columns that have an `expr`, as a decoder does it for messages."""
+    if not pipeline.has_expressions and not any(c.hidden for c in pipeline.columns):
+        return lambda rows: rows
+    from spark_jobs.engine.expressions import Expressions  # it imports DuckDB, which most pipelines do without
+
+    expressions = Expressions(pipeline)
+
+    def compute(rows: pa.Table) -> pa.Table:
+        found = expressions.compute(rows)
+        for row, (column, reason) in sorted(found.failed.items())[:1]:
+            key = ", ".join(f"{n}={rows[n][row]}" for n in rows.column_names[:3])
+            raise refuse(f"column {column} of a row cannot be computed: {reason} ({key}, ...)", field=column)
+        return found.table
+
+    return compute
 
 
 def _written(

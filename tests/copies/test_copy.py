@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.copies.worlds import CopyWorld
+from tests.copies.worlds import COPYING, CopyWorld
 from tests.hooks import Died, Hook, die
 from tests.mirror.audits import deep, dropped, overwritten
 from tidegate.core.base.errors import NotReady, StorageAhead
@@ -222,3 +222,13 @@ def test_overtaken_attempts_are_cleaned_and_what_was_accepted_stays(world: CopyW
     dropped(world)
     world.apply()
     assert world.rows() == world.source_table.rows, "the table is made anew from what was accepted"
+
+
+def test_computed_columns_are_computed_of_what_is_read(tmp_path: Path) -> None:
+    computed = "  - {{name: heard, type: string, from: $.word, hidden: true}}\n"
+    computed += "  - {{name: word, type: string, expr: \"upper(heard) || '!'\"}}\n"
+    made = CopyWorld(tmp_path, COPYING.replace("  - {{name: word, type: string}}\n", computed))
+    made.source_table.rows = {1: "a", 2: "b"}
+    made.source_table.set(2, "c")
+    assert made.mirror() == {1: "A!", 2: "C!"}
+    made.close()

@@ -25,9 +25,10 @@ def check(spec: PipelineSpec) -> Iterator[Problem]:
     if spec.format.unknown_fields == "capture":
         yield Problem(("format", "unknown_fields"), "a copy captures no fields; set another one, or leave copy out")
     for i, column in enumerate(spec.columns):
-        where = ("columns", i, "expr" if column.expr is not None else "from")
-        if column.hidden or column.expr is not None or not is_plain(column.from_):
-            yield Problem(where, f"a copy reads columns of the source's table as they are, and {column.name} is none")
+        if column.expr is None and not is_plain(column.from_):
+            yield Problem(
+                ("columns", i, "from"), f"a copy reads columns of the source's table, and this is none"
+            )
 
 
 def is_plain(path: str | None) -> bool:

@@ -248,7 +248,7 @@ def described(ctx: Context, database: Database) -> SourceTable:
 def _columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]:
     """Those of the spec that the source has, too: one that it has dropped is null."""
     known = {c.name for c in table.columns}
-    wanted = [c for c in ctx.pipeline.data_columns if c.name not in _EVENT]
+    wanted = [c for c in ctx.pipeline.decoded_columns if c.name not in _EVENT]
     return tuple(CopiedColumn(c.name, _of(c), c.type) for c in wanted if _of(c) in known)
 
 
