@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.copies.worlds import COPYING, CopyWorld
+from tests.fakes.source_table import TABLE
 from tests.hooks import Died, Hook, die
 from tests.mirror.audits import deep, dropped, overwritten
 from tidegate.core.base.errors import NotReady, StorageAhead
+from tidegate.core.copy.port import SourceColumn
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.workflow.apply.taking_back import take_back
 from tidegate.workflow.clean.duties import clean
@@ -232,3 +235,32 @@ def test_computed_columns_are_computed_of_what_is_read(tmp_path: Path) -> None:
     made.source_table.set(2, "c")
     assert made.mirror() == {1: "A!", 2: "C!"}
     made.close()
+
+
+def test_a_column_that_nobody_takes_holds_the_copy(tmp_path: Path) -> None:
+    """Its first event would lose to a row that was read later, and without the column."""
+    made = CopyWorld(
+        tmp_path, COPYING.replace("format: {{type: debezium}}", "format: {{type: debezium, unknown_fields: fail}}")
+    )
+    made.source_table.set(1, "a")
+    made.deliver()
+    made.apply()
+    more = SourceColumn("city", "varchar(20)")
+    made.source_table.table = replace(TABLE, columns=(*TABLE.columns, more))
+    with pytest.raises(NotReady, match="no column takes city of shop.readings"):
+        made.read()
+    made.close()
+
+
+def test_a_table_that_is_altered_while_it_is_read_is_read_again(world: CopyWorld) -> None:
+    world.deliver()
+    world.apply()
+    source = world.source_table
+
+    def altered() -> None:
+        source.table = replace(TABLE, columns=(*TABLE.columns, SourceColumn("city", "varchar(20)")))
+
+    source.during = altered
+    world.read()
+    assert len(source.reads) == 8, "four chunks, twice"
+    assert world.mirror() == source.rows

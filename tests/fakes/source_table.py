@@ -33,6 +33,7 @@ class FakeSource:
         self.during: Callable[[], None] = lambda: None
         self.reads: list[KeyRange] = []
         self.batch_rows = 2
+        self.table = TABLE
 
     # ------------------------------------------------------------ its users
 
@@ -56,7 +57,7 @@ class FakeSource:
     # ------------------------------------------------------------ core.copy.port.Database
 
     def describe(self, table: str) -> SourceTable:
-        return TABLE
+        return self.table
 
     def rows_about(self, table: SourceTable) -> int:
         return len(self.rows)

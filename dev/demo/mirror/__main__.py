@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from dev.demo.run import launcher_of, run
 from dev.stack.environment import pipelines_in
 from dev.stack.info import StackInfo
 from dev.stack.places import Places
-from dev.stack.ports import choose_ports
+from dev.stack.ports import LOOPBACK, choose_ports
 from dev.stack.stack import Stack
 from tidegate.ledger import SqlLedger
 
@@ -30,13 +31,16 @@ _PARTS = ("kafka", "postgres", "airflow")
 def _run(out: Output) -> int:
     root = Places.of_checkout().own / "demo-mirror"  # its own: the next run removes it
     pipelines = root / "pipelines"
-    stack = Stack(root, _PARTS, env=pipelines_in(pipelines), progress=out.line)
+    ports = choose_ports(("mariadb", "connect"), {})
+    shop = {"conn_type": "mysql", "host": LOOPBACK, "port": ports["mariadb"], "login": "root"}
+    env = {**pipelines_in(pipelines), "AIRFLOW_CONN_SHOP": json.dumps(shop)}
+    stack = Stack(root, _PARTS, env=env, progress=out.line)
     out.heading("Start Kafka, PostgreSQL, Airflow and MariaDB, without earlier data")
     stack.wipe()
     pipelines.mkdir(parents=True)
     (pipelines / "orders.yaml").write_text(_PIPELINE.read_text())
     with stack as info:
-        world = _world(info, out)
+        world = _world(info, out, ports)
         try:
             _play(world)
         finally:
@@ -45,13 +49,12 @@ def _run(out: Output) -> int:
     return out.verdict()
 
 
-def _world(info: StackInfo, out: Output) -> World:
+def _world(info: StackInfo, out: Output, ports: dict[str, int]) -> World:
     root = Path(info.root)
     launcher = launcher_of(root)
-    ports = choose_ports(("mariadb", "connect"), {})
     database = MariaDB(root / "mariadb", ports["mariadb"], launcher)
     database.start()
-    source = connect.mariadb(database.port, "shop", root / "connect" / "history")
+    source = connect.mariadb(database.port, "shop", root / "connect" / "history", snapshot="no_data")
     folder, bootstrap = root / "connect", info.kafka_bootstrap
     worker = Connect(folder, bootstrap, ports["connect"], {"orders": source}, launcher, scenes.PARTITIONS, 10_000)
     out.line(f"MariaDB ready; orders and their changes are made with seed {SEED}")
@@ -71,13 +74,15 @@ def _world(info: StackInfo, out: Output) -> World:
 
 def _play(world: World) -> None:
     out, half, most = world.out, CHANGES // 2, CHANGES * 3 // 4
-    out.heading(f"Debezium reads a table of {FIRST:,} orders; the pipeline's DAGs begin")
+    out.heading(f"A table of {FIRST:,} orders, whose changes Debezium reads from now on; the pipeline's DAGs begin")
     scenes.begin(world)
     scenes.wait_for_airflow(world)
     scenes.unpause(world)
 
     out.heading(f"{CHANGES:,} changes while batches land and are merged; ALTER TABLE in the middle of them")
-    scenes.change(world, 0, half)
+    scenes.change(world, 0, half // 2)
+    scenes.copy(world)
+    scenes.change(world, half // 2, half)
     scenes.alter(world)
     scenes.change(world, half, most)
     scenes.kill_connect(world)
@@ -93,6 +98,7 @@ def _play(world: World) -> None:
 
     out.heading("Another new column comes by itself: unknown_fields: evolve")
     scenes.evolve(world, CHANGES, CHANGES + MORE)
+    scenes.copied(world)
     scenes.audit(world)
 
     out.heading("Count: the mirror against the database")

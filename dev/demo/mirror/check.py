@@ -146,7 +146,7 @@ def compare(source: Source, mirror: Mirror, topic: Topic) -> list[Check]:
     checks.append(Check("keys", not twice, f"{len(keys):,} rows and tombstones, {twice} keys twice"))
     if not lacking:
         checks.append(_contents(source, {row[key]: tuple(row[c] for c in source.columns) for row in mirror.seen}))
-    checks += [_history(set(keys), topic), *_balance(mirror, topic)]
+    checks += [_history(set(keys), topic, source, mirror), *_balance(mirror, topic)]
     return checks
 
 
@@ -167,8 +167,13 @@ def _same(one: Row, other: Row) -> bool:
     return one == other and list(map(type, one)) == list(map(type, other))
 
 
-def _history(keys: set[int], topic: Topic) -> Check:
-    off = keys ^ topic.keys
+def _history(keys: set[int], topic: Topic, source: Source, mirror: Mirror) -> Check:
+    """Each key of the topic is a row or a tombstone, unless it was gone before the table was copied: then it counts as
+    purged. Other keys are those of rows that were copied."""
+    gone = topic.keys - keys
+    off = (gone & source.rows.keys()) | (keys - topic.keys - source.rows.keys())
+    if len(gone) > int(mirror.summary.get("tidegate.purged", 0)):
+        off |= gone
     told = f"{len(topic.keys):,} keys went through the topic, {len(keys):,} are rows or tombstones"
     return Check("tombstones", not off, told + (f"; such as {sorted(off)[:SHOWN]}" if off else ""))
 

@@ -27,14 +27,15 @@ FLATTEN = {
 _START_S, _END_S, _ANSWER_S = 120.0, 60.0, 10.0
 
 
-def mariadb(port: int, prefix: str, history: Path, server_id: int = 100) -> Settings:
-    """A connector's settings for MariaDB's database `shop`, as docs/mirrors.md wants them."""
+def mariadb(port: int, prefix: str, history: Path, server_id: int = 100, snapshot: str = "initial") -> Settings:
+    """A connector's settings for MariaDB's database `shop`, as docs/mirrors.md wants them. `snapshot`: `no_data` leaves
+    the rows that are there to a copy."""
     return {
         "connector.class": "io.debezium.connector.mariadb.MariaDbConnector", "database.hostname": LOOPBACK,
         "database.port": str(port), "database.user": "root", "database.password": "",
         "database.server.id": str(server_id), "database.ssl.mode": "disable", "topic.prefix": prefix,
         "database.include.list": "shop", "include.schema.changes": "false", "decimal.handling.mode": "string",
-        "bigint.unsigned.handling.mode": "precise",
+        "bigint.unsigned.handling.mode": "precise", "snapshot.mode": snapshot,
         "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
         "schema.history.internal.file.filename": str(history),
     }  # fmt: skip

@@ -25,8 +25,8 @@ from tidegate.core.batch.states import LandedBatch
 from tidegate.core.ledger import Ledger
 
 NAME, TABLE, TOPIC, PARTITIONS = "orders", "lake.orders", f"shop.{orders.TABLE}", 4
-INGEST, APPLY = f"{NAME}.ingest", f"{NAME}.apply"
-FIRST, CHANGES, MORE = 20_000, 200_000, 5_000
+INGEST, APPLY, COPY = f"{NAME}.ingest", f"{NAME}.apply", f"{NAME}.copy"
+FIRST, CHANGES, MORE = 100_000, 200_000, 5_000
 _PIECE, _TELL = 10_000, 50_000
 _MOST_INGESTS = 5  # runs that a drained topic may need beside those of its landings
 _PARSE_S, _EVENTS_S, _BATCHES_S, _MERGE_S, _COMMAND_S = 180.0, 300.0, 900.0, 300.0, 300.0
@@ -59,13 +59,12 @@ class World:
 
 
 def begin(world: World) -> None:
-    """A table with orders, and a connector that reads them all."""
+    """A table with orders, and a connector that reads none of them, but what happens from now on."""
     world.mariadb.run(orders.CREATE + "".join(sql for sql, _ in world.shop.changes(FIRST, only_new=True)))
     world.connect.start()
-    wait_until(
-        lambda: sum(_ends(world).values()) >= FIRST, _EVENTS_S, lambda: f"the topic has {_ends(world)} of {FIRST}"
-    )
-    world.out.line(f"{FIRST:,} orders are in the table, and by the connector's snapshot in the topic {TOPIC}")
+    world.mariadb.run("".join(sql for sql, _ in world.shop.changes(PARTITIONS * 10, only_new=True)))
+    wait_until(lambda: sum(_ends(world).values()) > 0, _EVENTS_S, lambda: f"the topic {TOPIC} has no event")
+    world.out.line(f"{FIRST:,} orders are in the table, and none of them in the topic {TOPIC}")
 
 
 def change(world: World, first: int, last: int) -> None:
@@ -155,14 +154,14 @@ def _record(world: World, partition: int, offset: int) -> dict[str, Any] | None:
 def wait_for_airflow(world: World) -> None:
     """Until the scheduler has parsed the pipeline's DAGs."""
     wait_until(
-        lambda: all(world.airflow.has_dag(dag) for dag in (INGEST, APPLY)), _PARSE_S,
+        lambda: all(world.airflow.has_dag(dag) for dag in (INGEST, APPLY, COPY)), _PARSE_S,
         lambda: "; ".join(world.airflow.import_errors()) or f"Airflow does not know {APPLY}",
     )  # fmt: skip
 
 
 def unpause(world: World) -> None:
-    """Both DAGs begin: a landing triggers the merge, and a run that leaves a backlog the next one."""
-    for dag in (APPLY, INGEST):
+    """The DAGs begin: a landing triggers the merge, and a run that leaves a backlog the next one."""
+    for dag in (APPLY, INGEST, COPY):
         world.airflow.pause(dag, False)
     _ingest(world)
 
@@ -170,6 +169,31 @@ def unpause(world: World) -> None:
 def _ingest(world: World) -> None:
     world.ingests += 1
     world.airflow.trigger(INGEST, f"demo_{world.ingests}")
+
+
+def copy(world: World) -> None:
+    """The rows that were there before are read in chunks, while changes go on."""
+
+    def began() -> bool:
+        told = world.ledger.applies.told(NAME)
+        return told is not None and told.begins is not None
+
+    wait_until(began, _MERGE_S, lambda: f"{APPLY} has merged nothing; runs: {world.airflow.runs(APPLY)}")
+    world.airflow.trigger(COPY, "demo_copy")
+    world.out.line(f"triggered {COPY}: it reads the orders that were there before, and changes go on")
+
+
+def copied(world: World) -> None:
+    """Return when the copy is whole."""
+
+    def whole() -> bool:
+        told = world.ledger.applies.told(NAME)
+        return told is not None and told.copied.whole is not None
+
+    wait_until(whole, _MERGE_S, lambda: f"the copy is not whole; runs: {world.airflow.runs(COPY)}")
+    chunks = world.ledger.copies.chunks(NAME, 1)
+    read = sum(c.rows for c in chunks)
+    world.out.check(read >= FIRST // 2, f"the copy is whole: {read:,} rows in {len(chunks)} chunks, beside the changes")
 
 
 def take_up(world: World) -> None:

@@ -26,9 +26,7 @@ def check(spec: PipelineSpec) -> Iterator[Problem]:
         yield Problem(("format", "unknown_fields"), "a copy captures no fields; set another one, or leave copy out")
     for i, column in enumerate(spec.columns):
         if column.expr is None and not is_plain(column.from_):
-            yield Problem(
-                ("columns", i, "from"), f"a copy reads columns of the source's table, and this is none"
-            )
+            yield Problem(("columns", i, "from"), "a copy reads columns of the source's table, and this is none")
 
 
 def is_plain(path: str | None) -> bool:

@@ -54,10 +54,11 @@ def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: T
     guard(ctx)
     preflight.check(ctx)
     keyed(ctx).prepare()
-    table = described(ctx, database)
     done, lost = Read(), 0
     while True:
         try:
+            table = described(ctx, database)
+            _refuse_unknown(ctx, table)
             round_, chunks = _next(ctx, database, table)
             if round_ is None or (done.chunks and not go_on()):
                 return replace(done, left=round_ is not None)
@@ -165,6 +166,9 @@ def _read(ctx: Context, database: Database, table: SourceTable, chunks: Sequence
     job = _plan(ctx, database, table, told, tries)
     ctx.say(f"{ctx.name}: reading {many(len(tries), 'chunk')}, {tries[0].number} to {tries[-1].number}")
     error = run_to_its_end(ctx, job, ctx.layout.copy_plan(job.attempt))
+    if described(ctx, database).columns != table.columns:
+        # its rows would lack what the events of before them have brought of a new column
+        raise LostComparison(f"{ctx.name}: {job.table.name} was altered while it was read: its chunks are read again")
     accepted = [chunk for chunk in (_accepted(ctx, told, one) for one in tries) if chunk is not None]
     if error is not None and (not accepted or not error.retry):
         raise error
@@ -243,6 +247,20 @@ def described(ctx: Context, database: Database) -> SourceTable:
             advice="name the primary key in sink.key: rows would be taken for one another",
         )
     return table
+
+
+def _refuse_unknown(ctx: Context, table: SourceTable) -> None:
+    """Raises NotReady for a column that no column takes, where no field may be unknown: an older event with its value
+    would lose to a row without it."""
+    if ctx.pipeline.format.unknown_fields == "ignore":
+        return
+    taken = {_of(c) for c in ctx.pipeline.decoded_columns}
+    unknown = [c.name for c in table.columns if c.name not in taken]
+    if unknown:
+        raise NotReady(
+            f"{ctx.name}: no column takes {', '.join(unknown)} of {table.schema}.{table.name}",
+            advice=f"add it: tidegate schema propose {ctx.name} --write; with unknown_fields: evolve its first event does",
+        )
 
 
 def _columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]:
