@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tests.model.scenarios import batches, catalogue, failovers, hours, landings, late, mirrors, replays, walks
+from tests.model.scenarios import batches, catalogue, copies, failovers, hours, landings, late, mirrors, replays, walks
 from tests.model.scenarios.building import SCENARIOS as OF_BATCHES
 from tests.model.scenarios.building import build
 from tests.model.scenarios.building import run as run_batches
+from tests.model.scenarios.copies import SCENARIOS as OF_COPIES
+from tests.model.scenarios.copies import run as run_copies
 from tests.model.scenarios.landings import SCENARIOS as OF_LANDINGS
 from tests.model.scenarios.landings import run as run_landings
 from tests.model.scenarios.mirrors import SCENARIOS as OF_MIRRORS
@@ -14,24 +16,27 @@ from tests.model.source_log import SCENARIOS as OF_LOGS
 from tests.model.source_log import run as run_logs
 
 WALKS = walks.WALKS
-SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_LANDINGS
+SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_LANDINGS | OF_COPIES
 
 
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore a scenario, whole or with the rule `flip` taken out."""
-    for explore, of in ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_landings, OF_LANDINGS)):
+    others = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_landings, OF_LANDINGS), (run_copies, OF_COPIES))
+    for explore, of in others:
         if name in of:
             return explore(name, flip, seconds, limit)
     return run_batches(name, flip, seconds, limit)
 
 
 __all__ = [
+    "OF_COPIES",
     "OF_MIRRORS",
     "SCENARIOS",
     "WALKS",
     "batches",
     "build",
     "catalogue",
+    "copies",
     "failovers",
     "hours",
     "landings",
