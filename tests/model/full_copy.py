@@ -102,6 +102,7 @@ class Cfg(Source):
     p_parts = "min"  # S9: min | max over the topic's partitions
     start_check = True  # S4: a chunk with LOW < start is refused
     absent = "older"  # S5: older (rows of the range below (LOW, n) become tombstones) | any | none
+    absent_after = "applied"  # S5: applied (all events up to LOW are in the table) | whenever
     order = True  # S6: a chunk older than one that is applied to its range is refused
     fenced = True  # one attempt of a chunk is accepted
     purge_check = "refuse"  # S7: refuse (a chunk with LOW < purged_below) | row (its rows are stale one by one) | none
@@ -181,6 +182,8 @@ def chunk(s, cfg, n, keys, low, rows, high):
         return "refused: below the purge"
     if cfg.order and any(c[0] > n and set(c[1]) & set(keys) for c in s["chunks"]):
         return "refused: older than what its range has"
+    if cfg.absent != "none" and cfg.absent_after == "applied" and complete_to(s, cfg) < low:
+        return BLOCK
     at = (low if cfg.chunk_at == "low" else high, n)
     for k, v in rows:
         old = s.get(("row", k))
@@ -233,14 +236,18 @@ def complete_to(s, cfg, of="complete", over=min):
     return over(found)
 
 
+def ahead(s, cfg, p):
+    """Whether an event above P is applied."""
+    return any(s["done", q] and events[s["done", q] - 1][2] > p for q, events in enumerate(cfg.events))
+
+
 def certificate(s, cfg):
     """The P that a reader is told, or None."""
     chunks = s["known"]
     if set(cfg.keys) - {k for c in chunks for k in c[1]}:
         return None
     p = complete_to(s, cfg, cfg.p_of, min if cfg.p_parts == "min" else max)
-    ahead = any(s["done", q] and events[s["done", q] - 1][2] > p for q, events in enumerate(cfg.events))
-    if cfg.claim == "exactly" and ((cfg.exact and ahead) or (cfg.high and p < max(c[3] for c in chunks))):
+    if cfg.claim == "exactly" and ((cfg.exact and ahead(s, cfg, p)) or (cfg.high and p < max(c[3] for c in chunks))):
         return None
     return p
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from tests.model.scenarios import batches, catalogue, copies, failovers, hours, landings, late, mirrors, replays, walks
+from tests.model.scenarios import (
+    batches,
+    catalogue,
+    copies,
+    failovers,
+    hours,
+    landings,
+    late,
+    mirrors,
+    replays,
+    rounds,
+    walks,
+)
 from tests.model.scenarios.building import SCENARIOS as OF_BATCHES
 from tests.model.scenarios.building import build
 from tests.model.scenarios.building import run as run_batches
-from tests.model.scenarios.copies import SCENARIOS as OF_COPIES
-from tests.model.scenarios.copies import run as run_copies
 from tests.model.scenarios.landings import SCENARIOS as OF_LANDINGS
 from tests.model.scenarios.landings import run as run_landings
 from tests.model.scenarios.mirrors import SCENARIOS as OF_MIRRORS
@@ -16,13 +26,15 @@ from tests.model.source_log import SCENARIOS as OF_LOGS
 from tests.model.source_log import run as run_logs
 
 WALKS = walks.WALKS
+COPIES = (copies, rounds)
+OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
 SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_LANDINGS | OF_COPIES
 
 
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore a scenario, whole or with the rule `flip` taken out."""
-    others = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_landings, OF_LANDINGS), (run_copies, OF_COPIES))
-    for explore, of in others:
+    others = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_landings, OF_LANDINGS))
+    for explore, of in (*others, *((module.run, module.SCENARIOS) for module in COPIES)):
         if name in of:
             return explore(name, flip, seconds, limit)
     return run_batches(name, flip, seconds, limit)
@@ -43,5 +55,6 @@ __all__ = [
     "late",
     "mirrors",
     "replays",
+    "rounds",
     "run",
 ]

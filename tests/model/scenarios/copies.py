@@ -18,6 +18,8 @@ SINCE = {"claim": "since"}
 # rows that vanish without an event, found by a second read
 GHOST = {"script": (("u", "a", "1"), ("ghost", "b"), ("mv", "a", "c", "2")), "repaired": frozenset("b")}
 REPAIR = {**GHOST, "procs": (SOURCE, EVENTS, TWICE)}
+# b is made by an event that is applied late, and vanishes before any read
+LATE_EVENT = {**REPAIR, "script": (("u", "b", "1"), ("ghost", "b"), ("u", "a", "2")), "base": (("a", "0"),)}
 IDLE = {**REPAIR, "script": (("u", "a", "1"), ("ghost", "b"))}
 LATE = {
     **{"script": (("ghost", "b"), ("u", "a", "1")), "repaired": frozenset("b"), "after": 1},
@@ -96,6 +98,10 @@ SCENARIOS = {
         },
     ),
     "copy-repair-comes-back": ({**REPAIR, "script": (*GHOST["script"], ("u", "b", "3"))}, {}),
+    "copy-repair-late-event": (
+        LATE_EVENT,
+        {"events up to LOW come after the absence was noticed (S5)": {"absent_after": "whenever"}},
+    ),
     "copy-repair-torn": ({**REPAIR, "torn": True}, {}),
     # an idle source gives both reads the same LOW
     "copy-repair-idle": (IDLE, {"the position alone, without the number of the read (S1)": {"pair": False}}),
