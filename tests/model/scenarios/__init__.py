@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.model.scenarios import (
     batches,
     catalogue,
+    certificates,
     copies,
     failovers,
     hours,
@@ -26,7 +27,7 @@ from tests.model.source_log import SCENARIOS as OF_LOGS
 from tests.model.source_log import run as run_logs
 
 WALKS = walks.WALKS
-COPIES = (copies, rounds)
+COPIES = (copies, rounds, certificates)
 OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
 SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_LANDINGS | OF_COPIES
 
@@ -48,6 +49,7 @@ __all__ = [
     "batches",
     "build",
     "catalogue",
+    "certificates",
     "copies",
     "failovers",
     "hours",
