@@ -25,6 +25,8 @@ class Cfg(Source):
     order = True  # S6: a chunk of a round below the table's newest is refused
     pair = True  # S1: (position, round), of an event (position, 0); else the position alone
     purge_check = True  # S7: a chunk with LOW < purged_below is refused, and its round given up
+    behind = ()  # (round, n): LOW is the position of an event that has landed, n positions ago
+    rises = True  # S5: LOW is not below that of an earlier round; else wait
     sweep_at = "smallest"  # S5: smallest (LOW of the round) | greatest | first (LOW of its first chunk) | high
     sweep_after = "all"  # S5: all (chunks stand in the table) | accepted (in the ledger) | any (one of them)
     sweep_events = "applied"  # S5: applied (all up to that LOW are in the table) | whenever
@@ -64,7 +66,12 @@ def give_up(s, cfg, r):
 
 def low(s, cfg, r, i):
     """LOW of a chunk that has no accepted attempt yet, and the source's step (for the claim about ghosts alone)."""
-    return None if ("accepted", r, i) in s and cfg.fenced else (position(s, cfg), s["n"])
+    if ("accepted", r, i) in s and cfg.fenced:
+        return None
+    at = max(0, position(s, cfg) - dict(cfg.behind).get(r, 0))
+    if cfg.rises and at < max((c[2] for c in s["chunks"] if c[0] < r), default=0):
+        return BLOCK
+    return at, s["n"]
 
 
 def select(s, cfg, i):

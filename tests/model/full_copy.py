@@ -10,13 +10,14 @@ Steps of the source: ("u", key, value[, position that the event claims]), ("d", 
 
 from __future__ import annotations
 
-from tests.model.engine import BLOCK, Model, Violation
+from tests.model.engine import BLOCK, Model, Violation, show
 
 
 class Settings:
     """What the engine asks of a scenario; `budget` is crashes, lost replies, in-flight requests, environment events."""
 
     procs, env, env_kills, eager, live = (), (), (), (), frozenset()
+    always = ()  # operations that are done at any time, by no process that remembers them
     no_crash = ("source", "applier")
     budget = (0, 0, 0, 0)
 
@@ -360,6 +361,13 @@ class Resting(Model):
     def __init__(self, cfg, programs, ops, invariant, rest):
         super().__init__(cfg, programs, ops, set(), set(), invariant)
         self.rest = rest
+
+    def succ(self, st):
+        yield from super().succ(st)
+        for op in self.cfg.always:
+            done = self.run_op(st[0], op)
+            if done is not None:
+                yield f"{show(op)} -> {show(done[1])}", (done[0], *st[1:])
 
     def check(self, st):
         self.invariant(st[0], self.cfg)

@@ -9,6 +9,7 @@ from tests.model.scenarios import (
     copies,
     failovers,
     hours,
+    interleaved,
     landings,
     late,
     mirrors,
@@ -27,7 +28,7 @@ from tests.model.source_log import SCENARIOS as OF_LOGS
 from tests.model.source_log import run as run_logs
 
 WALKS = walks.WALKS
-COPIES = (copies, rounds, certificates)
+COPIES = (copies, rounds, certificates, interleaved)
 OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
 SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_LANDINGS | OF_COPIES
 
@@ -53,6 +54,7 @@ __all__ = [
     "copies",
     "failovers",
     "hours",
+    "interleaved",
     "landings",
     "late",
     "mirrors",

@@ -69,6 +69,14 @@ SCENARIOS = {
         {**VANISHED, "procs": (SOURCE, EVENTS, ROUND)},
         {"the position alone, without the round (S1)": {"pair": False}},
     ),
+    # LOW is the newest event that has landed, and a connector that begins again sends an older one
+    "rounds-low-falls": (
+        {
+            **{**GHOST, "script": (*GHOST["script"], ("u", "c", "3")), "behind": ((2, 1),), "copied": False},
+            "procs": (SOURCE, EVENTS, ("R", ("copiers", 1, 2), 0)),
+        },
+        {"LOW is below that of an earlier round (S5)": {"rises": False}},
+    ),
     "rounds-exactly": (
         {**GHOST, "claim": "exactly", "procs": (SOURCE, EVENTS, ROUND)},
         {
