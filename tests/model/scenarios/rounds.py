@@ -43,6 +43,10 @@ SCENARIOS = {
     ),
     "rounds-moves": ({**MOVES, "procs": (SOURCE, EVENTS, ROUND)}, {}),
     "rounds-moves-backwards": ({**MOVES, "procs": (SOURCE, EVENTS, BACKWARDS)}, {}),
+    "rounds-moves-partitions": (
+        {**MOVES, "parts": 2, "procs": (SOURCE, ("E0", ("applier", 0), 0), ("E1", ("applier", 1), 0), ROUND)},
+        {"a key change sends no delete (S3)": {"move_deletes": False}},
+    ),
     "rounds-late-event": (
         {**LATE_EVENT, "procs": (SOURCE, EVENTS, ROUND)},
         {"swept before all events up to LOW are applied (S5)": {"sweep_events": "whenever"}},
@@ -72,7 +76,8 @@ SCENARIOS = {
     # LOW is the newest event that has landed, and a connector that begins again sends an older one
     "rounds-low-falls": (
         {
-            **{**GHOST, "script": (*GHOST["script"], ("u", "c", "3")), "behind": ((2, 1),), "copied": False},
+            **{**GHOST, "script": (("u", "a", "1"), ("ghost", "b"), ("u", "a", "2"))},
+            **{"behind": ((2, 1),), "copied": False, "ranges": (("a", "b", "c"),)},
             "procs": (SOURCE, EVENTS, ("R", ("copiers", 1, 2), 0)),
         },
         {"LOW is below that of an earlier round (S5)": {"rises": False}},
@@ -98,6 +103,14 @@ SCENARIOS = {
             "procs": (SOURCE, EVENTS, ("R", ("copiers", 2, 3), 0), ("P", ("purger", 3), 0)),
         },
         {"a chunk below the purge is taken (S7)": {"purge_check": False}},
+    ),
+    "rounds-purge-ghost": (
+        {
+            **{"script": (("d", "c"), ("ghost", "b"), ("u", "a", "2"), ("u", "c", "3")), "repaired": frozenset("b")},
+            **{"base": (("a", "0"), ("b", "0"), ("c", "0")), "ranges": (("a", "b", "c"),)},
+            "procs": (SOURCE, EVENTS, ("R", ("copiers", 2, 3), 0), ("P", ("purger", 3), 0)),
+        },
+        {},
     ),
 }
 
