@@ -21,7 +21,7 @@ class Cfg(Settings):
     transactions = {}  # by name: steps: ("u", key, value), ("d", key), ("commit",), ("abort",)
     base = (("a", "0"), ("b", "0"))
     held = ()  # (key, value): rows of the mirror that have vanished from the source without an event
-    position = "pair"  # of an event: pair (commit before it, own LSN) | own (its LSN alone)
+    position = "pair"  # of an event: pair (commit before it, own LSN) | own (LSN alone) | commit (of its transaction)
     low = "first"  # of a landed event: first (part of its position) | own (LSN) | commit; or end (of the log)
     looks = ("low", "note", "query")  # in which order
     awaited = "noted"  # noted (the snapshot has none of them in progress) | logged (whose commit is there) | none
@@ -88,8 +88,8 @@ def stream(s, cfg):
     found = commits(s)
     if s["sent"] >= len(found):
         return BLOCK
-    _, name = found[s["sent"]]
-    before = found[s["sent"] - 1][0] if s["sent"] else 1
+    commit, name = found[s["sent"]]
+    before = commit if cfg.position == "commit" else found[s["sent"] - 1][0] if s["sent"] else 1
     events = [
         (before, lsn, entry[1], entry[2] if entry[0] == "u" else None)
         for lsn, entry in enumerate(s["log"], 1)
@@ -111,7 +111,7 @@ def apply(s, cfg):
         return BLOCK
     before, own, key, value = s["topic"][s["done"]]
     s["done"] += 1
-    merge(s, key, (before, own, 0) if cfg.position == "pair" else (own, 0, 0), value)
+    merge(s, key, (own, 0, 0) if cfg.position == "own" else (before, own, 0), value)
     return "ok"
 
 

@@ -59,6 +59,14 @@ SCENARIOS = {
             "nothing is awaited": {"awaited": "none"},
         },
     ),
+    # MySQL and MariaDB: positions are commits', LOW is the log's end, and a commit is in the log before it is seen (S2)
+    "interleaved-binlog": (
+        {**several(T=T, V=V), "low": "end", "position": "commit", "row": INFINITE},
+        {
+            "nothing is awaited: LOW is asked of the same server, no more": {"awaited": "none"},
+            "LOW is asked after the query (S2)": {"looks": ("note", "query", "low")},
+        },
+    ),
     "interleaved-three": (several(T=T, U=U, V=OF_D), {"nothing is awaited": {"awaited": "none"}}),
 }
 
