@@ -20,7 +20,7 @@ SMALL = (
         "rebuild-given-up",
     ),
     *OF_MIRRORS,
-    *(name for name in OF_COPIES if name != "interleaved-three"),
+    *(name for name in OF_COPIES if name not in ("copy-two-attempts", "interleaved-logged", "interleaved-three")),
 )
 BEGINNINGS = {"failover-first": 8_000, "failover-reopen": 8_000, "log-cut": 8_000, "late-partition": 8_000}
 BEGINNINGS |= {"landing-adopted": 4_000, "landing-published": 4_000, "rebuild-in-place": 4_000}
