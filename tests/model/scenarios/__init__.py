@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from tests.model.scenarios import batches, catalogue, failovers, hours, landings, late, mirrors, replays, walks
+from tests.model.scenarios import (
+    batches,
+    catalogue,
+    certificates,
+    copies,
+    failovers,
+    hours,
+    interleaved,
+    landings,
+    late,
+    mirrors,
+    replays,
+    rounds,
+    walks,
+)
 from tests.model.scenarios.building import SCENARIOS as OF_BATCHES
 from tests.model.scenarios.building import build
 from tests.model.scenarios.building import run as run_batches
@@ -14,29 +28,37 @@ from tests.model.source_log import SCENARIOS as OF_LOGS
 from tests.model.source_log import run as run_logs
 
 WALKS = walks.WALKS
-SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_LANDINGS
+COPIES = (copies, rounds, certificates, interleaved)
+OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
+SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_LANDINGS | OF_COPIES
 
 
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore a scenario, whole or with the rule `flip` taken out."""
-    for explore, of in ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_landings, OF_LANDINGS)):
+    others = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_landings, OF_LANDINGS))
+    for explore, of in (*others, *((module.run, module.SCENARIOS) for module in COPIES)):
         if name in of:
             return explore(name, flip, seconds, limit)
     return run_batches(name, flip, seconds, limit)
 
 
 __all__ = [
+    "OF_COPIES",
     "OF_MIRRORS",
     "SCENARIOS",
     "WALKS",
     "batches",
     "build",
     "catalogue",
+    "certificates",
+    "copies",
     "failovers",
     "hours",
+    "interleaved",
     "landings",
     "late",
     "mirrors",
     "replays",
+    "rounds",
     "run",
 ]

@@ -1,0 +1,38 @@
+"""The certificate of completeness (`copy_complete.py`): rule S10."""
+
+from __future__ import annotations
+
+from tests.model.copy_complete import build
+
+# a transaction in both partitions, one in the second alone, one of another table
+SHORT = {"transactions": ((("a", "1"), ("b", "1")), (("b", "2"),), ())}
+
+SCENARIOS = {
+    "complete-since": (
+        SHORT,
+        {
+            "the ends are read before P": {"looks": "ends first"},
+            "P is the greatest position in the topic": {"p_of": "seen"},
+            "the end of one partition alone is asked for": {"asked": (0,)},
+            "P is what the connector has read, not delivered": {"p_of": "read"},
+            "the connector commits what it has sent, not delivered": {"acks": False},
+            "a transaction that is half delivered counts": {"whole": False},
+            "a person moves the connector's offset ahead (S4)": {"restart": "ahead"},
+            # taken over partitions P never gets further than the one that lags: heartbeats would be needed in each
+            "P is the smallest of the partitions' newest positions": {"p_of": "partitions"},
+        },
+    ),
+    "complete-exactly": (
+        {**SHORT, "claim": "exactly"},
+        {
+            "told while an event above P is applied (S9)": {"exact": False},
+            "P is what the connector has read, not delivered": {"p_of": "read"},
+        },
+    ),
+}
+
+
+def run(name, flip=None, seconds=120, limit=3_000_000):
+    """Explore one of SCENARIOS, whole or with the rule `flip` taken out."""
+    settings, flips = SCENARIOS[name]
+    return build(**(settings | (flips[flip] if flip else {}))).bfs(seconds=seconds, limit=limit)
