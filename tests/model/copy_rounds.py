@@ -1,8 +1,9 @@
 """A model of a full copy that is read in rounds: rules S5 and S6 by the number of a round, ghosts found by a sweep.
 
 A round reads the whole table once, in disjoint chunks; the ledger accepts one attempt of each. A new round begins only
-when the one before is complete or given up. Once all chunks of the newest round stand in the table, and all events up
-to its smallest LOW do, one commit turns every row below (that LOW, round) into a tombstone there: the sweep.
+when the one before is complete or given up. Once all chunks of the newest round stand in the table, one commit drops
+every row and tombstone below (its smallest LOW, round): the sweep. It leaves that position as a marker: an event below
+it whose key has no row makes none, since the round would have read one.
 
 The source, its events and what readers are told are those of `full_copy.py`.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from tests.model import full_copy
 from tests.model.engine import BLOCK, Violation
-from tests.model.full_copy import Resting, Source, beats, complete_to, event, live, position, write
+from tests.model.full_copy import Resting, Source, beats, complete_to, live, position, write
 
 
 class Cfg(Source):
@@ -29,7 +30,7 @@ class Cfg(Source):
     rises = True  # S5: LOW is not below that of an earlier round; else wait
     sweep_at = "smallest"  # S5: smallest (LOW of the round) | greatest | first (LOW of its first chunk) | high
     sweep_after = "all"  # S5: all (chunks stand in the table) | accepted (in the ledger) | any (one of them)
-    sweep_events = "applied"  # S5: applied (all up to that LOW are in the table) | whenever
+    marker = True  # S5: an event below the sweep, whose key has no row, makes none
     claim = "since"  # since (S9': each row as of some position from P on) | exactly (S9)
     high = True  # S9: told only if P >= HIGH of every chunk that is in the table
     sweep_newest = True  # S5: refused once a chunk of a newer round stands in the table
@@ -37,6 +38,7 @@ class Cfg(Source):
 
     def init(self, _cfg):
         s = {"n": 0, "purged": 0, "round": 0, "over": frozenset(), "chunks": frozenset(), "swept": 0}
+        s["marker"] = (0, 0)
         s.update({("done", q): 0 for q in range(self.parts)})
         s.update({("row", k): ((0, 0), False, v) for k, v in self.held})
         if self.copied:
@@ -107,8 +109,8 @@ def chunk(s, cfg, r, i, mine):
     if cfg.order and r < newest(s):
         return "refused: a newer round has begun"
     at, rows, high, step = attempt
-    if cfg.purge_check and at < s["purged"]:
-        return "refused: below the purge"
+    if cfg.purge_check and (at < s["purged"] or (at, r) < s["marker"]):
+        return "refused: below the purge, or below a sweep"
     for k, v in rows:
         if beats(cfg, (at, r), s.get(("row", k))):
             s["row", k] = ((at, r), False, v)
@@ -117,7 +119,7 @@ def chunk(s, cfg, r, i, mine):
 
 
 def sweep(s, cfg, r):
-    """Turn what the round did not find, and what is older than it, into tombstones."""
+    """Drop what the round did not find, and what is older than it; tombstones too, for the marker does their work."""
     chunks = sorted(c[1:] for c in s["chunks"] if c[0] == r)
     if cfg.sweep_after == "accepted":
         chunks = sorted((k[2], s[k][0], s[k][2], s[k][3]) for k in s if k[:2] == ("accepted", r))
@@ -128,14 +130,24 @@ def sweep(s, cfg, r):
     lows = [c[1] for c in chunks]
     greatest = {"greatest": max(lows), "high": max(c[2] for c in chunks), "first": lows[0]}
     bound = greatest.get(cfg.sweep_at, min(lows))
-    if cfg.sweep_events == "applied" and complete_to(s, cfg) < bound:
-        return BLOCK
-    for k in [k for k in s if k[0] == "row" and not s[k][1]]:
+    for k in [k for k in s if k[0] == "row"]:
         older = beats(cfg, (bound, r), s[k]) if cfg.sweep_rows == "older" else s[k][0][1] != r
         if older:
-            s[k] = ((bound, r), True, None)
+            del s[k]
+    if cfg.marker:
+        s["marker"] = max(s["marker"], (bound, r))
     s["swept"] = max(s["swept"], min(c[3] for c in chunks))
     return "ok"
+
+
+def event(s, cfg, q, j):
+    """Apply one event; one below the marker makes no new row."""
+    (at, key, _, _), n, _, _ = cfg.events[q][j]
+    if s["n"] >= n and key is not None and ("row", key) not in s and (at, 0) < s["marker"]:
+        if j == s["done", q]:
+            s["done", q] = j + 1
+        return "ok"
+    return full_copy.event(s, cfg, q, j)
 
 
 # ---------------------------------------------------------------- what must hold

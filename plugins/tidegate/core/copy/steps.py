@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tidegate.core.copy.port import Bound, KeyRange, LogPosition
+from tidegate.core.copy.port import Bound, KeyRange
 from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.copied import Copied, CopyStep, numbers
-from tidegate.core.mirror.jobs import Position
+from tidegate.core.mirror.jobs import Position, spelled
 
 Chunks = Mapping[int, Sequence[Chunk]]
 """Chunks by their round."""
@@ -47,17 +47,18 @@ def unread_topic(begins: Position | None) -> str | None:
     )
 
 
-def too_old(position: LogPosition | Position, table: Copied, purged_below: Position, begins: Position) -> str | None:
-    """Why a chunk that was read at this position may not be merged: it is to be read again. None if it may.
+def too_old(position: Position, table: Copied, purged_below: Position, begins: Position) -> str | None:
+    """Why a chunk that was read at this position, (LOW, round), may not be merged: it is to be read again. None if it
+    may.
 
     S4: events between it and the beginning of the topic would be missing. S7: tombstones that would outdate its rows
-    were purged, or a newer reading of the whole table has been swept."""
-    if tuple(position[:2]) < begins[:2]:
-        return f"its LOW is before the topic begins, at {begins[:2]}"
-    if tuple(position) < purged_below[: len(position)]:
-        return f"its LOW is below the purge at {purged_below}"
-    if tuple(position) < table.swept_below[: len(position)]:
-        return f"its LOW is below the sweep of a whole copy at {table.swept_below}"
+    were purged. S5: its round would not be newer than all that earlier ones have read."""
+    if position[:2] < begins[:2]:
+        return f"its LOW is before the topic begins, at {spelled(begins)}"
+    if position < purged_below:
+        return f"its LOW is below the purge at {spelled(purged_below)}"
+    if position < table.floor(position[2]):
+        return f"its LOW is below that of an earlier copy at {spelled(table.floor(position[2]))}"
     return None
 
 
@@ -107,6 +108,7 @@ def _merge(one: Round, chunks: Sequence[Chunk]) -> CopyCommit:
         round=one.number,
         chunks=tuple(c.number for c in chunks),
         low=min(c.position for c in chunks),
+        top=max(c.position for c in chunks),
         high=max(highs),
     )
     return CopyCommit(step, tuple(chunks))

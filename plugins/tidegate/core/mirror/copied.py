@@ -6,7 +6,7 @@ position of its rows (S1). Once all of its chunks are in the table, a *sweep* en
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tidegate.core.mirror.jobs import START, Position
@@ -17,11 +17,12 @@ Places = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class RoundIn:
-    """The chunks of a round that are in the table, and the smallest LOW of them (its `n` is the round). `swept`: the
-    round is whole: all its chunks are in, and what they do not name is gone."""
+    """The chunks of a round that are in the table, the smallest LOW of them and the greatest, `top` (their `n` is the
+    round). `swept`: the round is whole: all its chunks are in, and what they do not name is gone."""
 
     number: int
     low: Position
+    top: Position
     chunks: Places = ()
     swept: bool = False
 
@@ -51,15 +52,20 @@ class Copied:
         """S5: whatever is older says nothing of the source any more; START before the first round is whole."""
         return START if self.whole is None else self.whole.low
 
+    def floor(self, number: int) -> Position:
+        """Below which no LOW of that round may be: it is newer than all that earlier ones have read (S5)."""
+        return max((r.top for r in self.rounds if r.number < number), default=START)
+
     def round(self, number: int) -> RoundIn | None:
         """None if no chunk of it is in the table."""
         return next((r for r in self.rounds if r.number == number), None)
 
-    def with_chunks(self, number: int, chunks: Iterable[int], low: Position, high: Position) -> Copied:
+    def with_chunks(self, step: CopyStep) -> Copied:
         """The same once these chunks of the round are in it, too."""
-        old = self.round(number) or RoundIn(number, low)
-        grown = replace(old, low=min(old.low, low), chunks=ranges([*numbers(old.chunks), *chunks]))
-        return replace(self._with(grown), high=max(self.high, high))
+        old = self.round(step.round) or RoundIn(step.round, step.low, step.top)
+        places = ranges([*numbers(old.chunks), *step.chunks])
+        grown = replace(old, low=min(old.low, step.low), top=max(old.top, step.top), chunks=places)
+        return replace(self._with(grown), high=max(self.high, step.high))
 
     def with_sweep(self, number: int) -> Copied:
         """The same once the round is whole. Raises LookupError where none of its chunks is in."""
@@ -96,11 +102,12 @@ def numbers(places: Places) -> list[int]:
 class CopyStep:
     """What a commit does of a copy: it brings `chunks` of a round, or ends the round (`sweep`).
 
-    `low`: the smallest LOW of the chunks, with `n`, `high`: the greatest HIGH."""
+    `low`, `top`: the smallest and the greatest LOW of the chunks, with `n`; `high`: the greatest HIGH."""
 
     round: int
     chunks: tuple[int, ...] = ()
     low: Position = START
+    top: Position = START
     high: Position = START
     sweep: bool = False
 
@@ -108,4 +115,4 @@ class CopyStep:
         """What the table says once the commit stands."""
         if self.sweep:
             return before.with_sweep(self.round)
-        return before.with_chunks(self.round, self.chunks, self.low, self.high)
+        return before.with_chunks(self)
