@@ -17,6 +17,7 @@ from tidegate.core.copy.port import SourceColumn
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.workflow.apply.taking_back import take_back
 from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.look import status
 
 
 @pytest.fixture
@@ -264,3 +265,23 @@ def test_a_table_that_is_altered_while_it_is_read_is_read_again(world: CopyWorld
     world.read()
     assert len(source.reads) == 8, "four chunks, twice"
     assert world.mirror() == source.rows
+
+
+def test_status_says_how_far_the_copy_is(world: CopyWorld) -> None:
+    def said() -> str:
+        ctx = world.context()
+        found = status.statuses([world.pipeline], {}, ctx.ledger.reads, world.clock.now_ms())[world.pipeline.name]
+        world.close()
+        return found.copy_words
+
+    world.deliver()
+    world.apply()
+    assert said() == "nothing of the source's table is read yet"
+    world.source_table.rows |= {key: "more" for key in range(20, 60)}
+    world.read(go_on=lambda: False)
+    assert said() == "copy 1: 8 of 16 chunks so far read (24 rows), 0 merged; until it is whole the table lacks rows"
+    world.mirror()
+    world.apply()
+    assert said().startswith("whole since copy 1, read from (109")
+    world.again("rows were changed by hand")
+    assert said().endswith("; copy 2: 0 of 0 chunks so far read (0 rows), 0 merged")

@@ -121,6 +121,7 @@ def _plain(line: Line) -> dict[str, Any]:
         "held": [{"start_ms": h.window_ms, **to_plain(h.comparison)} for h in s.held[:DUE_LISTED]],
         "held_count": len(s.held),
         "merging": _merging(s.merging),
+        "copy": to_plain(s.reading),
         "due_ended": [iso(start) for start in overdue.ended(s.due, s.archive)],
         "archive_paused": s.archive.paused if s.archive else None,
         "archive_looked_at_ms": (s.archive.noted_ms or None) if s.archive else None,
@@ -250,6 +251,8 @@ def _print_one(line: Line) -> None:
     paragraph(out, "rows", _rows_words(v))
     if s.merging is not None:
         _print_merges(out, s.merging)
+        if s.copy_words:
+            paragraph(out, "copy", s.copy_words)
     else:
         _print_windows(out, s, v, o)
     if o.side_duties:

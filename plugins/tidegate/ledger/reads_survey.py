@@ -14,6 +14,7 @@ from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import from_plain, loads
 from tidegate.core.batch.states import ABANDONED, INGEST, LANDED, OPEN_STATES, SEALED, BatchState
 from tidegate.core.batch.totals import Spent, Totals
+from tidegate.core.copy.rounds import Reading
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
 from tidegate.core.look.survey import LATELY_MS, Head, Landed, Published, Survey, WindowSteps
@@ -26,7 +27,7 @@ from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.states import ARCHIVE, CURRENT
 from tidegate.core.window.transitions import UNFINISHED
 from tidegate.core.window.watermark import TopicFacts
-from tidegate.ledger import applies, schema
+from tidegate.ledger import applies, copies, schema
 from tidegate.ledger.blocks import AT_WORK, at_work, open_batches, together
 from tidegate.ledger.completeness import waiting
 from tidegate.ledger.facts import NOTHING, earlier_facts, left_behind, of_batches
@@ -76,6 +77,9 @@ class SurveyReads(Snapshots):
 
     def merging(self, names: Collection[str]) -> dict[str, Merging]:
         return self._each(names, applies.merging)
+
+    def readings(self, names: Collection[str]) -> dict[str, Reading]:
+        return self._each(names, copies.readings)
 
     def earlier_each(self, names: Collection[str]) -> dict[str, TopicFacts]:
         return self._each(names, earlier_facts)

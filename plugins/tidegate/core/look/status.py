@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.states import first_batch
 from tidegate.core.completeness.rules import Held
+from tidegate.core.copy.rounds import Reading
+from tidegate.core.copy.words import how_far
 from tidegate.core.late.reopen import Choice
 from tidegate.core.look.overdue import Concern
 from tidegate.core.look.survey import Block, Survey
 from tidegate.core.look.views import Overview
 from tidegate.core.mirror.applies import Merging
+from tidegate.core.mirror.copied import NOTHING
 from tidegate.core.source.loss_warning import TimeToLoss
 from tidegate.core.source.port import LogState
 from tidegate.core.source.progress import Progress
@@ -55,7 +58,7 @@ class PipelineStatus:
     them ready (None too where it was not looked at). `held` of them another system's count holds. `next_window` is the
     oldest one that is neither published nor due: its certificate says who blocks it, `expected` when it will be ready,
     and `passed_before` whether those before it are. `late_left`: windows whose late rows wait for a human.
-    `merging`: of a keyed table only, which has no windows."""
+    `merging`: of a keyed table only, which has no windows; `reading`: of its newest copy, None without one."""
 
     pipeline: Pipeline
     remedy: Remedy
@@ -72,8 +75,16 @@ class PipelineStatus:
     held: tuple[Held, ...] = ()
     late_left: tuple[Choice, ...] = ()
     merging: Merging | None = None
+    reading: Reading | None = None
     concerns: tuple[Concern, ...] = ()
     overview: Overview | None = None  # where it was asked for
+
+    @property
+    def copy_words(self) -> str:
+        """How far the copy of a mirror's source table is; empty for a pipeline that copies none."""
+        if self.pipeline.copy is None or self.merging is None:
+            return ""
+        return how_far(self.reading, NOTHING if self.merging.told is None else self.merging.told.copied)
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.refusal import Refusal, RefusalKind, refusal_of
 from tidegate.core.batch.states import INGEST, BatchKind, BatchState
 from tidegate.core.batch.totals import NO_TIME, NO_TOTALS, Spent, Totals
+from tidegate.core.copy.rounds import Reading
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
 from tidegate.core.mirror.applies import Merging
@@ -190,6 +191,10 @@ class SurveyLedger(Protocol):
 
     def merging(self, names: Collection[str]) -> dict[str, Merging]:
         """How far the keyed tables of `names` are: three statements."""
+        ...
+
+    def readings(self, names: Collection[str]) -> dict[str, Reading]:
+        """How far the newest copies into the keyed tables of `names` are, of those that have any: two statements."""
         ...
 
     def earlier_each(self, names: Collection[str]) -> dict[str, TopicFacts]:

@@ -259,7 +259,7 @@ def _refuse_unknown(ctx: Context, table: SourceTable) -> None:
     if unknown:
         raise NotReady(
             f"{ctx.name}: no column takes {', '.join(unknown)} of {table.schema}.{table.name}",
-            advice=f"tidegate schema propose {ctx.name} --write adds it; unknown_fields: evolve does by its first event",
+            advice=f"tidegate schema propose {ctx.name} --write adds it; with evolve its first event does",
         )
 
 

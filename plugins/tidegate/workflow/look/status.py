@@ -70,6 +70,8 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
         parts[name] = [*unknown[name], *standing.ahead(one, survey, starts[name])]
     keyed = [name for name in surveys if not by_name[name].windows.closes]
     merging = reads.merging(keyed) if keyed else {}
+    copied = [n for n in keyed if by_name[n].copy is not None]
+    readings = reads.readings(copied) if copied else {}
     published = reads.published_within_each({name: some for name, some in parts.items() if some})
     found = {}
     for name, one in by_name.items():
@@ -97,6 +99,7 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
             else None,
             loss=loss_of(one, topic, known, now_ms),
             merging=merging.get(name),
+            reading=readings.get(name),
         )
     return found
 
