@@ -153,6 +153,7 @@ class World:
         self.events: list[tuple[int, int]] = []  # (window, generation) that other DAGs were told of
         self.launcher: InProcessLauncher | None = None
         self.source_table: Any = None  # the database that a mirror is copied from
+        self.connector: Any = None  # who says how far its events are delivered
         self.registered: set[str] = set()  # fingerprints
         self._ledgers: list[SqlLedger] = []
 
@@ -175,6 +176,7 @@ class World:
             clock=self.clock,
             say=self.said.append,
             truth=self.truth,
+            connector=self.connector,
             register=lambda found: self._register(wrapped, found),
         )
 

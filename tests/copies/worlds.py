@@ -13,12 +13,13 @@ COPYING = YAML + "copy: {{conn_id: shop, table: shop.readings, chunk_rows: 3, ta
 
 
 class CopyWorld(MirrorWorld):
-    """`source`: the database; `sent`: how many of its events are in the topic."""
+    """`source_table`: the database; `sent`: how many of its events are in the topic, `delivered`: to which position the
+    connector has noted that."""
 
     def __init__(self, folder: Path, yaml: str = COPYING, **options: Any) -> None:
         super().__init__(folder, yaml, **options)
         self.source_table = FakeSource()
-        self.sent = 0
+        self.sent = self.delivered = 0
 
     def deliver(self, most: int | None = None) -> int | None:
         """The connector sends events, and a batch lands them."""

@@ -67,7 +67,7 @@ class FakeSource:
         return [(key,) for key in keys[rows - 1 :: rows][:most]]
 
     def position(self) -> LogPosition:
-        return _position(self.end)
+        return position(self.end)
 
     def in_progress(self) -> tuple[int, ...]:
         return ()
@@ -89,7 +89,8 @@ class FakeSource:
         return sorted(k for k in self.rows if (low is None or k > low[0]) and (high is None or k <= high[0]))  # type: ignore[operator]
 
 
-def _position(end: int) -> LogPosition:
+def position(end: int) -> LogPosition:
+    """As the log's events have it."""
     return (1 << 40) + end, 0
 
 
@@ -97,7 +98,7 @@ class _Rows:
     """A read's snapshot is taken when it is opened."""
 
     def __init__(self, source: FakeSource, columns: Sequence[tuple[str, str]], rows: list[tuple[int, str]]) -> None:
-        self.low = _position(source.end)
+        self.low = position(source.end)
         self._source, self._rows = source, rows
         self._schema = schema_of(tuple(columns))
         self._high: LogPosition | None = None

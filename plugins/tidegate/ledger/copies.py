@@ -6,19 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import and_, case, func, insert, select, update
+from sqlalchemy import and_, case, delete, func, insert, select, union_all, update
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.base.transition import Step, step
+from tidegate.core.batch.states import ABANDONED, OVER_STATES
 from tidegate.core.copy import transitions
+from tidegate.core.copy.complete import Look
 from tidegate.core.copy.port import KeyRange, LogPosition
-from tidegate.core.copy.rounds import Chunk, ChunkFile, ChunkState, Reading, Round, RoundState
+from tidegate.core.copy.rounds import LOOKS_KEPT, Chunk, ChunkFile, ChunkState, Reading, Round, RoundState
+from tidegate.core.files.receipt import DIRTY
 from tidegate.ledger import moves, schema
 from tidegate.ledger.store import Part, read_as
 
-r, k = schema.copies, schema.chunks
+r, k, s = schema.copies, schema.chunks, schema.source_looks
 _AT_ONCE = 500
 """Values in one statement."""
 
@@ -50,7 +53,35 @@ class SqlCopies(Part):
                 found |= {row.chunk: _chunk(row) for row in c.execute(select(k).where(some))}
         return found
 
+    def looks(self, name: str) -> list[Look]:
+        with self._store.begin() as c:
+            rows = c.execute(select(s).where(s.c.pipeline == name).order_by(s.c.look))
+            return [_look(row) for row in rows]
+
+    def merged_ends(self, name: str, upto: int) -> dict[int, int]:
+        e, b, f, lost = schema.batch_partitions, schema.batches, schema.batch_files, schema.losses
+        own = and_(e.c.pipeline == b.c.pipeline, e.c.batch_id == b.c.batch_id)
+        mine = and_(b.c.pipeline == name, b.c.batch_id <= upto, b.c.state.in_(OVER_STATES))
+        gone = union_all(
+            select(lost.c.pipeline).where(lost.c.pipeline == name),
+            select(b.c.pipeline).where(mine, b.c.state == ABANDONED),
+            select(f.c.pipeline).where(f.c.pipeline == name, f.c.kind == DIRTY, f.c.rows > 0, f.c.batch_id <= upto),
+        )
+        ends = select(e.c.partition, func.max(e.c.planned_end).label("end")).select_from(e.join(b, own)).where(mine)
+        with self._store.begin() as c:
+            if c.execute(gone.limit(1)).first() is not None:
+                return {}
+            return {row.partition: int(row.end) for row in c.execute(ends.group_by(e.c.partition))}
+
     # ------------------------------------------------------------ changing
+
+    def looked(self, name: str, look: Look) -> None:
+        mine = s.c.pipeline == name
+        with self._store.begin() as c:
+            newest = c.scalar(select(func.max(s.c.look)).where(mine)) or 0
+            values = {"position": _spelled(look.position), "log_end": _spelled(look.log_end), "at_ms": look.at_ms}
+            c.execute(insert(s).values(pipeline=name, look=newest + 1, ends=dumps(dict(look.ends)), **values))
+            c.execute(delete(s).where(mine, s.c.look <= newest + 1 - LOOKS_KEPT))
 
     def begin(self, name: str, number: int, table: str, key: Sequence[str], why: str = "") -> Round:
         found = Round(pipeline=name, number=number, table=table, key=tuple(key), state=RoundState.OPEN, why=why)
@@ -192,6 +223,13 @@ def _chunk(row: Any) -> Chunk:
         high=_position(row.high),
         files=tuple(loads(list[ChunkFile], row.files)),
     )
+
+
+def _look(row: Any) -> Look:
+    position, log_end = _position(row.position), _position(row.log_end)
+    assert position is not None
+    assert log_end is not None
+    return Look(position=position, log_end=log_end, at_ms=row.at_ms, ends=loads(dict[int, int], row.ends))
 
 
 def _spelled(position: LogPosition) -> str:

@@ -389,6 +389,15 @@ chunks = _table(  # key ranges of rounds
     Column("read_ms", BigInteger),
     Index("ix_chunks_round", "pipeline", "round"),
 )
+source_looks = _table(  # of the connector, the source and the topic together: core.copy.complete.Look
+    "source_looks",
+    Column("pipeline", _NAME, primary_key=True),
+    Column("look", BigInteger, primary_key=True, autoincrement=False),
+    _required("position", String(100)),  # commit,row
+    _required("log_end", String(100)),
+    _required("at_ms", BigInteger),
+    _required("ends", Text),  # offsets by Kafka partition
+)
 schema_changes = _table(  # fields that became columns by `unknown_fields: evolve`; a row is never changed
     "schema_changes",
     Column("pipeline", _NAME, primary_key=True),

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tidegate.spec.section import Section, key
-from tidegate.spec.values import ConnectionId, Count, Cron, PoolName
+from tidegate.spec.values import ConnectionId, Count, Cron, PoolName, Text
 
 MOST_TASKS = 64
 TableName = Annotated[str, Field(pattern=r"^[^.\s]+\.[^.\s]+$")]
@@ -35,3 +35,13 @@ class CopySpec(Section):
         "When `<name>.copy` goes on with what is left; null: only when somebody triggers a run.", "*/10 * * * *"
     )
     pool: PoolName = key("Airflow pool of the tasks.", "tidegate_ingest")
+    connect_conn_id: ConnectionId | None = key(
+        "Airflow HTTP connection of Kafka Connect's REST interface (3.5 or later), which says how far `connector` is, "
+        "so that the mirror can tell since when nothing in it is older "
+        "([mirrors](mirrors.md#since-when-nothing-is-older)).",
+        None,
+    )
+    connector: Text | None = key("Name of the connector in Kafka Connect; with `connect_conn_id`.", None)
+    slot: Text | None = key(
+        "PostgreSQL: the connector's replication slot, which says the same instead of `connect_conn_id`.", None
+    )

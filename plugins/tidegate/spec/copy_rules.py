@@ -24,6 +24,12 @@ def check(spec: PipelineSpec) -> Iterator[Problem]:
         yield Problem(("copy",), "rows of a table are copied into a mirror in Iceberg only; leave it out")
     if spec.format.unknown_fields == "capture":
         yield Problem(("format", "unknown_fields"), "a copy captures no fields; set another one, or leave copy out")
+    told = spec.copy_
+    if (told.connector is None) != (told.connect_conn_id is None):
+        lacking = "connect_conn_id" if told.connect_conn_id is None else "connector"
+        yield Problem(("copy", lacking), "connector and connect_conn_id go together: give both, or leave both out")
+    if told.slot is not None and told.connector is not None:
+        yield Problem(("copy", "slot"), "one of both says how far the connector is: leave slot or connector out")
     for i, column in enumerate(spec.columns):
         if column.expr is None and not is_plain(column.from_):
             yield Problem(("columns", i, "from"), "a copy reads columns of the source's table, and this is none")
@@ -46,4 +52,7 @@ def compiled(spec: CopySpec | None) -> Copy | None:
         tasks=spec.tasks,
         schedule=spec.schedule,
         pool=spec.pool,
+        connect_conn_id=spec.connect_conn_id,
+        connector=spec.connector,
+        slot=spec.slot,
     )

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidegate.core.base.choice import Choice
+from tidegate.core.copy.complete import Look
 from tidegate.core.copy.port import KeyRange, LogPosition
 from tidegate.core.mirror.jobs import Position
 
+LOOKS_KEPT = 1_000
+"""Looks at the connector that are remembered: about a week of them."""
 _NAME = re.compile(r"([1-9][0-9]*)\.([1-9][0-9]*)-(\S+)")
 
 
@@ -129,6 +132,20 @@ class CopyLedger(Protocol):
 
     def by_number(self, name: str, numbers: Iterable[int]) -> dict[int, Chunk]:
         """Those of these chunks that the ledger has, of whatever round."""
+        ...
+
+    def looks(self, name: str) -> Sequence[Look]:
+        """In the order of time, the newest LOOKS_KEPT."""
+        ...
+
+    def merged_ends(self, name: str, upto: int) -> dict[int, int]:
+        """Offsets (exclusive) up to which batches 1 to `upto` have read each Kafka partition; empty where any record of
+        theirs was lost, given up or left out as dirty: then nothing is complete."""
+        ...
+
+    def looked(self, name: str, look: Look) -> None:
+        """Append it, and forget the oldest beyond LOOKS_KEPT. Raises LostComparison where another task has looked at
+        this very moment."""
         ...
 
     def begin(self, name: str, number: int, table: str, key: Sequence[str], why: str = "") -> Round:

@@ -271,7 +271,8 @@ COUNT_PARAMETERS = ("start", "end", "start_ms", "end_ms")
 @dataclass(frozen=True, kw_only=True)
 class Copy:
     """How a mirror's source table is read: `table` is `schema.name` there. `rate`: most rows a second, of all tasks
-    together; None: no limit. `tasks`: chunks that are read at once."""
+    together; None: no limit. `tasks`: chunks that are read at once. Who says how far the connector is: Kafka Connect at
+    `connect_conn_id` of its `connector`, or PostgreSQL of its `slot`; None: nobody."""
 
     conn_id: str
     table: str
@@ -280,6 +281,14 @@ class Copy:
     tasks: int = 2
     schedule: str | None = None
     pool: str = "tidegate_ingest"
+    connect_conn_id: str | None = None
+    connector: str | None = None
+    slot: str | None = None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether anybody says how far the connector is."""
+        return self.connector is not None or self.slot is not None
 
 
 @dataclass(frozen=True)

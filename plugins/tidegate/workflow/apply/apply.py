@@ -25,6 +25,7 @@ from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile, spelled
 from tidegate.core.mirror.prefix import BatchRange, next_range
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import Merged, Prefix, PrefixTarget
+from tidegate.workflow.apply import complete
 from tidegate.workflow.apply.copies import next_of_copy
 from tidegate.workflow.apply.upkeep import buckets_now, cut_before, settled_batch
 from tidegate.workflow.base import preflight
@@ -72,6 +73,7 @@ def apply(
     preflight.check(ctx)
     table = keyed(ctx)
     table.prepare()
+    complete.look(ctx)
     merges = events = lost = purged = 0
     upkept = False
     while True:
@@ -192,6 +194,7 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         job.buckets,
         bool(job.cut_before),
         commit.step if isinstance(commit, CopyIn) else None,
+        complete.told(ctx, mine.last),
     )
     try:
         after = table.apply(prefix, merged, lambda: ctx.ledger.applies.holds(mine))

@@ -13,6 +13,7 @@ from tidegate.core.base.storage import Storage
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.batch.states import Batch, LandedBatch, SealedBatch
 from tidegate.core.completeness.port import Truth
+from tidegate.core.copy.port import LogPosition
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.ledger import BatchLedger, Ledger
 from tidegate.core.source.port import LogState, Source
@@ -30,6 +31,10 @@ REQUEST_TTL_MS = 600_000
 """How long after its intent an unanswered catalogue request may still be executed (`hive.request_ttl`)."""
 
 
+Connector = Callable[[], tuple[LogPosition, LogPosition]]
+"""Says how far the connector of a mirror is, then where its source's log ends (S10). Raises SourceError."""
+
+
 def _nonce() -> str:
     return uuid.uuid4().hex[:8]
 
@@ -43,7 +48,8 @@ class Context:
     """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
 
     `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too. `truth` is there
-    if the spec names another system that counts windows. `register` gives a changed pipeline its version. `target` is
+    if the spec names another system that counts windows, `connector` if it names who says how far a mirror's is.
+    `register` gives a changed pipeline its version. `target` is
     the pipeline's table if it is published by windows, `keyed` if by prefixes of batches; `sides` are those of its late
     and dirty rows."""
 
@@ -60,6 +66,7 @@ class Context:
     request_ttl_ms: int = REQUEST_TTL_MS
     local_launcher: Launcher | None = None
     truth: Truth | None = None
+    connector: Connector | None = None
     register: Callable[[Pipeline], int] = field(default=_unregistered)
     target: Target = field(init=False)
     keyed: PrefixTarget | None = field(init=False, default=None)

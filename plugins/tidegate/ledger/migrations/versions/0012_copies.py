@@ -38,6 +38,15 @@ def upgrade() -> None:
         sa.Column("read_ms", sa.BigInteger()),
     )
     op.create_index("ix_chunks_round", "chunks", ["pipeline", "round"])
+    op.create_table(
+        "source_looks",
+        sa.Column("pipeline", sa.String(200), primary_key=True),
+        sa.Column("look", sa.BigInteger(), primary_key=True, autoincrement=False),
+        sa.Column("position", sa.String(100), nullable=False),
+        sa.Column("log_end", sa.String(100), nullable=False),
+        sa.Column("at_ms", sa.BigInteger(), nullable=False),
+        sa.Column("ends", sa.Text(), nullable=False),
+    )
     op.add_column("prefixes", sa.Column("begins", sa.String(100)))
     op.add_column("prefixes", sa.Column("last_position", sa.String(100)))
     op.add_column("prefixes", sa.Column("copied", sa.Text()))

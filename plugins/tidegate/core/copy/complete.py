@@ -1,0 +1,43 @@
+"""Since which position of its source's log nothing in a mirror is older (S9'), and how that is known (S10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.core.copy.port import LogPosition
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A look at the connector, the source and the topic, in this order. `position`: the connector has delivered, and
+    noted that it has, whatever committed below it. `at_ms` (UTC) was before the end of the log, `log_end`, was read,
+    and that before the topic's `ends` (by Kafka partition, of those with records)."""
+
+    position: LogPosition
+    log_end: LogPosition
+    at_ms: int
+    ends: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Complete:
+    """Nothing is older than `position`: whatever committed below it is in the table. So is whatever committed before
+    `at_ms` (UTC); None: no look tells."""
+
+    position: LogPosition
+    at_ms: int | None = None
+
+
+def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | None:
+    """What the newest look says whose ends are all merged; None if no look does. `looks`: in the order of time;
+    `merged`: offsets (exclusive) up to which the table has each partition.
+
+    S10: what is below the position was in the topic when its ends were read, so that it is below the ends. Heartbeats
+    in each partition are not needed."""
+    found = [one for one in looks if all(merged.get(p, 0) >= end for p, end in one.ends.items())]
+    if not found:
+        return None
+    position = max(one.position for one in found)
+    times = [one.at_ms for one in looks if one.log_end <= position]
+    return Complete(position, max(times, default=None))

@@ -1,0 +1,35 @@
+"""Since which position of the source nothing in the table is older (S9'), and who is asked (S10)."""
+
+from __future__ import annotations
+
+from tidegate.core.base.errors import LostComparison, SourceError
+from tidegate.core.copy.complete import Complete, Look, complete
+from tidegate.workflow.base.context import Context
+
+
+def look(ctx: Context) -> None:
+    """Ask the connector and the source how far they are, then the topic where it ends, and remember that. Whoever gives
+    no answer holds up no merge.
+
+    S10: the position is read before the ends; the time is taken before the end of the source's log is read."""
+    if ctx.connector is None:
+        return
+    at_ms = ctx.clock.now_ms()
+    try:
+        position, log_end = ctx.connector()
+        lanes = ctx.log().partitions
+    except SourceError as e:
+        ctx.say(f"{ctx.name}: nobody says how far its connector is: {str(e).splitlines()[0]}")
+        return
+    ends = {number: lane.high_watermark for number, lane in lanes.items() if lane.high_watermark > lane.log_start}
+    try:
+        ctx.ledger.copies.looked(ctx.name, Look(position=position, log_end=log_end, at_ms=at_ms, ends=ends))
+    except LostComparison:
+        pass  # another task has looked at this very moment
+
+
+def told(ctx: Context, upto: int) -> Complete | None:
+    """What a table with batches 1 to `upto` may tell, if a copy of it is whole."""
+    if ctx.connector is None:
+        return None
+    return complete(ctx.ledger.copies.looks(ctx.name), ctx.ledger.copies.merged_ends(ctx.name, upto))

@@ -1,0 +1,100 @@
+"""Since when nothing in a mirror is older (S9', S10): what the table tells, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.copies.worlds import CopyWorld
+from tests.fakes.source_table import position
+from tidegate.core.base.errors import SourceUnavailable
+from tidegate.core.copy.complete import Complete, Look, complete
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[CopyWorld]:
+    made = CopyWorld(tmp_path)
+    made.source_table.rows = {key: f"old {key}" for key in range(1, 5)}
+    made.source_table.set(3, "first event")
+    made.delivered = made.source_table.end
+    made.connector = lambda: (position(made.delivered), made.source_table.position())
+    yield made
+    made.close()
+
+
+def told(world: CopyWorld) -> Complete | None:
+    return world.standing().complete
+
+
+def test_a_whole_copy_tells_since_which_position_nothing_is_older(world: CopyWorld) -> None:
+    world.mirror()
+    found = told(world)
+    assert found is not None
+    assert found.position == position(world.delivered)
+    assert found.at_ms == world.clock.now_ms(), "all that committed by then was delivered"
+
+
+def test_before_the_copy_is_whole_nothing_is_told(world: CopyWorld) -> None:
+    world.deliver()
+    world.apply()
+    assert told(world) is None
+
+
+def test_events_that_are_delivered_and_not_merged_hold_the_position(world: CopyWorld) -> None:
+    world.mirror()
+    before = told(world)
+    world.source_table.set(1, "newer")
+    world.send(*world.source_table.log[world.sent :])  # they are in the topic, and not landed
+    world.delivered = world.source_table.end
+    world.again()
+    world.read()
+    world.apply()
+    assert told(world) == before
+
+
+def test_what_the_connector_has_not_noted_is_not_claimed(world: CopyWorld) -> None:
+    world.mirror()
+    noted = world.delivered
+    world.source_table.set(1, "newer")
+    world.deliver()
+    world.apply()
+    found = told(world)
+    assert found is not None
+    assert found.position == position(noted)
+
+
+def test_an_idle_table_is_complete_up_to_where_the_connector_is(world: CopyWorld) -> None:
+    """Other tables of the source change: no event of this one comes, and no heartbeat is needed."""
+    world.mirror()
+    world.source_table.end += 1_000
+    world.delivered = world.source_table.end
+    world.again()
+    world.read()
+    world.apply()
+    found = told(world)
+    assert found is not None
+    assert found.position == position(world.delivered)
+
+
+def test_a_connector_that_gives_no_answer_holds_up_no_merge(world: CopyWorld) -> None:
+    def silent() -> None:
+        raise SourceUnavailable("Kafka Connect does not answer")
+
+    world.connector = silent  # type: ignore[assignment]
+    assert world.mirror() == world.source_table.rows
+    assert told(world) is None
+    assert any("nobody says how far its connector is" in line for line in world.said)
+
+
+def look(at: int, end: int, **ends: int) -> Look:
+    return Look(position=(at, 0), log_end=(end, 0), at_ms=at * 10, ends={int(p[1:]): n for p, n in ends.items()})
+
+
+def test_every_partition_has_to_be_merged() -> None:
+    looks = [look(5, 6, p0=10, p1=20), look(7, 9, p0=12, p1=25)]
+    assert complete(looks, {0: 12, 1: 24}) == Complete((5, 0), None)
+    assert complete(looks, {0: 12, 1: 25}) == Complete((7, 0), 50), "the log ended at 6 when it was asked at 50 ms"
+    assert complete(looks, {0: 9, 1: 30}) is None
+    assert complete([], {0: 1}) is None
