@@ -112,7 +112,7 @@ class Parser:
         return False
 
     def _column_fails(self, number: int, text: str) -> bool:
-        fields = ["1"] * 0 + ["" for _ in self._columns]
+        fields = [""] * len(self._columns)
         fields[number] = '"' + text.replace('"', '""') + '"'
         return self._fails([",".join(fields).encode() + b"\n"])
 
@@ -182,6 +182,15 @@ def _number(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array
 
 
+def _iso(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not pc.all(pc.match_substring_regex(array, _ISO)).as_py() and array.null_count < len(array):
+        raise ValueError("no time of the years 1 to 9999")
+    return array
+
+
+_ISO = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}([.][0-9]{1,6})?Z$"
+
+
 def _ms(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.cast(pa.timestamp("ms")).cast(pa.int64())
 
@@ -189,5 +198,6 @@ def _ms(array: pa.Array, kind: pa.DataType) -> pa.Array:
 _HOW: dict[str, Callable[[Any, Any], Any]] = {
     "finite": _finite, "bytes": _bytes, "base64": _base64, "base64_bytes": _base64, "exact": _exact, "number": _number,
     "days": lambda array, kind: array.cast(pa.int32()).cast(kind), "utc": lambda array, kind: array.cast(kind),
+    "iso": _iso,
     "ms": _ms, "us": lambda array, kind: array.cast(pa.int64()),
 }  # fmt: skip

@@ -127,17 +127,27 @@ def _text(each: Conversion, name: str, has_default: bool) -> str:
     if family == "boolean":
         return f"CAST({name} AS UNSIGNED)"
     if family in ("date", "datetime", "instant"):
-        is_zero = " OR ".join(f"{part}({name}) = 0" for part in ("YEAR", "MONTH", "DAYOFMONTH"))
-        return f"IF({is_zero}, {_zero(each, name, has_default)}, {name})"
-    return name
+        return _time(each, name, has_default)
+    return f"IF({name} = 0, 'zero', {name})" if each.family.word == "year" else name
+
+
+def _time(each: Conversion, name: str, has_default: bool) -> str:
+    """Connectors make of a year below 100 one of our time (enable.time.adjuster): the row is refused instead."""
+    plain = f"CONCAT(REPLACE({name}, ' ', 'T'), 'Z')" if each.how == "iso" else name
+    is_zero = " OR ".join(f"{part}({name}) = 0" for part in ("YEAR", "MONTH", "DAYOFMONTH"))
+    others = f"IF({is_zero}, {_zero(each, name, has_default)}, 'year below 100')"
+    return f"IF(YEAR({name}) >= 100 AND MONTH({name}) > 0 AND DAYOFMONTH({name}) > 0, {plain}, {others})"
 
 
 def _zero(each: Conversion, name: str, has_default: bool) -> str:
-    """What the connector makes of a zero date: null, or the beginning of time where the column is NOT NULL; a default
-    would take its place, which is not known here: the row is refused by what stands there."""
+    """What the connector makes of a zero date, as it streams: null, or the beginning of time where the column is NOT
+    NULL; a default would take its place, which is not known here: the row is refused by what stands there."""
+    if each.family.name == "instant":
+        fraction = f".{'0' * each.family.digits}" if each.family.digits else ""
+        return f"'1970-01-01T00:00:00{fraction}Z'" if each.how == "iso" else "'1970-01-01 00:00:00'"
     if each.column.nullable:
         return "''"
-    return name if has_default else ("'1970-01-01'" if each.family.name == "date" else "'1970-01-01 00:00:00'")
+    return "'zero'" if has_default else "'1970-01-01'" if each.family.name == "date" else "'1970-01-01 00:00:00'"
 
 
 @contextmanager
