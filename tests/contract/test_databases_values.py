@@ -219,10 +219,13 @@ def test_rows_of_many_megabytes_come_whole(server: Server) -> None:
     if server.kind == "mariadb":
         server.run("SET GLOBAL max_allowed_packet = 1073741824")
     server.run(f"CREATE TABLE shop.t (id INT PRIMARY KEY, v {big})")
-    server.run("INSERT INTO shop.t VALUES (1, REPEAT('é\"', 9000000)), (2, ''), (3, NULL)")
+    server.run("INSERT INTO shop.t VALUES (1, REPEAT('é\"', 9000000)), (2, ''), (3, NULL), (4, CHR(1))")
     found = read(server, described(server, "shop.t"), [("v", "string"), ("id", "int")])[0]
-    assert [(row["id"], row["v"] and len(row["v"])) for row in found] == [(1, 18_000_000), (2, ""), (3, None)]
+    assert [(row["id"], row["v"] and len(row["v"])) for row in found] == [
+        (1, 18_000_000), (2, ""), (3, None), (4, 1),
+    ]  # fmt: skip
     assert found[0]["v"] == 'é"' * 9_000_000
+    assert found[3]["v"] == "\x01"
 
 
 # ---------------------------------------------------------------- refusals of types

@@ -39,9 +39,10 @@ class Unfit(Exception):
 
 
 class Parser:
-    """Makes batches of rows. `key`: columns that a refusal names a row by."""
+    """Makes batches of rows. `key`: columns that a refusal names a row by. `quote`: what stands around texts."""
 
-    def __init__(self, columns: Sequence[tuple[str, Conversion]], key: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[tuple[str, Conversion]], key: Sequence[str], quote: str = '"') -> None:
+        self._quote = quote
         self._columns = [each for _, each in columns]
         self._key = [i for i, (name, _) in enumerate(columns) if name in key]
         self.schema = pa.schema([pa.field(name, arrow_type(each.wanted)) for name, each in columns])
@@ -77,7 +78,7 @@ class Parser:
     def _read(self, rows: list[bytes], convert: csv.ConvertOptions) -> pa.Table:
         data = b"".join(rows)
         options = csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self._names)
-        parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
+        parse = csv.ParseOptions(quote_char=self._quote, newlines_in_values=True, ignore_empty_lines=False)
         found = csv.read_csv(pa.BufferReader(data), options, parse, convert)
         if found.num_rows != len(rows):
             raise Unfit(-1)
@@ -113,7 +114,7 @@ class Parser:
 
     def _column_fails(self, number: int, text: str) -> bool:
         fields = [""] * len(self._columns)
-        fields[number] = '"' + text.replace('"', '""') + '"'
+        fields[number] = self._quote + text.replace(self._quote, self._quote * 2) + self._quote
         return self._fails([",".join(fields).encode() + b"\n"])
 
 

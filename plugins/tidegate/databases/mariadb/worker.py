@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidegate.databases.arrow import Parser
 
 ANSWER_S = 600.0
+_Q = f"_utf8mb4 x'{ord(sql.RARE_QUOTE):02x}'"
 _DEFAULTS = """
 SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 AND COLUMN_DEFAULT IS NOT NULL AND COLUMN_DEFAULT NOT LIKE '''0000%%'"""
@@ -53,7 +54,7 @@ class MariaDBChunks:
                 cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
                 low = session.snapshot_position(cursor)
                 query = _query(cursor, table, made, keys, defaults)
-            yield MariaDBRows(found, query, Parser(made, table.key), low, after.position)
+            yield MariaDBRows(found, query, Parser(made, table.key, sql.RARE_QUOTE), low, after.position)
         finally:
             found._force_close()  # else an abandoned query is read to its end
 
@@ -115,13 +116,9 @@ def _field(each: Conversion, has_default: bool) -> str:
 def _text(each: Conversion, name: str, has_default: bool) -> str:
     family = each.family.name
     if family == "text":
-        return (
-            f"""'"', REPLACE(CONVERT({name} USING utf8mb4), '"', '""'), '"'"""
-            if not each.column.nullable
-            else (f"""CONCAT('"', REPLACE(CONVERT({name} USING utf8mb4), '"', '""'), '"')""")
-        )
+        return f"CONCAT({_Q}, REPLACE(CONVERT({name} USING utf8mb4), {_Q}, CONCAT({_Q}, {_Q})), {_Q})"
     if family == "bytes":
-        return f"""CONCAT('"', HEX({name}), '"')"""
+        return f"CONCAT({_Q}, HEX({name}), {_Q})"
     if family == "float4":
         return f"CAST({name} AS DOUBLE)"
     if family == "boolean":
