@@ -135,7 +135,7 @@ def test_a_rewritten_table_is_waited_for_and_never_looks_empty(postgresql: Serve
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.extend(read(postgresql, table, [("id", "bigint")], after=after)[0]))
     thread.start()
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'LOCK TABLE%'"
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'tidegate'"
     while postgresql.run(waiting) == [(0,)] and thread.is_alive():
         threading.Event().wait(0.02)
     altering.commit()

@@ -272,11 +272,11 @@ def test_a_column_that_is_missing_is_refused(server: Server) -> None:
 
 def test_types_and_positions_are_those_of_the_engine() -> None:
     from tidegate.databases.arrow import arrow_type
-    from tidegate.databases.mariadb import session
+    from tidegate.databases.mariadb import places
 
     for name in (*PRIMITIVES, "decimal(38,9)"):
         assert arrow_type(parse(name)) == engine.arrow_type(parse(name))
-    assert session.FILE_UNIT == FILE_UNIT
+    assert places.FILE_UNIT == FILE_UNIT
 
 
 def test_kinds_import_no_driver() -> None:
