@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.model.scenarios import OF_MIRRORS, SCENARIOS, run
+from tests.model.scenarios import OF_MIRRORS, OF_RECUTS, SCENARIOS, run
 
 SMALL = (
     *("seal-vs-plan", "vanished-partition", "late-add", "open-batch-new-spec", "rollback-batch", "rollback-landing"),
@@ -20,6 +20,7 @@ SMALL = (
         "rebuild-given-up",
     ),
     *OF_MIRRORS,
+    *OF_RECUTS,
 )
 BEGINNINGS = {"failover-first": 8_000, "failover-reopen": 8_000, "log-cut": 8_000, "late-partition": 8_000}
 BEGINNINGS |= {"landing-adopted": 4_000, "landing-published": 4_000, "rebuild-in-place": 4_000}

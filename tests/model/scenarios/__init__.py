@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.model.scenarios import batches, catalogue, failovers, hours, landings, late, mirrors, replays, walks
+from tests.model.scenarios import batches, catalogue, failovers, hours, landings, late, mirrors, recuts, replays, walks
 from tests.model.scenarios.building import SCENARIOS as OF_BATCHES
 from tests.model.scenarios.building import build
 from tests.model.scenarios.building import run as run_batches
@@ -10,16 +10,19 @@ from tests.model.scenarios.landings import SCENARIOS as OF_LANDINGS
 from tests.model.scenarios.landings import run as run_landings
 from tests.model.scenarios.mirrors import SCENARIOS as OF_MIRRORS
 from tests.model.scenarios.mirrors import run as run_mirrors
+from tests.model.scenarios.recuts import SCENARIOS as OF_RECUTS
+from tests.model.scenarios.recuts import run as run_recuts
 from tests.model.source_log import SCENARIOS as OF_LOGS
 from tests.model.source_log import run as run_logs
 
 WALKS = walks.WALKS
-SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_LANDINGS
+SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_RECUTS | OF_LANDINGS
 
 
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore a scenario, whole or with the rule `flip` taken out."""
-    for explore, of in ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_landings, OF_LANDINGS)):
+    own = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_recuts, OF_RECUTS), (run_landings, OF_LANDINGS))
+    for explore, of in own:
         if name in of:
             return explore(name, flip, seconds, limit)
     return run_batches(name, flip, seconds, limit)
@@ -27,6 +30,7 @@ def run(name, flip=None, seconds=120, limit=3_000_000):
 
 __all__ = [
     "OF_MIRRORS",
+    "OF_RECUTS",
     "SCENARIOS",
     "WALKS",
     "batches",
@@ -37,6 +41,7 @@ __all__ = [
     "landings",
     "late",
     "mirrors",
+    "recuts",
     "replays",
     "run",
 ]

@@ -169,6 +169,8 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
     prefix, base = table.base()
     if prefix.upto != told.upto:
         raise LostComparison(f"{table.name} has moved on to batch {prefix.upto}")
+    if isinstance(commit, Cut) and (has := buckets_now(ctx, table, prefix)) != commit.before:
+        raise LostComparison(f"{table.name} was cut by another task: it has {has} buckets now")
     found = commit.range if isinstance(commit, Merge) else BatchRange.upkeep(told.upto)
     taken = conflicts if found.merges else ""
     # R9: the try is named by what this returns
