@@ -119,6 +119,34 @@ def test_two_merges_at_once(rig: Rig) -> None:
     rig.check_settled(lane)
 
 
+@only_in_full
+def test_a_purge_and_a_cut_are_killed_before_their_commits(rig: Rig) -> None:
+    """Old tombstones go, `sink.buckets` doubles, and merges go on, each event once."""
+    [lane] = lanes(rig, "m_upkeep", tombstones="1h")
+    lane.batch(*(event(n, "a", 10 + n) for n in range(1, 6)))
+    lane.batch(event(2, None, 20), event(3, None, 21), event(4, "b", 22))
+    lane.batch(event(5, None, 30), event(1, "c", 31))
+    assert (lane.merge().merges, lane.standing().tombstones) == (1, 3), "nothing is old enough yet"
+    lane.age(2, hours=3)
+
+    lane.killed(lane.held())
+    now = lane.standing()
+    assert (now.rows, now.tombstones, now.purged, now.inserted) == (2, 1, 2, 5)
+    assert lane.rows() == {1: "c", 4: "b"}
+
+    lane.cut(4)
+    lane.batch(event(2, "back", 40), event(6, "new", 41))
+    lane.killed(lane.held("cut"))
+    rig.wait_run(lane.apply, "cut", "success")
+    now = lane.standing()
+    assert (now.buckets, now.upto, now.events) == (4, 4, 12)
+    assert (now.rows, now.tombstones, now.purged, now.inserted) == (4, 1, 2, 7)
+    assert lane.rows() == {1: "c", 2: "back", 4: "b", 6: "new"}
+    assert {state for *_, state in lane.tries()} <= {"APPLIED", "OVERTAKEN"}
+    assert lane.recomputed() == []
+    rig.check_settled(lane)
+
+
 def test_the_page_says_what_clear_does_to_a_merge() -> None:
     text = (Places.of_checkout().checkout / "docs/operating-airflow.md").read_text()
     assert re.findall(r"^\| apply \| apply \| (\w+) \| .+ \|$", text, re.MULTILINE) == [
