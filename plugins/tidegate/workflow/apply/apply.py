@@ -174,7 +174,8 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
     found = commit.range if isinstance(commit, Merge) else BatchRange.upkeep(told.upto)
     taken = conflicts if found.merges else ""
     # R9: the try is named by what this returns
-    mine = ctx.ledger.applies.begin(ctx.name, found.first, found.last, ctx.nonce(), taken)
+    base_of = None if found.merges else prefix.snapshot
+    mine = ctx.ledger.applies.begin(ctx.name, found.first, found.last, ctx.nonce(), taken, base_of)
     job = replace(_plan(ctx, table, mine, prefix, base), take_conflicts=bool(taken), **_upkeep(ctx, table, commit))
     ctx.say(f"{_words(mine)}: {many(sum(f.rows for f in job.events), 'event')}, as {mine.name}")
     receipt = _receipt(ctx, mine, job)
