@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.look.row_readers import InProcessRows
 from tests.mirror.days import DailyWorld, day, event
 from tests.publish.test_catchup import Runs
 from tests.world import World, record, window
@@ -19,6 +20,7 @@ from tidegate.core.window.states import OPEN
 from tidegate.ledger.waits import SqlWaits
 from tidegate.workflow.look.explanation import explain
 from tidegate.workflow.look.status import status
+from tidegate.workflow.look.where import where
 from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.publish import archive, catchup
 
@@ -44,6 +46,13 @@ def waited(world: World, n: int) -> tuple[bool, str]:
     return answer.done, answer.text
 
 
+def fate(world: World, offset: int) -> str:
+    """What `tidegate where` says of the record."""
+    ctx = world.context()
+    (only,) = where(ctx, ctx.ledger.reads, InProcessRows(), 0, offset).fates
+    return only.words
+
+
 def explained(world: World, n: int) -> tuple[str, str]:
     ctx = world.context()
     found = explain(ctx, ctx.ledger.reads, day(n))
@@ -57,6 +66,8 @@ def test_all_say_the_same_of_a_day_that_waits(world: DailyWorld) -> None:
     assert waited(world, 2) == (False, certificate.text())
     oldest = "`tidegate explain readings 2013-01-05T00:00Z` says what that waits for"
     assert explained(world, 2) == (f"not ready: {WAITS}", oldest)
+    assert fate(world, 2).endswith(f"waits for its window 2013-01-07T00:00Z: {WAITS}")
+    assert fate(world, 0).endswith("has passed the window's end 2013-01-06T00:00Z; no run has published it")
     assert explained(world, 0)[0] == "ready, but no run has published it"
     due = status(ctx, ctx.ledger.reads, None).due
     assert overdue.ranges(due) + overdue.in_turn(due) == (
