@@ -334,7 +334,7 @@ applies = _table(  # tries to merge batches `first_batch` to `last_batch` (inclu
     _required("last_batch", BigInteger),
     _required("nonce", String(32)),
     _required("state", Word(ApplyState)),
-    Column("snapshot", String(100)),  # of the table, once it stands there
+    Column("snapshot", String(100)),  # of the table, once it stands there; before, of upkeep: that it was begun on
     Column("why", Text),  # of a refused one
     _required("began_ms", BigInteger),
     Column("done_ms", BigInteger),  # when it was applied, overtaken or refused
