@@ -153,6 +153,9 @@ PythonFunction = Annotated[
     str,
     _word(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "must be package.module:function", "Python function", 300),
 ]
+SourceTableName = Annotated[
+    str, _word(r"[^.\s]+\.[^.\s]+", "must be schema.table, as the source's database calls it", "schema.table", 240)
+]
 Topic = Annotated[str, _word(_TOPIC, "must be a topic name (letters, digits, '.', '_', '-')", "topic", 249)]
 Table = Annotated[
     str, _word(rf"{_IDENTIFIER}\.{_IDENTIFIER}", "must be database.table, both in lower case", "database.table", 240)
