@@ -316,7 +316,9 @@ def _raced(open_ledger: Callable[[], SqlLedger], race: list[Callable[[SqlLedger]
 # ---------------------------------------------------------------- what the table says of them (S8)
 
 TOLD = Told(upto=2, snapshot="11", attempt="1-2.1-aa", rows=2, events=3, inserted=3)
-COPIED = Copied((RoundIn(1, (*LOW, 1), ((1, 3), (5, 5)), True), RoundIn(2, (*LOW, 2), ((6, 6),))), (*HIGH, 0))
+COPIED = Copied(
+    (RoundIn(1, (*LOW, 1), (*HIGH, 1), ((1, 3), (5, 5)), True), RoundIn(2, (*LOW, 2), (*LOW, 2), ((6, 6),))), (*HIGH, 0)
+)
 FURTHER: list[dict[str, Any]] = [
     {"copied": COPIED},
     {"begins": (2**50, 1, 0)},
