@@ -5,44 +5,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Index,
-    Integer,
-    MetaData,
-    PrimaryKeyConstraint,
-    Table,
-    UniqueConstraint,
-    false,
-    text,
-)
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, UniqueConstraint, false
 
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.states import INGEST, BatchKind, BatchState
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.core.mirror.applies import ApplyState
 from tidegate.core.window.states import CLOSED, GenerationKind, GenerationState, WindowState
+from tidegate.ledger import columns
 from tidegate.ledger.texts import String, Text, Word
 
-metadata = MetaData()
-_NAME = String(200)
-_ROWID = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for INTEGER
-
-
-def _table(name: str, *columns: Column | PrimaryKeyConstraint | UniqueConstraint | Index) -> Table:
-    return Table(name, metadata, *columns)
-
-
-def _required(name: str, kind: type | object, default: object = None) -> Column:
-    return Column(name, kind, nullable=False, default=default)
-
-
-def _partial_index(name: str, where: str, *columns: str) -> Index:
-    """An index of the rows that meet `where`; a statement uses it only if it says the same."""
-    return Index(name, *columns, postgresql_where=text(where), sqlite_where=text(where))
-
+metadata = columns.metadata
+_NAME, _ROWID = columns.NAME, columns.ROWID
+_table, _required, _partial_index = columns.table, columns.required, columns.partial_index
 
 pipelines = _table(
     "pipelines",

@@ -1,8 +1,7 @@
 """The port to tables: how windows and batches reach their readers, whatever kind of table it is.
 
 What a change of a table ends with is one of three: done, refused (CatalogueError: nothing has changed), or unknown
-(CatalogueUnsure: it may still be executed). Every step can be made again and comes to the same end.
-"""
+(CatalogueUnsure: it may still be executed). Every step can be made again and comes to the same end."""
 
 from __future__ import annotations
 
@@ -290,11 +289,10 @@ class SideTarget(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Prefix(Told):
-    """A keyed table as one snapshot of it says (M3, M4). `snapshot`: names it; None for a table without any.
-    `newest_ms`: the newest time at the source (UTC) of all events in it, 0 if none is known (M8). `complete`: since
-    which position of the source nothing in it is older (S9'); None: nothing tells.
-
-    Sums are added up over its whole life: `rows + tombstones + purged = inserted`; `rows`, `tombstones` stand in it."""
+    """A keyed table as one snapshot of it says (M3, M4). `snapshot`: names it; None for a table without any. Sums are
+    those of its whole life: `rows + tombstones + purged = inserted`; `rows`, `tombstones` stand in it. `newest_ms`: the
+    newest time at the source (UTC) of all events in it, 0 if none is known (M8). `complete`: since which position of
+    the source nothing in it is older (S9'); None: nothing tells."""
 
     newest_ms: int = 0
     complete: Complete | None = None
@@ -303,9 +301,9 @@ class Prefix(Told):
 @dataclass(frozen=True)
 class Merged:
     """What an apply job has made of the batches above `upto`: `last` is the new one, `files` have their URIs in
-    `directory`; buckets that are not named stay as they are. Of upkeep `last` is `upto` itself.
-    `buckets`: how many the table has then; 0: as many as before. `anew`: no file of before stays. `copy`: what it
-    brings of a copy, or ends (S8); such a commit merges no batch. `complete`: what the table may tell then (S9')."""
+    `directory`; buckets that are not named stay as they are. Of upkeep `last` is `upto` itself. `copy`: what it brings
+    of a copy, or ends (S8). `buckets`: how many the table has then; 0: as many as before. `anew`: no old file stays.
+    `complete`: what the table may tell then (S9')."""
 
     first: int
     last: int
