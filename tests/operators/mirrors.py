@@ -23,7 +23,7 @@ from tests.operators.lane import InProcess
 from tests.operators.lines import Line
 from tidegate.core.base.connection import Connection
 from tidegate.core.mirror.balance import imbalance
-from tidegate.core.target.port import Prefix
+from tidegate.core.target.prefix import Prefix
 from tidegate.spec.loader import load_file
 from tidegate.storage.local import LocalStorage
 from tidegate.wiring import context_for

@@ -9,7 +9,6 @@ from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, UniqueConstr
 
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.states import INGEST, BatchKind, BatchState
-from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.core.mirror.applies import ApplyState
 from tidegate.core.window.states import CLOSED, GenerationKind, GenerationState, WindowState
 from tidegate.ledger import columns
@@ -334,44 +333,6 @@ prefixes = _table(  # what a keyed table said of itself when it was last looked 
     Column("begins", String(100)),  # commit,row,n: the greatest position of its first merge with events
     Column("last_position", String(100)),  # the greatest of all
     Column("copied", Text),  # core.mirror.copied.Copied; null: of no copy
-)
-copies = _table(  # rounds: each reads the whole source table of a keyed one
-    "copies",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("round", Integer, primary_key=True, autoincrement=False),
-    _required("table_name", Text),
-    _required("key", Text),  # a list of columns
-    _required("state", Word(RoundState)),
-    _required("ended", Boolean),  # its last chunk is cut
-    _required("why", Text),
-    _required("begun_ms", BigInteger),
-    Column("done_ms", BigInteger),  # when it was whole, or given up
-)
-chunks = _table(  # key ranges of rounds
-    "chunks",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("chunk", BigInteger, primary_key=True, autoincrement=False),
-    _required("round", Integer),
-    _required("key_range", Text),  # core.copy.port.KeyRange
-    _required("state", Word(ChunkState)),
-    _required("epoch", Integer),
-    _required("nonce", String(32)),
-    Column("tried_ms", BigInteger),  # when the newest attempt was begun
-    Column("low", String(100)),  # commit,row
-    Column("high", String(100)),
-    _required("rows", BigInteger),
-    _required("files", Text),  # a list of core.copy.rounds.ChunkFile
-    Column("read_ms", BigInteger),
-    Index("ix_chunks_round", "pipeline", "round"),
-)
-source_looks = _table(  # of the connector, the source and the topic together: core.copy.complete.Look
-    "source_looks",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("look", BigInteger, primary_key=True, autoincrement=False),
-    _required("position", String(100)),  # commit,row
-    _required("log_end", String(100)),
-    _required("at_ms", BigInteger),
-    _required("ends", Text),  # offsets by Kafka partition
 )
 schema_changes = _table(  # fields that became columns by `unknown_fields: evolve`; a row is never changed
     "schema_changes",

@@ -24,7 +24,8 @@ from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile, spelled
 from tidegate.core.mirror.prefix import BatchRange, next_range
 from tidegate.core.target.paths import join
-from tidegate.core.target.port import Merged, Prefix, PrefixTarget
+from tidegate.core.target.port import PrefixTarget
+from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.workflow.apply import complete
 from tidegate.workflow.apply.copies import next_of_copy
 from tidegate.workflow.apply.upkeep import buckets_now, cut_before, settled_batch
