@@ -54,7 +54,8 @@ def carry_out(
     started = time.monotonic()
     lanes = [plan.chunks[i :: plan.tasks] for i in range(min(plan.tasks, len(plan.chunks)))]
     try:
-        done = run_tasks(functools.partial(read_chunks, plan, open_storage, open_reader or _reader), lanes)
+        opened = open_reader or functools.partial(_reader, plan)
+        done = run_tasks(functools.partial(read_chunks, plan, open_storage, opened), lanes)
     except Exception as e:
         raise reported(storage, plan.attempt_dir, e) from e
     rows, seconds = sum(done), time.monotonic() - started
@@ -75,10 +76,12 @@ def read_chunks(
     return rows
 
 
-def _reader() -> ChunkReader:
+def _reader(plan: CopyPlan) -> ChunkReader:
+    """Bytes become what events have of them: in JSON the text of their Base64."""
     from tidegate.databases.kinds import reader
 
-    return reader(secrets.copy_settings())
+    encoding = (plan.pipeline["format"].get("debezium") or {}).get("encoding", "json")
+    return reader(secrets.copy_settings(), "bytes" if encoding == "avro" else "base64")
 
 
 def read_chunk(

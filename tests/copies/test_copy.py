@@ -12,6 +12,7 @@ from tests.copies.worlds import COPYING, CopyWorld
 from tests.fakes.source_table import TABLE
 from tests.hooks import Died, Hook, die
 from tests.mirror.audits import deep, dropped, overwritten
+from tests.mirror.test_where_key import ask
 from tidegate.core.base.errors import NotReady, StorageAhead
 from tidegate.core.copy.port import SourceColumn
 from tidegate.core.copy.rounds import ChunkState, RoundState
@@ -285,3 +286,22 @@ def test_status_says_how_far_the_copy_is(world: CopyWorld) -> None:
     assert said().startswith("whole since copy 1, read from (109")
     world.again("rows were changed by hand")
     assert said().endswith("; copy 2: 0 of 0 chunks so far read (0 rows), 0 merged")
+
+
+def test_where_key_knows_what_a_copy_has_read(world: CopyWorld) -> None:
+    source = world.source_table
+    world.deliver()
+    world.apply()
+    source.set(20, "lost later")
+    source.lose(20)
+    world.read()
+    read = ask(world, "id=5")
+    assert [(e.state, e.batch_id, e.n) for e in read.events] == [("waiting", -2, 1)]
+    world.apply()
+    assert [(e.state, e.words) for e in ask(world, "id=5").events] == [("row", "made the row that is seen")]
+    world.deliver()
+    world.apply()
+    (gone,) = ask(world, "id=20").events
+    assert gone.state == "swept"
+    older = ask(world, "id=3")
+    assert [(e.state, e.batch_id) for e in older.events] == [("row", -1), ("older", 1)]

@@ -90,7 +90,7 @@ LOOKING = {
     "totals": set(),
     "repairs": {"released"},
     "applies": {"told", "landed", "rows", "newest", "upkeep", "horizon", "tries", "holds"},
-    "copies": {"newest", "rounds", "chunks", "by_number"},
+    "copies": {"newest", "rounds", "chunks", "by_number", "looks", "merged_ends"},
     "schema_changes": {"changes"},
     "launcher": set(),
     "source": {"look", "offsets_at", "for_workers", "remembered", "cuts"},

@@ -15,6 +15,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.window.cut import time_values
 
 if TYPE_CHECKING:
+    from tidegate.core.mirror.key_history import Happened
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.workflow.look.where_key import KeyAnswer
 
@@ -59,15 +60,21 @@ def _print(spec: Pipeline, found: KeyAnswer) -> None:
     paragraph(out, "table", f"{found.table} {_stands(spec, found)}, as the ledger has it")
     for event in found.events:
         position = f"({event.commit}, {event.row}, {event.n})"
-        what = f"{event.operation} at {position}, partition {event.partition} offset {event.offset}"
         day = "" if event.day_ms is None else f", day {_day(spec, event.day_ms)}"
-        paragraph(out, event.state, f"{what}, batch {event.batch_id}{day}: {event.words}")
+        paragraph(out, event.state, f"{event.operation} at {position}, {_from(event)}{day}: {event.words}")
         advice(out, "", event.file)
     for note in found.notes:
         paragraph(out, "note", note, "yellow")
     if not found.newest_merged and found.events:
         step = "status" if spec.windows.closes else "apply"
         advice(out, "next", f"tidegate {step} {found.pipeline}")
+
+
+def _from(event: Happened) -> str:
+    """Where it came from."""
+    if event.batch_id < 0:
+        return f"read by copy {event.n}, row {event.offset + 1:,} of chunk {-event.batch_id}"
+    return f"partition {event.partition} offset {event.offset}, batch {event.batch_id}"
 
 
 def _stands(spec: Pipeline, found: KeyAnswer) -> str:
@@ -81,9 +88,13 @@ def _day(spec: Pipeline, start_ms: int) -> str:
     return str(time_values(start_ms, spec.time_partitions, spec.windows.timezone)[0][1])
 
 
+def _of(event: Happened) -> str:
+    return f"batch {event.batch_id}" if event.batch_id > 0 else f"chunk {-event.batch_id} of copy {event.n}"
+
+
 def _summary(found: KeyAnswer) -> str:
     if not found.events:
         return "no event of this key has landed"
     shown = "" if found.count == len(found.events) else f", of which these are the newest {len(found.events):,}"
-    seen = "none is merged" if found.seen is None else f"batch {found.seen.batch_id} {found.seen.words}"
+    seen = "none is merged" if found.seen is None else f"{_of(found.seen)} {found.seen.words}"
     return f"{many(found.count, 'event')}{shown}; {seen}"

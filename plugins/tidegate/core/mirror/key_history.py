@@ -45,13 +45,15 @@ class Event:
 
 class EventState(Choice):
     """ROW: the event made the row that is seen. TOMBSTONE: it deleted that. PURGED: it did, and the tombstone is old
-    enough to have been purged. KEPT_OUT: it came after that purge, and makes no row (M5). OLDER, REPEAT: it is merged,
+    enough to have been purged. SWEPT: it is older than a whole copy of the source's table, which found no row (S5).
+    KEPT_OUT: it came after that purge, and makes no row (M5). OLDER, REPEAT: it is merged,
     and another event stands, or one that says the same. WAITING: its batch is not merged. CONFLICT: it waits, and its
     merge is refused (M7)."""
 
     ROW = "row"
     TOMBSTONE = "tombstone"
     PURGED = "purged"
+    SWEPT = "swept"
     KEPT_OUT = "below-purge"
     OLDER = "older"
     REPEAT = "repeat"
@@ -59,7 +61,7 @@ class EventState(Choice):
     CONFLICT = "conflict"
 
 
-ROW, TOMBSTONE, PURGED, KEPT_OUT, OLDER, REPEAT, WAITING, CONFLICT = EventState
+ROW, TOMBSTONE, PURGED, SWEPT, KEPT_OUT, OLDER, REPEAT, WAITING, CONFLICT = EventState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,10 +116,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Purge:
-    """The newest one of the table (M5): `below` is its marker, `upto` the last batch that was in it then."""
+    """The newest one of the table (M5): `below` is its marker, `upto` the last batch that was in it then. `swept`: the
+    marker of the newest whole copy (S5)."""
 
     below: Position = START
     upto: int = 0
+    swept: Position = START
 
 
 NO_PURGE = Purge()
@@ -171,6 +175,7 @@ _WORDS: Mapping[EventState, str] = {
     ROW: "made the row that is seen",
     TOMBSTONE: "deleted the row: a tombstone is left",
     PURGED: "deleted the row; its tombstone is old enough to be purged",
+    SWEPT: "older than a whole copy of the source's table, which has not found the row: it makes none",
     KEPT_OUT: "older than the purge, and came after it: kept out, it makes no row",
     OLDER: "merged; a newer event stands",
     REPEAT: "merged; it says again what stands",
@@ -196,6 +201,8 @@ def _kept_out(merged: Sequence[Event], purge: Purge) -> set[Event]:
 def _merged(event: Event, standing: Event | None, purge: Purge) -> EventState:
     if standing is None:
         return OLDER
+    if event == standing and is_below(event.version, purge.swept):
+        return SWEPT
     if event == standing:
         gone = event.batch_id <= purge.upto and is_below(event.version, purge.below)
         return (PURGED if gone else TOMBSTONE) if event.deleted else ROW

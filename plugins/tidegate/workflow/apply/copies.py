@@ -9,6 +9,7 @@ from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
 from tidegate.core.copy.steps import Chunks, to_merge, too_old, unknown
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.commits import CopyIn
+from tidegate.core.mirror.copied import Copied
 from tidegate.core.mirror.jobs import EventFile
 from tidegate.core.target.paths import join
 from tidegate.workflow.base.context import Context
@@ -76,6 +77,22 @@ def chunk_files(ctx: Context, chunk: Chunk) -> list[EventFile]:
     """The rows of a READ chunk as files of events (S1)."""
     home = ctx.layout.copied(chunk.attempt)
     return [EventFile(chunk.batch_id, join(home, f.path), f.rows, f.bytes, n=chunk.round) for f in chunk.files]
+
+
+def read_chunks(ctx: Context, copied: Copied) -> tuple[list[Chunk], list[Chunk]]:
+    """READ chunks that the table holds, and those that wait to be merged; of what the ledger knows."""
+    inside: list[Chunk] = []
+    others: list[Chunk] = []
+    for one in ctx.ledger.copies.rounds(ctx.name):
+        held = copied.round(one.number)
+        for chunk in ctx.ledger.copies.chunks(ctx.name, one.number):
+            if chunk.state != ChunkState.READ:
+                continue
+            if held is not None and chunk.number in held:
+                inside.append(chunk)
+            elif one.state != RoundState.GIVEN_UP:
+                others.append(chunk)
+    return inside, others
 
 
 def merged_chunks(ctx: Context, told: Told) -> list[Chunk]:

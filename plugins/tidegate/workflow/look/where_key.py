@@ -3,7 +3,7 @@ days. Reads only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from tidegate.core.base.errors import LedgerError, NotReady, StepMissing
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.look.port import LedgerReads
+from tidegate.core.mirror.copied import NOTHING
 from tidegate.core.mirror.jobs import TableColumn
 from tidegate.core.mirror.key_history import (
     MOST,
@@ -28,6 +29,7 @@ from tidegate.core.mirror.key_values import KeyValue, key_values
 from tidegate.core.spec.change_events import SAYS_HOW
 from tidegate.core.window.states import WindowKey
 from tidegate.workflow.apply.apply import event_files
+from tidegate.workflow.apply.copies import chunk_files, read_chunks
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.look.day_files import events_by_day
 
@@ -76,10 +78,13 @@ def where_key(ctx: Context, rows: EventReader, key: tuple[KeyValue, ...], most: 
     upto = 0 if told is None else told.upto
     landed = ctx.ledger.applies.landed(ctx.name, 0).rows
     files = [f for batch_id in sorted(landed) if landed[batch_id] for f in event_files(ctx, batch_id)]
-    look = _Look(ctx, rows, key, most, len(files))
-    merged = look.newest((f.uri,) for f in files if f.batch_id <= upto)
-    waiting = look.newest((f.uri,) for f in files if f.batch_id > upto)
-    purge = NO_PURGE if told is None else Purge(told.purged_below, told.purged_upto)
+    copied = NOTHING if told is None else told.copied
+    inside, others = read_chunks(ctx, copied)
+    look = _Look(ctx, rows, key, most, len(files), {c.batch_id: c.round for c in (*inside, *others)})
+    of_chunks = [[(f.uri,) for c in some for f in chunk_files(ctx, c)] for some in (inside, others)]
+    merged = look.newest([*((f.uri,) for f in files if f.batch_id <= upto), *of_chunks[0]])
+    waiting = look.newest([*((f.uri,) for f in files if f.batch_id > upto), *of_chunks[1]])
+    purge = NO_PURGE if told is None else Purge(told.purged_below, told.purged_upto, copied.swept_below)
     return look.answer(history(merged, waiting, look.count, most, purge), upto=upto)
 
 
@@ -122,8 +127,18 @@ def _by_days(
 class _Look:
     """Counts over all files: events of the key, and what could not be read."""
 
-    def __init__(self, ctx: Context, rows: EventReader, key: tuple[KeyValue, ...], most: int, files: int) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        rows: EventReader,
+        key: tuple[KeyValue, ...],
+        most: int,
+        files: int,
+        rounds: Mapping[int, int] | None = None,
+    ) -> None:
+        """`rounds`: of chunks of copies, by what their rows have for a batch (S1)."""
         self._ctx, self._rows, self._key, self._most, self._files = ctx, rows, key, most, files
+        self._rounds = rounds or {}
         columns = ((c.of, c.type) for c in _table(ctx)[1])
         self._content = tuple((of, kind) for of, kind in columns if of and of not in SAYS_HOW)
         self._done = self.count = 0
@@ -136,7 +151,8 @@ class _Look:
         for at in range(0, len(places), FILES_AT_ONCE):
             some = tuple(places[at : at + FILES_AT_ONCE])
             found = self._rows.events(Question(self._key, some, self._content, self._most))
-            kept = newest((*kept, *found.events), self._most)
+            events = [replace(e, n=self._rounds.get(e.batch_id, e.n)) for e in found.events]
+            kept = newest((*kept, *events), self._most)
             self.count += found.count
             self.unread += [found.unread] if found.unread else []
             self._done += len(some)
