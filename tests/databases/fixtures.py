@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from dev.stack import debian
 from tests.databases import servers
 from tests.databases.servers import Server
 
 
 @pytest.fixture(scope="session")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    if not debian.is_here():
+        pytest.skip("no Debian here, whose packages bring MariaDB")
     with servers.mariadb(tmp_path_factory.mktemp("mariadb")) as found:
         yield found
 

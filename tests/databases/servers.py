@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg2
-import pymysql
 
 from dev.demo.mirror.mariadb import MariaDB
 from dev.stack.info import StackInfo
@@ -45,6 +44,8 @@ class Server:
         return rows
 
     def _pymysql(self, autocommit: bool) -> Any:
+        import pymysql
+
         at = self.connection
         return pymysql.connect(
             host=at.host, port=at.port, user="root", database=at.schema, autocommit=autocommit, charset="utf8mb4",

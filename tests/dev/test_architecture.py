@@ -80,6 +80,8 @@ def test_the_core_uses_the_standard_library_only() -> None:
         "tidegate.ledger",
         "tidegate.targets.hive.catalogue",
         "tidegate.sources.kafka.control",
+        "tidegate.databases.mariadb.control",
+        "tidegate.databases.postgresql.control",
         "tidegate.storage",
         "tidegate.files",
         "tidegate.changes",

@@ -31,7 +31,7 @@ def pins(path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("published", sorted((ROOT / "tests/fixtures/airflow").glob("constraints-*.txt")))
 def test_the_wheel_installs_under_airflows_constraints(published: Path) -> None:
-    wants, has = needed("postgres", "worker"), pins(published)
+    wants, has = needed("postgres", "mysql", "worker"), pins(published)
     both = wants.keys() & has.keys()
     assert len(both) >= 15
     refused = {name: str(wants[name]) for name in both if has[name] not in wants[name].specifier}
@@ -39,7 +39,7 @@ def test_the_wheel_installs_under_airflows_constraints(published: Path) -> None:
 
 
 def test_the_lock_is_within_the_wheels_bounds() -> None:
-    wants, has = needed("postgres", "worker", "iceberg"), pins(ROOT / "requirements.lock")
+    wants, has = needed("postgres", "mysql", "worker", "iceberg"), pins(ROOT / "requirements.lock")
     assert wants.keys() <= has.keys()
     assert not {name: has[name] for name, one in wants.items() if has[name] not in one.specifier}
 

@@ -80,7 +80,8 @@ class Database(Protocol):
 
     def in_progress(self) -> tuple[int, ...]:
         """Transactions that write, or have written, and have not ended as others see it; empty where a read's snapshot
-        has a position of its own."""
+        has a position of its own. Ask it after `ReadAfter.position` is known, never before: it then has every
+        transaction that was logged below and is not visible yet."""
         ...
 
     def close(self) -> None: ...

@@ -67,7 +67,7 @@ def passes(error: Exception) -> bool:
         return str(code).startswith(_TRANSIENT)
     if isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError):
         return not any(words in str(error) for words in _DENIED)
-    return False
+    return type(error) is psycopg2.DatabaseError  # what the driver makes of a connection that ends within COPY
 
 
 def said(error: Exception) -> str:
