@@ -3,7 +3,8 @@ before, which is the plan's base: asked by a deep audit. Requests, and their ans
 
     {"plan": "...", "buckets": [number, ...]}             an apply's; forgets whatever was asked before. {}
     {"events": [["batch", "uri", rows, bytes, n], ...]}      takes up their events. {"unread": why they cannot be read}
-    {"bucket": [number, [["uri", rows, bytes], ...]]}     `core.mirror.comparison.Compared`, plain
+    {"bucket": [number, [["uri", rows, bytes], ...]]}     `core.mirror.comparison.Compared`, plain; with
+      "below": [commit, row, n]                           held against rows of the source, whose smallest LOW it is
 
 Events wait in the plan's directory, cut by bucket, so that memory does not grow with the table. Who asks empties it.
 """
@@ -19,14 +20,14 @@ import pyarrow.parquet as pq
 
 from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.mirror.base import read_base
-from spark_jobs.engine.mirror.compare import compare, newest
+from spark_jobs.engine.mirror.compare import against_source, compare, newest
 from spark_jobs.engine.mirror.events import Handed, hand_over
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.storage import open_storage
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import ApplyPlan, loads_plan
 from tidegate.core.mirror.comparison import Compared
-from tidegate.core.mirror.jobs import BaseFile, Bucket, EventFile
+from tidegate.core.mirror.jobs import BaseFile, Bucket, EventFile, Position
 
 
 def handler() -> Callable[[Any], dict[str, Any]]:
@@ -50,7 +51,8 @@ class Comparison:
             return {"unread": self._take_up(self._plan, [EventFile(*f) for f in request["events"]])}
         number, files = request["bucket"]
         bucket = Bucket(number, tuple(BaseFile(*f) for f in files))
-        plain = to_plain(self._compared(self._plan, bucket))
+        below = request.get("below")
+        plain = to_plain(self._compared(self._plan, bucket, None if below is None else tuple(below)))
         assert isinstance(plain, dict)
         return plain
 
@@ -67,7 +69,7 @@ class Comparison:
             return last_line(from_exception(e))
         return ""
 
-    def _compared(self, plan: ApplyPlan, bucket: Bucket) -> Compared:
+    def _compared(self, plan: ApplyPlan, bucket: Bucket, below: Position | None) -> Compared:
         number, ids = bucket.number, dict(plan.fields)
         before = next((b for b in plan.base if b.number == number), None)
         try:
@@ -78,6 +80,8 @@ class Comparison:
         try:
             base = read_base(shape, ids, open_storage, before, plan.buckets)
             made = newest(shape, open_storage, self._handed, number, base)
+            if below is not None:
+                return against_source(shape, number, made, held, below)
             return compare(shape, number, made, held, plan.purged_below)
         except Exception as e:
             return Compared(bucket=number, unmade=last_line(from_exception(e)))

@@ -12,7 +12,7 @@ from tidegate.adapters.child import ByChild, Child
 from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.jobs import ApplyPlan, dumps_plan
 from tidegate.core.mirror.comparison import Compared
-from tidegate.core.mirror.jobs import Bucket, EventFile
+from tidegate.core.mirror.jobs import Bucket, EventFile, Position
 
 
 class LineTables(ABC):
@@ -40,9 +40,10 @@ class LineTables(ABC):
         answer = self._ask({"events": [[f.batch_id, f.uri, f.rows, f.bytes, f.n] for f in files]})
         return str(answer["unread"])
 
-    def compare(self, bucket: Bucket) -> Compared:
+    def compare(self, bucket: Bucket, below: Position | None = None) -> Compared:
         files = [[f.uri, f.rows, f.bytes] for f in bucket.files]
-        return from_plain(Compared, self._ask({"bucket": [bucket.number, files]}))
+        source = {} if below is None else {"below": list(below)}
+        return from_plain(Compared, self._ask({"bucket": [bucket.number, files], **source}))
 
 
 class TableProcess(ByChild, LineTables):

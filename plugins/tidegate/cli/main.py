@@ -32,6 +32,7 @@ _COMMANDS = {
     "unpause": ("tidegate.cli.pause:unpause", "Unpause a pipeline's DAGs; a new pipeline's, too."),
     "apply": ("tidegate.cli.apply:apply", "Merge landed changes into the table of a mirror."),
     "copy": ("tidegate.cli.copy:copy", "Read the source table of a mirror from its database."),
+    "compare": ("tidegate.cli.compare:compare", "Compare a mirror with the table of its source, row by row."),
     "reopen": ("tidegate.cli.reopen:reopen", "Let a published window take up the late rows that wait for it."),
     "rollback": ("tidegate.cli.rollback:rollback", "Bring back the rows of an earlier generation of a window."),
     "replay": ("tidegate.cli.replay:replay", "Rebuild published windows with today's columns."),

@@ -16,7 +16,7 @@ from tidegate.core.batch.states import ABANDONED, OVER_STATES
 from tidegate.core.copy import transitions
 from tidegate.core.copy.complete import Look
 from tidegate.core.copy.port import KeyRange, LogPosition
-from tidegate.core.copy.rounds import LOOKS_KEPT, Chunk, ChunkFile, ChunkState, Reading, Round, RoundState
+from tidegate.core.copy.rounds import LOOKS_KEPT, UNDER_WAY, Chunk, ChunkFile, ChunkState, Reading, Round, RoundState
 from tidegate.core.files.receipt import DIRTY
 from tidegate.ledger import moves, schema, schema_copies
 from tidegate.ledger.store import Part, read_as
@@ -83,15 +83,17 @@ class SqlCopies(Part):
             c.execute(insert(s).values(pipeline=name, look=newest + 1, ends=dumps(dict(look.ends)), **values))
             c.execute(delete(s).where(mine, s.c.look <= newest + 1 - LOOKS_KEPT))
 
-    def begin(self, name: str, number: int, table: str, key: Sequence[str], why: str = "") -> Round:
-        found = Round(pipeline=name, number=number, table=table, key=tuple(key), state=RoundState.OPEN, why=why)
+    def begin(self, name: str, number: int, table: str, key: Sequence[str], why: str = "", only: bool = False) -> Round:
+        arrow = transitions.COMPARE if only else transitions.BEGIN
+        state = RoundState.COMPARED if only else RoundState.OPEN
+        found = Round(pipeline=name, number=number, table=table, key=tuple(key), state=state, why=why)
         with self._store.begin() as c:
-            others = and_(r.c.pipeline == name, r.c.state == RoundState.OPEN)
+            others = and_(r.c.pipeline == name, r.c.state.in_(UNDER_WAY))
             other = c.scalar(select(r.c.round).where(others))
             if other is not None:
-                raise LostComparison(f"{name}: copy {other} is open")
+                raise LostComparison(f"{name}: copy {other} is under way")
             sets = {"table_name": table, "key": dumps(list(key)), "ended": False, "why": why}
-            begun = step(transitions.BEGIN, transitions.of_round(found), found, sets=sets, detail={"table": table})
+            begun = step(arrow, transitions.of_round(found), found, sets=sets, detail={"table": table})
             moves.move(self._store, c, r, begun)
         return found
 
@@ -102,7 +104,7 @@ class SqlCopies(Part):
             last = c.scalar(select(func.max(k.c.chunk)).where(k.c.pipeline == name, k.c.round == round_.number)) or 0
             if last != after:
                 raise LostComparison(f"{name}: another task has cut chunks of copy {round_.number}")
-            open_ = and_(r.c.pipeline == name, r.c.round == round_.number, r.c.state == RoundState.OPEN, ~r.c.ended)
+            open_ = and_(r.c.pipeline == name, r.c.round == round_.number, r.c.state.in_(UNDER_WAY), ~r.c.ended)
             self._store.compare_and_set(c, update(r).where(open_).values(ended=ended), f"copy {round_.number}")
             found = [
                 Chunk(pipeline=name, number=newest + i, round=round_.number, keys=keys)
@@ -144,6 +146,13 @@ class SqlCopies(Part):
         one = transitions.of_round(Round(pipeline=name, number=number, table="", key=(), state=RoundState.OPEN))
         with self._store.begin() as c:
             moves.moved(self._store, c, r, step(transitions.WHOLE, one, None))
+
+    def merge(self, round_: Round, why: str) -> Round:
+        after = replace(round_, state=RoundState.OPEN, why=why)
+        done = step(transitions.MERGE, transitions.of_round(round_), after, sets={"why": why}, detail={"why": why})
+        with self._store.begin() as c:
+            moves.move(self._store, c, r, done)
+        return after
 
     def give_up(self, round_: Round, why: str) -> Round:
         after = replace(round_, state=RoundState.GIVEN_UP, why=why)

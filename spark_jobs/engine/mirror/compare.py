@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.mirror.words import coordinates, position, spelled
 from tidegate.core.mirror.comparison import SAMPLES, Compared, Kind, Sample
 from tidegate.core.mirror.jobs import START, Position
-from tidegate.core.mirror.order import is_below
+from tidegate.core.mirror.order import Version, is_below, newer
 
 _TEXT = 60
 """Letters of a value that are shown."""
@@ -69,6 +70,47 @@ def compare(shape: Shape, number: int, made: pa.Table, held: pa.Table, purged_be
     if len(made) == len(held) and total(mine) == total(theirs):
         return found
     return _keyed(shape, found, (made, held), (numbers(mine), numbers(theirs)), purged_below)
+
+
+def against_source(shape: Shape, number: int, read: pa.Table, held: pa.Table, below: Position) -> Compared:
+    """`read`: rows of a bucket as the source had them, each at its LOW; `held`: as the table has them, events up to
+    every HIGH being merged. A row of the table that is newer than what was read is no difference (M2), nor is one that
+    was not read and is at or above `below`, the smallest LOW."""
+    deleted = numbers(shape.deleted(held))
+    found = Compared(bucket=number, rows=len(held) - int(deleted.sum()), tombstones=int(deleted.sum()), read=len(read))
+    keys = key_numbers(shape, read, held)
+    mine, theirs = keys[: len(read)], keys[len(read) :]
+    count = int(keys.max()) + 1 if len(keys) else 0
+    times, place, of = np.bincount(theirs, minlength=count), np.full(count, -1), np.full(count, -1)
+    place[theirs], of[mine] = np.arange(len(theirs)), np.arange(len(mine))
+    stands, told = _versions(shape, held), _versions(shape, read)
+    both = np.flatnonzero((times == 1) & (of >= 0))
+    both = both[newer(_at(told, of[both]), _at(stands, place[both]))]
+    mine_hash, theirs_hash = (numbers(row_hashes(rows.select(shape.content), {})) for rows in (read, held))
+    gone = deleted[place[both]]
+    alone = np.flatnonzero((times == 1) & (of < 0))
+    alone = alone[~deleted[place[alone]] & is_below(_at(stands, place[alone]), below)]
+    differ = {
+        Kind.LACKING: np.concatenate([np.flatnonzero((times == 0) & (of >= 0)), both[gone]]),
+        Kind.SURPLUS: alone,
+        Kind.OTHER: both[~gone & (mine_hash[of[both]] != theirs_hash[place[both]])],
+        Kind.DOUBLED: np.flatnonzero(times > 1),
+    }
+    samples = [
+        _sample(shape, kind, (read, held), int(of[key]), int(place[key]), int(times[key]))
+        for kind, some in differ.items()
+        for key in some[:SAMPLES].tolist()
+    ]
+    counts = tuple((kind.value, len(some)) for kind, some in differ.items() if len(some))
+    return replace(found, differ=counts, samples=tuple(samples[:SAMPLES]))
+
+
+def _versions(shape: Shape, rows: pa.Table) -> Version:
+    return versions_of(shape, rows, np.zeros(len(rows), np.uint64))
+
+
+def _at(versions: Version, places: Numbers) -> Version:
+    return Version(*(column[places] for column in versions))
 
 
 def _hashes(rows: pa.Table) -> pa.Array:

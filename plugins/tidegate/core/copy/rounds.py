@@ -18,10 +18,12 @@ _NAME = re.compile(r"([1-9][0-9]*)\.([1-9][0-9]*)-(\S+)")
 
 
 class RoundState(Choice):
-    """OPEN: its chunks are cut, read and merged. WHOLE: the table has said that all of it is in. GIVEN_UP: a person
-    said so; what is in the table stays there."""
+    """OPEN: its chunks are cut, read and merged. COMPARED: they are cut and read, and not merged, but compared with the
+    table. WHOLE: the table has said that all of it is in. GIVEN_UP: a person said so, or it was compared; what is in
+    the table stays there."""
 
     OPEN = "OPEN"
+    COMPARED = "COMPARED"
     WHOLE = "WHOLE"
     GIVEN_UP = "GIVEN_UP"
 
@@ -32,6 +34,10 @@ class ChunkState(Choice):
 
     CUT = "CUT"
     READ = "READ"
+
+
+UNDER_WAY = (RoundState.OPEN, RoundState.COMPARED)
+"""One round of a pipeline at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +154,9 @@ class CopyLedger(Protocol):
         this very moment."""
         ...
 
-    def begin(self, name: str, number: int, table: str, key: Sequence[str], why: str = "") -> Round:
-        """A new round, OPEN. Raises LostComparison if there is one of that number, or another one is OPEN."""
+    def begin(self, name: str, number: int, table: str, key: Sequence[str], why: str = "", only: bool = False) -> Round:
+        """A new round, OPEN, or `only` to be COMPARED. Raises LostComparison if there is one of that number, or another
+        one is under way."""
         ...
 
     def cut(self, round_: Round, after: int, ranges: Sequence[KeyRange], ended: bool) -> Sequence[Chunk]:
@@ -173,6 +180,10 @@ class CopyLedger(Protocol):
         """OPEN -> WHOLE: the table says so. Nothing otherwise."""
         ...
 
+    def merge(self, round_: Round, why: str) -> Round:
+        """COMPARED -> OPEN: what it has read is to be merged. Raises LostComparison."""
+        ...
+
     def give_up(self, round_: Round, why: str) -> Round:
-        """OPEN -> GIVEN_UP. Raises LostComparison."""
+        """OPEN or COMPARED -> GIVEN_UP. Raises LostComparison."""
         ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tidegate.core.copy.port import Bound, KeyRange
-from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
+from tidegate.core.copy.rounds import UNDER_WAY, Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.copied import Copied, CopyStep, numbers
 from tidegate.core.mirror.jobs import Position, spelled
 
@@ -18,12 +18,13 @@ Chunks = Mapping[int, Sequence[Chunk]]
 # ---------------------------------------------------------------- reading
 
 
-def to_read(rounds: Iterable[Round], chunks: Chunks) -> tuple[Round, list[Chunk]] | None:
+def to_read(rounds: Iterable[Round], chunks: Chunks, compared: bool = False) -> tuple[Round, list[Chunk]] | None:
     """The oldest round with something left to cut or to read, and its chunks that are cut and not read; None if all is
-    read. One that was given up is left alone."""
+    read. One that was given up is left alone, and one that is `compared` is left to who compares it."""
     for one in rounds:
         left = [c for c in chunks.get(one.number, ()) if c.state == ChunkState.CUT]
-        if one.state != RoundState.GIVEN_UP and (left or (one.state == RoundState.OPEN and not one.ended)):
+        wanted = one.state != RoundState.GIVEN_UP and (one.state == RoundState.COMPARED) == compared
+        if wanted and (left or (one.state in UNDER_WAY and not one.ended)):
             return one, left
     return None
 
@@ -79,7 +80,7 @@ def to_merge(rounds: Iterable[Round], chunks: Chunks, table: Copied, most_rows: 
 
     S6: rounds come in the order of their numbers, whole or not; those that were given up bring nothing more."""
     for one in rounds:
-        if one.state == RoundState.GIVEN_UP or one.number < table.newest:
+        if one.state in (RoundState.GIVEN_UP, RoundState.COMPARED) or one.number < table.newest:
             continue
         mine, inside = chunks.get(one.number, ()), table.round(one.number)
         lacking = [c for c in mine if c.state == ChunkState.READ and (inside is None or c.number not in inside)]

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from tidegate.core.base.transition import NO_ROW, Named, Transition
-from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
+from tidegate.core.copy.rounds import UNDER_WAY, Chunk, ChunkState, Round, RoundState
 
 BEGIN = Transition(
     name="begin", start=(NO_ROW,), end=RoundState.OPEN, stamps=("begun_ms",), event="copy begun", doing="{name}"
+)
+COMPARE = Transition(
+    name="compare",
+    start=(NO_ROW,),
+    end=RoundState.COMPARED,
+    stamps=("begun_ms",),
+    event="comparison begun",
+    doing="{name}",
+)
+MERGE = Transition(
+    name="merge",
+    start=(RoundState.COMPARED,),
+    end=RoundState.OPEN,
+    event="comparison to be merged",
+    doing="merging {name}",
 )
 WHOLE = Transition(
     name="whole", start=(RoundState.OPEN,), end=RoundState.WHOLE, stamps=("done_ms",), event="copy whole"
 )
 GIVE_UP = Transition(
     name="give up",
-    start=(RoundState.OPEN,),
+    start=UNDER_WAY,
     end=RoundState.GIVEN_UP,
     stamps=("done_ms",),
     event="copy given up",
@@ -44,7 +59,7 @@ AGAIN = Transition(
     event="chunk to be read again",
     doing="reading {name} again",
 )
-ROUND_TRANSITIONS = (BEGIN, WHOLE, GIVE_UP)
+ROUND_TRANSITIONS = (BEGIN, COMPARE, MERGE, WHOLE, GIVE_UP)
 CHUNK_TRANSITIONS = (CUT, ATTEMPT, ACCEPT, AGAIN)
 
 

@@ -18,6 +18,8 @@ def how_far(reading: Reading | None, table: Copied) -> str:
         return "; ".join(said)
     if reading.round.state == RoundState.OPEN:
         said.append(_under_way(reading, table))
+    elif reading.round.state == RoundState.COMPARED:
+        said.append(f"copy {reading.round.number} is read to be compared")
     elif reading.round.state == RoundState.GIVEN_UP:
         said.append(f"copy {reading.round.number} was given up: {reading.round.why}")
     return "; ".join(said)

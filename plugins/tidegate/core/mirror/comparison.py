@@ -38,7 +38,8 @@ class Sample:
 class Compared:
     """A bucket. `rows` and `tombstones`: read from the table. `differ`: number of keys by
     `Kind`, those with any. `unread`: why its files cannot be read; `unmade`: why nobody can say what they should hold.
-    `kept_out`: keys that have no row since a purge has kept their events out (M5)."""
+    `kept_out`: keys that have no row since a purge has kept their events out (M5). `read`: rows of the source that it
+    was held against."""
 
     bucket: int
     rows: int = 0
@@ -48,6 +49,7 @@ class Compared:
     unread: str = ""
     unmade: str = ""
     kept_out: int = 0
+    read: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

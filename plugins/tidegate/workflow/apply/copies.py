@@ -90,7 +90,7 @@ def read_chunks(ctx: Context, copied: Copied) -> tuple[list[Chunk], list[Chunk]]
                 continue
             if held is not None and chunk.number in held:
                 inside.append(chunk)
-            elif one.state != RoundState.GIVEN_UP:
+            elif one.state not in (RoundState.GIVEN_UP, RoundState.COMPARED):
                 others.append(chunk)
     return inside, others
 

@@ -18,7 +18,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.mirror.comparison import Compared, Recomputed
-from tidegate.core.mirror.jobs import Bucket, EventFile
+from tidegate.core.mirror.jobs import Bucket, EventFile, Position
 from tidegate.core.target.port import PrefixTarget
 from tidegate.core.target.prefix import Prefix
 from tidegate.workflow.apply.apply import event_files
@@ -45,8 +45,9 @@ class TableReader(Protocol):
         """Take up the events of further files. Returns why they could not be read, empty if they were."""
         ...
 
-    def compare(self, bucket: Bucket) -> Compared:
-        """The bucket as these events make it, against the files that the table has of it."""
+    def compare(self, bucket: Bucket, below: Position | None = None) -> Compared:
+        """The bucket as these events make it, against the files that the table has of it. `below`: the events are rows
+        of the source, of which it is the smallest LOW."""
         ...
 
     def close(self) -> None: ...

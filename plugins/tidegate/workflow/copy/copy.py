@@ -17,7 +17,7 @@ from tidegate.core.batch.jobs import CopyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedColumn
 from tidegate.core.copy.port import Bound, Database, ReadAfter, SourceTable
-from tidegate.core.copy.rounds import Chunk, Round, RoundState
+from tidegate.core.copy.rounds import UNDER_WAY, Chunk, Round, RoundState
 from tidegate.core.copy.steps import cut, to_read, too_old, unread_topic
 from tidegate.core.mirror.applies import Told
 from tidegate.core.spec.change_events import EVENT_COLUMNS
@@ -46,8 +46,9 @@ class Read:
     left: bool = False
 
 
-def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: True) -> Read:
+def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: True, compared: bool = False) -> Read:
     """Read what is left of the newest round; begin the first one. `go_on` is asked before each job but the first.
+    `compared`: of the round that is to be compared.
 
     Raises NotReady (S4: no event has been merged yet), SpecError (the source's table is another than the spec's),
     SourceError, StorageAhead (R11), JobFailed, LostComparison."""
@@ -59,7 +60,7 @@ def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: T
         try:
             table = described(ctx, database)
             _refuse_unknown(ctx, table)
-            round_, chunks = _next(ctx, database, table)
+            round_, chunks = _next(ctx, database, table, compared)
             if round_ is None or (done.chunks and not go_on()):
                 return replace(done, left=round_ is not None)
             accepted = _read(ctx, database, table, chunks)
@@ -73,22 +74,22 @@ def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: T
         _say_how_far(ctx, database, table, round_)
 
 
-def _next(ctx: Context, database: Database, table: SourceTable) -> tuple[Round | None, list[Chunk]]:
+def _next(ctx: Context, database: Database, table: SourceTable, compared: bool) -> tuple[Round | None, list[Chunk]]:
     """The round that is to go on, with the chunks to read now; no round if all is read. Begins the first one."""
     told = _told(ctx)
     facts = gather(ctx, told)
     if not facts.rounds:
         _begin(ctx, table, told, facts)
-        return _next(ctx, database, table)
-    found = to_read(facts.rounds, facts.chunks)
+        return _next(ctx, database, table, compared)
+    found = to_read(facts.rounds, facts.chunks, compared)
     if found is None:
         return None, []
     round_, left = found
     _refuse_other(ctx, round_, table)
     most = _at_once(_spec(ctx))
-    if round_.state == RoundState.OPEN and not round_.ended and len(left) < most:
+    if round_.state in UNDER_WAY and not round_.ended and len(left) < most:
         _cut(ctx, database, table, round_, facts)
-        return _next(ctx, database, table)
+        return _next(ctx, database, table, compared)
     return round_, left[:most]
 
 
@@ -111,9 +112,25 @@ def again(ctx: Context, database: Database, why: str) -> Round:
     told = _told(ctx)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
-        if one.state == RoundState.OPEN:
+        if one.state in UNDER_WAY:
             ctx.ledger.copies.give_up(one, f"read again: {why}")
     return _begin(ctx, table, told, CopyFacts(rounds, {}), why)
+
+
+def to_compare(ctx: Context, database: Database) -> Round:
+    """The round that is to be compared: the one that is under way for that, or a new one. Raises as `copy` does;
+    NotReady while a copy is under way."""
+    guard(ctx)
+    keyed(ctx).prepare()
+    table, told = described(ctx, database), _told(ctx)
+    rounds = list(ctx.ledger.copies.rounds(ctx.name))
+    for one in rounds:
+        if one.state == RoundState.COMPARED:
+            return one
+        if one.state == RoundState.OPEN:
+            what = f"{ctx.name}: copy {one.number} is under way: it mends what it finds"
+            raise NotReady(what, advice="compare once it is whole; tidegate status says how far it is")
+    return _begin(ctx, table, told, CopyFacts(rounds, {}), "to be compared", only=True)
 
 
 def _spec(ctx: Context) -> Copy:
@@ -129,10 +146,10 @@ def _at_once(spec: Copy) -> int:
 # ---------------------------------------------------------------- rounds and chunks
 
 
-def _begin(ctx: Context, table: SourceTable, told: Told, facts: CopyFacts, why: str = "") -> Round:
-    """S1: a number that no row of the table has."""
+def _begin(ctx: Context, table: SourceTable, told: Told, facts: CopyFacts, why: str = "", only: bool = False) -> Round:
+    """S1: a number that no row of the table has. `only`: to be compared."""
     newest = max([told.copied.newest, *(one.number for one in facts.rounds)])
-    begun = ctx.ledger.copies.begin(ctx.name, newest + 1, f"{table.schema}.{table.name}", table.key, why)
+    begun = ctx.ledger.copies.begin(ctx.name, newest + 1, f"{table.schema}.{table.name}", table.key, why, only)
     ctx.say(f"{ctx.name}: copy {begun.number} of {begun.table} begins, by {', '.join(table.key)}")
     return begun
 

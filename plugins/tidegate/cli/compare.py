@@ -1,0 +1,118 @@
+"""`tidegate compare`: hold a mirror against the table of its source."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli import surroundings
+from tidegate.cli.failures import NOT_WELL, WELL
+from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress
+from tidegate.cli.parse_times import Duration
+from tidegate.core.base.wording import many
+
+if TYPE_CHECKING:
+    from tidegate.workflow.copy.compare import Report
+
+LOOK_S = 5.0
+_KINDS = {
+    "lacking": "in the source, not in the mirror",
+    "surplus": "in the mirror, not in the source",
+    "other": "in both, with other values",
+    "doubled": "twice in the mirror",
+}
+
+
+@click.command()
+@surroundings.pipeline_argument
+@click.option("--fix", is_flag=True, help="Put right what differs, by merging what was read; needs --why.")
+@click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
+@click.option(
+    "--wait",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    help="How long the mirror may take to catch up with what was read.",
+)
+@json_option
+def compare(pipeline: str, fix: bool, why: str, wait: int, as_json: bool) -> None:
+    """Compare a mirror with the table of its source, row by row, while both go on.
+
+    The source's table is read as `tidegate copy` reads it, by the section `copy` of the YAML: no faster than its `rate`
+    allows. Then the mirror catches up with the position that was read, and every key is compared: rows that only one of
+    both has, and rows with other values. A row that has changed since it was read is no difference. Nothing is changed
+    but by --fix.
+
+    Whether the mirror has caught up is known where the section `copy` names the connector or the slot. Elsewhere a key
+    that differs may have an event on its way: compare again.
+
+    \b
+    Examples:
+      tidegate compare orders
+      tidegate compare orders --fix --why "rows were changed by hand on 3 May"
+      tidegate compare orders --wait 1h --json
+
+    \b
+    Exit code: 0 nothing differs, or all was put right; 1 something differs, or a copy is under way; 2 usage, or a pipeline
+    without the section copy; 3 the ledger, the database, the catalogue or storage gives no answer.
+    """
+    spec = surroundings.pipeline_named(pipeline)
+    if spec.copy is None:
+        raise click.UsageError(f"{pipeline} has no section copy in its YAML: it names the table of the source")
+    if fix and not why.strip():
+        raise click.UsageError("--fix needs --why: it is written to the event log")
+    from tidegate.adapters.mirror_comparison import TableProcess
+    from tidegate.wiring import command_lookup, open_database
+    from tidegate.workflow.copy.compare import compare as workflow
+
+    until = time.monotonic() + wait / 1000
+
+    def waits() -> bool:
+        time.sleep(LOOK_S)
+        return time.monotonic() < until
+
+    secrets = surroundings.storage_secrets(spec)
+    with open_database(spec, command_lookup) as database, surroundings.working(spec, progress) as ctx:
+        reader = TableProcess(user=spec.sink.user, secrets=secrets)
+        try:
+            found = workflow(ctx, database, reader, waits, why.strip() if fix else "")
+        finally:
+            reader.close()
+    if as_json:
+        print_json({"pipeline": spec.name, **_plain(found)})
+    else:
+        _print(spec.name, found)
+    raise SystemExit(WELL if not found.differ or found.mended else NOT_WELL)
+
+
+def _plain(found: Report) -> dict[str, object]:
+    return {
+        "copy": found.round,
+        "rows": found.rows,
+        "differ": found.differ,
+        "samples": found.samples,
+        "exact": found.exact,
+        "mended": found.mended,
+    }
+
+
+def _print(name: str, found: Report) -> None:
+    out = console()
+    keys = sum(found.differ.values())
+    paragraph(out, "compared", f"{many(found.rows, 'row')} of the source with {name}")
+    for kind, count in found.differ.items():
+        paragraph(out, kind, f"{many(count, 'key')} {_KINDS[kind]}", "red")
+    for sample in found.samples:
+        paragraph(out, "", f"{sample.key}: the mirror has {sample.table or 'none'}; the source {sample.batches or 'none'}")
+    if not found.exact:
+        words = "the mirror was not seen to have caught up: a key that differs may have an event on its way"
+        paragraph(out, "note", words, "yellow")
+    if found.mended:
+        paragraph(out, "fixed", f"{many(keys, 'key')}, by copy {found.round}")
+    elif keys:
+        advice(out, "to do", f"tidegate compare {name} --fix --why ...")
+    else:
+        paragraph(out, "equal", "nothing differs")

@@ -1,0 +1,105 @@
+"""Holds a mirror against its source: the source's rows are read as for a copy, and compared with the table instead of
+merged; exact while both move, since each row says as of which position of the log it was so (S1, S2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegate.core.base.errors import StorageError
+from tidegate.core.copy.port import Database, LogPosition
+from tidegate.core.copy.rounds import Chunk, Round
+from tidegate.core.mirror.comparison import Compared, Sample
+from tidegate.core.mirror.jobs import START, Bucket, Position
+from tidegate.workflow.apply.apply import apply, keyed
+from tidegate.workflow.apply.complete import told
+from tidegate.workflow.apply.copies import chunk_files
+from tidegate.workflow.apply.upkeep import buckets_now
+from tidegate.workflow.audit.keyed import TableReader, job, take_up
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.copy.copy import copy, to_compare
+
+SAMPLES = 10
+"""Keys that are named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """`rows`: of the source. `differ`: number of keys by `core.mirror.comparison.Kind`, those with any; `samples`: some
+    of them. `exact`: every change up to the last read was merged before it was compared; else a key that differs may
+    have an event on its way. `round`: the copy that has read the source; `mended`: it was merged."""
+
+    round: int
+    rows: int
+    differ: dict[str, int]
+    samples: tuple[Sample, ...] = ()
+    exact: bool = True
+    mended: bool = False
+
+
+def compare(ctx: Context, database: Database, reader: TableReader, wait: Callable[[], bool], fix: str = "") -> Report:
+    """Read the source's table, let the mirror catch up with it, and hold both against each other.
+
+    `wait` is asked before each further look at how far the mirror is; False: look no more. `fix`: why what differs is
+    to be put right: then what was read is merged, as a copy. Raises as `copy` and `apply` do; StorageError where rows
+    cannot be compared."""
+    round_ = to_compare(ctx, database)
+    copy(ctx, database, compared=True)
+    chunks = list(ctx.ledger.copies.chunks(ctx.name, round_.number))
+    exact = _caught_up(ctx, max((c.high for c in chunks if c.high is not None), default=(0, 0)), wait)
+    found = _held_against(ctx, reader, round_, chunks)
+    differ: Counter[str] = Counter()
+    for one in found:
+        differ.update(dict(one.differ))
+    samples = tuple(s for one in found for s in one.samples)[:SAMPLES]
+    rows, keys = sum(c.rows for c in chunks), sum(differ.values())
+    if fix and keys:
+        ctx.ledger.copies.merge(round_, fix)
+        apply(ctx)
+    else:
+        ctx.ledger.copies.give_up(round_, f"compared: {keys:,} of {rows:,} keys differ")
+    return Report(
+        round=round_.number, rows=rows, differ=dict(differ), samples=samples, exact=exact, mended=bool(fix and keys)
+    )
+
+
+def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool]) -> bool:
+    """Whether nothing in the table is older than `high` (S9'), after merging what has landed."""
+    while True:
+        found = told(ctx, apply(ctx).told.upto)
+        if found is not None and found.position >= high:
+            return True
+        if not wait():
+            return False
+
+
+def _held_against(ctx: Context, reader: TableReader, round_: Round, chunks: list[Chunk]) -> list[Compared]:
+    table = keyed(ctx)
+    prefix, held = table.held()
+    plan = job(
+        ctx,
+        first=1,
+        last=prefix.upto,
+        key=table.key,
+        buckets=buckets_now(ctx, table, prefix),
+        purged_below=START,
+        base=(),
+        columns=table.columns(),
+        fields=table.fields(),
+    )
+    numbers = range(plan.buckets)
+    reader.begin(plan, numbers)
+    _, unread = take_up(ctx, reader, (chunk_files(ctx, c) for c in chunks), sum(c.rows for c in chunks))
+    if unread:
+        raise StorageError(f"{ctx.name}: what copy {round_.number} has read cannot be read again: {unread}")
+    there, below = {b.number: b for b in held}, _smallest(chunks)
+    found = [reader.compare(there.get(n, Bucket(n, ())), below) for n in numbers]
+    wrong = next((one.unread or one.unmade for one in found if one.unread or one.unmade), "")
+    if wrong:
+        raise StorageError(f"{table.name}: rows cannot be compared: {wrong}")
+    return found
+
+
+def _smallest(chunks: list[Chunk]) -> Position:
+    return min((c.position for c in chunks), default=START)
