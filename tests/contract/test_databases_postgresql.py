@@ -106,6 +106,50 @@ def test_an_open_transaction_is_refused_by_name_when_patience_ends(postgresql: S
     database.close()
 
 
+def test_a_commit_that_is_delivered_before_it_is_visible_is_waited_for(postgresql: Server, writer: Any) -> None:
+    """Synchronous replication to nobody: the commit is in the log and a connector has it; no snapshot sees it."""
+    writer.rollback()  # a slot waits for whoever writes
+    postgresql.run("CREATE PUBLICATION late FOR TABLE shop.t")
+    postgresql.run("SELECT pg_create_logical_replication_slot('late', 'pgoutput')")
+    postgresql.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    postgresql.run("CHECKPOINT")  # by the process that makes it known to all
+    with writer.cursor() as cursor:
+        cursor.execute("INSERT INTO shop.t VALUES (1, 'late'), (2, 'late')")
+    thread = threading.Thread(target=writer.commit)
+    database = kinds.opened(postgresql.connection, 10.0)
+
+    def release() -> None:
+        postgresql.run("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        thread.join(10)
+
+    try:
+        thread.start()
+        while postgresql.run("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == [(0,)]:
+            assert thread.is_alive()
+            threading.Event().wait(0.02)
+        peek = "SELECT count(*) FROM pg_logical_slot_peek_binary_changes('late', NULL, NULL, 'proto_version', '1', "
+        assert postgresql.run(f"{peek}'publication_names', 'late')")[0][0] >= 4  # begin, relation, rows, commit
+        after, table = known(postgresql, database), database.describe("shop.t")
+        assert after.unseen
+        unaware = read(postgresql, table, [("id", "bigint")], after=ReadAfter(after.position))[0]
+        assert {row["id"] for row in unaware} == {10, 20, 30}  # what a read would do that knows of no open transactions
+        waited: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            waited.append(seconds)
+            if len(waited) == 2:
+                release()
+
+        with patient(postgresql, sleep).read(table, [("id", "bigint")], KeyRange(), after) as rows:
+            found = {row["id"] for batch in rows.batches() for row in batch.to_pylist()}
+        assert len(waited) == 2
+        assert found == {1, 2, 10, 20, 30}
+    finally:
+        release()
+        postgresql.run("SELECT pg_drop_replication_slot('late')", "DROP PUBLICATION late")
+        database.close()
+
+
 def test_a_prepared_transaction_is_named(postgresql: Server, writer: Any) -> None:
     database = kinds.opened(postgresql.connection, 10.0)
     writer.cursor().execute("PREPARE TRANSACTION 'later'")
