@@ -10,7 +10,7 @@ import click
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress
-from tidegate.cli.parse_times import Duration
+from tidegate.cli.wait import DurationType
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _KINDS = {
 @click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
 @click.option(
     "--wait",
-    type=Duration(),
+    type=DurationType(),
     default="10m",
     show_default=True,
     metavar="TIME",
@@ -106,7 +106,9 @@ def _print(name: str, found: Report) -> None:
     for kind, count in found.differ.items():
         paragraph(out, kind, f"{many(count, 'key')} {_KINDS[kind]}", "red")
     for sample in found.samples:
-        paragraph(out, "", f"{sample.key}: the mirror has {sample.table or 'none'}; the source {sample.batches or 'none'}")
+        paragraph(
+            out, "", f"{sample.key}: the mirror has {sample.table or 'none'}; the source {sample.batches or 'none'}"
+        )
     if not found.exact:
         words = "the mirror was not seen to have caught up: a key that differs may have an event on its way"
         paragraph(out, "note", words, "yellow")
