@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 WORDS = (BatchState, BatchKind, WindowState, GenerationState, GenerationKind, RefusalKind)
 STATES = {str(word) for kind in (BatchState, WindowState, GenerationState) for word in kind}
 KINDS = {str(word) for kind in (BatchKind, GenerationKind) for word in kind}
-HERE = ("core/batch/states.py", "core/window/states.py", "core/mirror/applies.py")
+HERE = ("core/batch/states.py", "core/window/states.py", "core/mirror/applies.py", "core/copy/rounds.py")
 """Where the states are defined."""
 
 

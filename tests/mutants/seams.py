@@ -204,6 +204,18 @@ APPLIES_REFUSE = "tidegate.ledger.applies:SqlApplies.refuse"
 APPLIES_HOLDS = "tidegate.ledger.applies:SqlApplies.holds"
 KEY_OF_MESSAGES = "spark_jobs.engine.formats.debezium_decoder:key_columns"
 
+# ---------------------------------------------------------------- copies of source tables (S1 to S8)
+COPY_READ_CHUNK = "spark_jobs.chunks:read_chunk"
+COPY_FILES = "tidegate.workflow.apply.copies:chunk_files"
+COPY_SAME = "tidegate.workflow.apply.copies:same_for_a_copy"
+COPY_BEGIN = "tidegate.workflow.copy.copy:_begin"
+COPY_UNREAD_TOPIC = "tidegate.core.copy.steps:unread_topic"
+COPY_TOO_OLD = "tidegate.core.copy.steps:too_old"
+COPY_TO_MERGE = "tidegate.core.copy.steps:to_merge"
+COPY_UNKNOWN = "tidegate.core.copy.steps:unknown"
+COPY_FLOOR = "tidegate.core.mirror.copied:Copied.floor"
+COPY_ACCEPT = "tidegate.ledger.copies:SqlCopies.accept"
+
 # ---------------------------------------------------------------- readers of keyed tables
 CHANGES_BETWEEN = "tidegate.core.mirror.changes:between"
 CHANGES_READ = "tidegate.workflow.look.changes:changes"

@@ -27,7 +27,7 @@ from tidegate.core.target.paths import join
 from tidegate.core.target.port import PrefixTarget
 from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.workflow.apply import complete
-from tidegate.workflow.apply.copies import next_of_copy
+from tidegate.workflow.apply.copies import next_of_copy, same_for_a_copy
 from tidegate.workflow.apply.upkeep import buckets_now, cut_before, settled_batch
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
@@ -177,6 +177,8 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         raise LostComparison(f"{table.name} has moved on to batch {prefix.upto}")
     if isinstance(commit, Cut) and (has := buckets_now(ctx, table, prefix)) != commit.before:
         raise LostComparison(f"{table.name} was cut by another task: it has {has} buckets now")
+    if isinstance(commit, CopyIn) and not same_for_a_copy(Told.by(prefix), told):
+        raise LostComparison(f"{table.name}: another task has merged what was read, or has purged")
     found = commit.range if isinstance(commit, Merge) else BatchRange.upkeep(told.upto)
     taken = conflicts if found.merges else ""
     # R9: the try is named by what this returns

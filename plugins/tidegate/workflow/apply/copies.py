@@ -57,6 +57,12 @@ def next_of_copy(ctx: Context, told: Told, most_rows: int) -> CopyIn | None:
     return CopyIn(commit.step, tuple(f for chunk in commit.chunks for f in chunk_files(ctx, chunk)))
 
 
+def same_for_a_copy(now: Told, before: Told) -> bool:
+    """Whether a commit of a copy that was decided by `before` would be decided by `now`, too (S7, S8). Such a commit
+    moves no `upto`, so that the number of batches says nothing of it."""
+    return (now.copied, now.purged_below, now.begins) == (before.copied, before.purged_below, before.begins)
+
+
 def _send_back(ctx: Context, told: Told, chunks: tuple[Chunk, ...]) -> bool:
     """Whether any of them was too old (S7), and is CUT by now."""
     found = False

@@ -1,0 +1,115 @@
+"""Bugs in how a source's table is copied (S1 to S8): `test_planted.py` names what finds each."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from tests.mutants import seams
+from tests.mutants.planting import Bug, Patch, always
+from tidegate.core.copy.rounds import ChunkState, RoundState
+from tidegate.core.mirror.copied import NOTHING
+from tidegate.core.mirror.jobs import START
+
+
+class _AskedAfterwards:
+    """A reader that asks for LOW once the rows are read."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    @contextmanager
+    def read(self, *what: Any):
+        with self._reader.read(*what) as rows:
+            found = _Rows(list(rows.batches()))
+            found.low = found.high = rows.high
+            yield found
+
+
+class _Rows:
+    low: Any
+    high: Any
+
+    def __init__(self, batches: list[Any]) -> None:
+        self._batches = batches
+
+    def batches(self):
+        return iter(self._batches)
+
+
+def _low_after_the_query(original, plan, reader, open_storage, chunk, attempt):
+    return original(plan, _AskedAfterwards(reader), open_storage, chunk, attempt)
+
+
+def _as_an_event(original, ctx, chunk):
+    return [replace(file, n=0) for file in original(ctx, chunk)]
+
+
+def _once_anything_is_in(original, rounds, chunks, table, most_rows):
+    """What is not read yet is left out."""
+    read = {n: [c for c in some if c.state == ChunkState.READ] for n, some in chunks.items()}
+    return original([replace(one, ended=True) for one in rounds], read, table, most_rows)
+
+
+def _at_the_greatest_low(original, rounds, chunks, table, most_rows):
+    found = original(rounds, chunks, table, most_rows)
+    if found is None or not found.step.sweep:
+        return found
+    return replace(found, step=replace(found.step, low=table.round(found.step.round).top))
+
+
+def _given_up_or_not(original, rounds, chunks, table, most_rows):
+    taken = [replace(o, state=RoundState.OPEN) if o.state == RoundState.GIVEN_UP else o for o in rounds]
+    return original(taken, chunks, table, most_rows)
+
+
+def _without_the_sweep(original, event, table, has_row, winner, wins, purged_below, swept_below=START):
+    return original(event, table, has_row, winner, wins, purged_below)
+
+
+def _whatever_was_begun_since(original, self, chunk, low, high, files):
+    now = self.by_number(chunk.pipeline, [chunk.number])[chunk.number]
+    return original(self, replace(chunk, epoch=now.epoch, nonce=now.nonce), low, high, files)
+
+
+def _but_for_the_purge(original, position, table, purged_below, begins):
+    return original(position, table, START, begins)
+
+
+def _but_for_the_beginning(original, position, table, purged_below, begins):
+    return original(position, table, purged_below, START)
+
+
+def _by_the_ledger_alone(original, ctx, table, told, facts, why=""):
+    return original(ctx, table, replace(told, copied=NOTHING), facts, why)
+
+
+def _as_events(original, before, receipt):
+    return original(before, replace(receipt, events=tuple((abs(batch), rows) for batch, rows in receipt.events)))
+
+
+def _bug(name: str, rule: str, *patches: tuple[str, Any]) -> Bug:
+    return Bug(name, rule, "a world", "the test", tuple(Patch(seam, bug) for seam, bug in patches))
+
+
+COPY_BUGS = {
+    bug.name: bug
+    for bug in (
+        _bug("LOW is asked for after the query", "S2", (seams.COPY_READ_CHUNK, _low_after_the_query)),
+        _bug("rows of a copy have the place of events", "S1", (seams.COPY_FILES, _as_an_event)),
+        _bug("numbers of copies go by the ledger alone", "S1", (seams.COPY_BEGIN, _by_the_ledger_alone)),
+        _bug("nobody asks whether the topic has begun", "S4", (seams.COPY_UNREAD_TOPIC, always(None))),
+        _bug("a chunk below the topic's beginning is taken", "S4", (seams.COPY_TOO_OLD, _but_for_the_beginning)),
+        _bug("a sweep does not wait for chunks", "S5", (seams.COPY_TO_MERGE, _once_anything_is_in)),
+        _bug("a sweep goes by the greatest LOW", "S5", (seams.COPY_TO_MERGE, _at_the_greatest_low)),
+        _bug("a sweep leaves no marker", "S5", (seams.MIRROR_FATES, _without_the_sweep)),
+        _bug("LOW falls from copy to copy", "S5", (seams.COPY_FLOOR, always(START))),
+        _bug("a copy that was given up is merged", "S6", (seams.COPY_TO_MERGE, _given_up_or_not)),
+        _bug("a chunk below the purge is merged", "S7", (seams.COPY_TOO_OLD, _but_for_the_purge)),
+        _bug("a copy's commit is made on what stands then", "S8", (seams.COPY_SAME, always(True))),
+        _bug("an overtaken attempt is accepted", "R9", (seams.COPY_ACCEPT, _whatever_was_begun_since)),
+        _bug("a restored ledger gives chunks other ranges", "R11", (seams.COPY_UNKNOWN, always(None))),
+        _bug("rows of a copy count as events", "balance", (seams.MIRROR_AFTER, _as_events)),
+    )
+}

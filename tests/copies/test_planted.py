@@ -1,0 +1,59 @@
+"""Each bug in how a table is copied is found by the test that is named here, which passes without it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.copies import test_copy, test_overtaken
+from tests.copies.planted import COPY_BUGS
+from tests.copies.test_copy import world
+from tests.mutants.planting import Planted
+from tidegate.core.base.errors import TidegateError
+
+__all__ = ["world"]  # a fixture
+
+FOUND_BY: dict[str, Callable[..., None]] = {
+    "LOW is asked for after the query": test_copy.test_changes_during_the_read_win_over_what_was_read,
+    "rows of a copy have the place of events": test_copy.test_an_idle_source_gives_two_readings_the_same_low,
+    "numbers of copies go by the ledger alone":
+        test_copy.test_a_ledger_that_was_restored_does_not_give_chunks_other_ranges,
+    "nobody asks whether the topic has begun":
+        test_copy.test_nothing_is_read_before_the_topic_has_shown_that_it_began,
+    "a chunk below the topic's beginning is taken": test_overtaken.test_s4_the_topic_begins_before_the_first_chunk,
+    "a sweep does not wait for chunks": test_overtaken.test_s5_a_copy_that_is_read_in_part_is_not_swept,
+    "a sweep goes by the greatest LOW": test_overtaken.test_s5_the_sweep_leaves_what_was_read_first,
+    "a sweep leaves no marker": test_copy.test_events_of_before_the_copy_that_come_after_it_bring_nothing_back,
+    "LOW falls from copy to copy": test_overtaken.test_s5_no_copy_is_read_below_one_that_was_before_it,
+    "a copy that was given up is merged": test_overtaken.test_s6_what_was_read_of_a_copy_that_was_given_up_stays_out,
+    "a chunk below the purge is merged": test_overtaken.test_s7_a_chunk_that_is_older_than_a_purge_is_read_again,
+    "a copy's commit is made on what stands then":
+        test_overtaken.test_s8_chunks_that_another_task_has_merged_are_not_merged_again,
+    "an overtaken attempt is accepted": test_overtaken.test_an_attempt_that_was_overtaken_is_not_accepted,
+    "a restored ledger gives chunks other ranges":
+        test_copy.test_a_ledger_that_was_restored_does_not_give_chunks_other_ranges,
+    "rows of a copy count as events": test_copy.test_rows_of_before_the_topic_are_copied,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COPY_BUGS)
+def test_a_planted_bug_is_found(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    found_by = FOUND_BY[name]
+    given = {p: _given(p, found_by, tmp_path, request) for p in inspect.signature(found_by).parameters}
+    with Planted(COPY_BUGS[name]) as planted:
+        with pytest.raises((AssertionError, TidegateError, pytest.fail.Exception)):
+            found_by(**given)
+        assert planted.never_called() == []
+
+
+def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    """What the test's fixture of that name would be."""
+    if name == "world" and test.__module__ == test_overtaken.__name__:
+        made = test_overtaken.begun(tmp_path)
+        request.addfinalizer(made.close)
+        return made
+    return request.getfixturevalue(name)
