@@ -246,6 +246,17 @@ def _processes() -> dict[int, _Seen]:
     return found
 
 
+def cpu_now(pid: int) -> float:
+    """CPU seconds so far of this process, of all below it, and of those of them that were waited for.
+
+    What runs for as long as it is asked about needs no samples: the difference of two answers is what was used."""
+    now = _processes()
+    found = [now[pid]]
+    for one in found:
+        found += [below for below in now.values() if below.ppid == one.pid]
+    return sum(one.own + one.waited for one in found)
+
+
 def _command(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
