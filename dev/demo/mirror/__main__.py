@@ -101,6 +101,9 @@ def _play(world: World) -> None:
     out.heading("Another new column comes by itself: unknown_fields: evolve")
     scenes.evolve(world, CHANGES, CHANGES + MORE)
     scenes.copied(world)
+
+    out.heading("Rows change behind the log's back: compare, and put right")
+    scenes.repair(world)
     scenes.audit(world)
 
     out.heading("Count: the mirror against the database")

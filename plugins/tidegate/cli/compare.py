@@ -56,8 +56,8 @@ def compare(pipeline: str, fix: bool, why: str, wait: int, as_json: bool) -> Non
       tidegate compare orders --wait 1h --json
 
     \b
-    Exit code: 0 nothing differs, or all was put right; 1 something differs, or a copy is under way; 2 usage, or a pipeline
-    without the section copy; 3 the ledger, the database, the catalogue or storage gives no answer.
+    Exit code: 0 nothing differs, or all was put right; 1 something differs, or a copy is under way; 2 usage, or a
+    pipeline without the section copy; 3 the ledger, the database, the catalogue or storage gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
     if spec.copy is None:
