@@ -143,3 +143,12 @@ def test_the_audit_says_what_it_compared(tide: Tide) -> None:
     assert found.exit_code == 0
     words = " ".join(found.stdout.split())
     assert "6 rows and 1 tombstone in 6 buckets with what the days before and 8 events make, 2 days" in words
+
+
+@pytest.mark.parametrize("more", [(), ("--replay",)])
+def test_days_are_not_filled_from_the_newest_on(world: DailyWorld, tide: Tide, more: tuple[str, ...]) -> None:
+    """Runs of newer days would wait for those that they leave no room for."""
+    world.close()
+    done = tide("backfill", "readings", "-s", "2013-01-05", "-e", "2013-01-07", "--newest-first", *more)
+    assert done.exit_code == 2
+    assert "built on the one before it; the oldest goes first" in done.output

@@ -96,6 +96,10 @@ def backfill(
     if fresh and not replay:
         raise click.UsageError("--fresh needs --replay: a window that is published is never published again")
     spec = surroundings.pipeline_named(pipeline)
+    if newest_first and spec.windows.follows:
+        raise click.UsageError(
+            f"--newest-first: each window of {pipeline} is built on the one before it; the oldest goes first"
+        )
     keys = parse_range(spec, first, last)
     with airflow_library("backfill"), surroundings.ledger() as ledger, redirect_stdout(click.get_text_stream("stderr")):
         ctx = surroundings.context(spec, ledger, progress)
