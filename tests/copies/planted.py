@@ -81,8 +81,8 @@ def _but_for_the_beginning(original, position, table, purged_below, begins):
     return original(position, table, purged_below, START)
 
 
-def _by_the_ledger_alone(original, ctx, table, told, facts, why=""):
-    return original(ctx, table, replace(told, copied=NOTHING), facts, why)
+def _by_the_ledger_alone(original, ctx, table, told, facts, why="", only=False):
+    return original(ctx, table, replace(told, copied=NOTHING), facts, why, only)
 
 
 def _as_events(original, before, receipt):

@@ -20,7 +20,7 @@ from tidegate.core.mirror.jobs import START
 from tidegate.core.mirror.prefix import BatchRange
 from tidegate.spec.copy_rules import is_plain
 
-OPEN, WHOLE, GIVEN_UP = RoundState
+OPEN, COMPARED, WHOLE, GIVEN_UP = RoundState
 MANY = 10**6
 
 
@@ -303,6 +303,8 @@ def test_what_is_over_stays_over() -> None:
     assert {(a, t.end) for t in transitions.ROUND_TRANSITIONS for a in t.start if a != "-"} == {
         (OPEN, WHOLE),
         (OPEN, GIVEN_UP),
+        (COMPARED, OPEN),
+        (COMPARED, GIVEN_UP),
     }
     of_attempts = [t for t in transitions.CHUNK_TRANSITIONS if t.name in ("accept", "again")]
     assert [t.guards for t in of_attempts] == [("epoch", "nonce")] * 2, "R9: an overtaken attempt changes nothing"

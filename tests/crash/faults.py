@@ -66,7 +66,7 @@ CHANGING: dict[str, frozenset[str]] = {
     "replays": frozenset({"rehearsed"}),
     "repairs": frozenset({"clear_batch", "clear_window", "release"}),
     "applies": frozenset({"begin", "refuse", "applied", "overtaken", "stands"}),
-    "copies": frozenset({"begin", "cut", "attempt", "accept", "again", "whole", "give_up", "looked"}),
+    "copies": frozenset({"begin", "cut", "attempt", "accept", "again", "whole", "merge", "give_up", "looked"}),
     "schema_changes": frozenset({"accept"}),
     "launcher": frozenset({"run"}),
     "source": frozenset({"remember"}),
