@@ -126,7 +126,9 @@ class TargetKind:
 def dags_of(spec: pipeline.Pipeline) -> tuple[str, ...]:
     """Kinds of DAGs that a pipeline has."""
     *own, maintain = target_kind(spec.sink.kind).dags
-    return (*own, *(("copy",) if spec.copy is not None else ()), maintain)
+    if spec.copy is None:
+        return (*own, maintain)
+    return (*own, "copy", *(() if spec.copy.compare is None else ("compare",)), maintain)
 
 
 # ---------------------------------------------------------------- how they are found

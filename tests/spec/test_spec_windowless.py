@@ -113,6 +113,7 @@ COPY_REFUSED = [
     ("shop.readings", "shop.readings, tasks: 0", "copy.tasks: must be greater than 0, not 0"),
     ("shop.readings", "shop.readings, tasks: 65", "copy.tasks: must be less than or equal to 64, not 65"),
     ("shop.readings", "shop.readings, schedule: often", "copy.schedule: cron schedule"),
+    ("shop.readings", "shop.readings, compare: often", "copy.compare: cron schedule"),
     ("shop.readings", "shop.readings, pool: a b", "copy.pool: must be the name of an Airflow pool"),
     ("shop.readings", "shop.readings, connector: a", "copy.connect_conn_id: connector and connect_conn_id go together"),
     ("shop.readings", "shop.readings, connect_conn_id: a", "copy.connector: connector and connect_conn_id go together"),

@@ -24,6 +24,9 @@ TASKS = {
     "copy": "Reads chunks of the source's table from its database, while changes go on, and triggers `apply`, which "
     "merges them. Skipped once all is read. **Clear**: reads what is left; a chunk that was read stays read. To read "
     "all again: `tidegate copy <pipeline> --again --why ...`.",
+    "compare": "Reads the source's table within `copy.rate` and compares it with the mirror, row by row; fails where a "
+    "key differs, and names the first ones. Changes nothing. Skipped while a copy is under way. **Clear**: compares "
+    "again.",
     "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
     "gives up replays that died a day ago, finishes late and dirty files on their way to their tables, reopens windows "
     "whose late rows have waited long enough (`late.reopen_after`), tells other DAGs of publications that they did not "
@@ -42,6 +45,7 @@ _PURPOSES = {
     "replay": ("Rebuild windows from Kafka", "replay"),
     "apply": ("Landed changes to the keyed table", "apply"),
     "copy": ("The source's table to the keyed one", "copy"),
+    "compare": ("The keyed table against the source's", "copy"),
     "maintain": ("Housekeeping", "maintain"),
 }
 _TASKS_OF = {"ingest": ("plan", "write", "land"), "archive": ("ready", "publish"), "maintain": ("maintain", "catch_up")}
@@ -71,6 +75,8 @@ _USE = {
     "copy": "Its schedule goes on with what is left of the newest copy; a run reads for half an hour at most, and then "
     "triggers the next one. While it is paused nothing is read, and nothing is lost: changes go on landing. A backfill "
     "of it is refused: a copy reads the source's table as it is now.",
+    "compare": "Runs by `copy.compare`. A run that fails has found a difference: its log names keys. To put them "
+    "right: `tidegate compare {name} --fix --why ...`. A backfill of it is refused: it compares what is there now.",
     "maintain": "Keep it unpaused: without it, runs of a killed `airflow dags backfill` can't be cleared, and windows "
     "that the schedule went past stay unpublished, and nothing is cleaned away.",
 }
@@ -94,6 +100,14 @@ def no_copy_by_date(name: str) -> str:
     return (
         f"{name}.copy reads the source's table as it is now, so there is nothing to backfill\n"
         f"  what to do: tidegate copy {name} --again --why ... reads all of it once more"
+    )
+
+
+def no_comparison_by_date(name: str) -> str:
+    """Why `airflow dags backfill` does nothing for `.compare`, and what does."""
+    return (
+        f"{name}.compare reads the source's table as it is now, so there is nothing to backfill\n"
+        f"  what to do: tidegate compare {name}"
     )
 
 

@@ -5,6 +5,7 @@
 <name>.replay    replay                    by backfill or by hand
 <name>.apply     apply                     of a mirror: after each landing, and every ten minutes
 <name>.copy      copy                      of a mirror with the section copy: until all is read
+<name>.compare   compare                   of one that is compared with its source, by `copy.compare`
 <name>.maintain  maintain >> catch_up      every ten minutes; without windows nothing is caught up
 """
 
@@ -25,6 +26,7 @@ from tidegate.airflow.backfill.stranded_runs import to_scheduled
 from tidegate.airflow.operators import (
     ApplyOperator,
     CatchUpOperator,
+    CompareOperator,
     CopyOperator,
     LandOperator,
     MaintainOperator,
@@ -275,6 +277,19 @@ def _copy(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
     return dag
 
 
+def _compare(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
+    assert pipeline.copy is not None
+    assert pipeline.copy.compare is not None
+    dag = _dag(
+        "compare", pipeline, found, settings,
+        schedule=CronDataIntervalTimetable(pipeline.copy.compare, timezone="UTC"), start_date=SINCE,
+        max_active_runs=1, no_backfill=docs.no_comparison_by_date(pipeline.name),
+    )  # fmt: skip
+    with dag:
+        _task(CompareOperator, "compare", pipeline, pipeline.copy.pool, weights.COPY)
+    return dag
+
+
 def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
     dag = _dag(
         "maintain", pipeline, found, settings,
@@ -297,5 +312,6 @@ _KINDS: dict[str, Callable[[Pipeline, loader.Loaded, Settings], DAG]] = {
     "replay": _replay,
     "apply": _apply,
     "copy": _copy,
+    "compare": _compare,
     "maintain": _maintain,
 }

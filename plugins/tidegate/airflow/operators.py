@@ -211,6 +211,42 @@ class CopyOperator(PipelineOperator):
             self.log.info(trigger(self.dag_id, f"after_{run}"[:250]))
 
 
+class CompareOperator(PipelineOperator):
+    """Compare a mirror with the table of its source, and fail where a key differs; skip while a copy is under way.
+
+    A cleared task compares again; what one that died had read is used."""
+
+    runs_spark = True
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """Compare, and wait LONGEST_APPLY_S seconds for the mirror to catch up. Raises AirflowFailException with the
+        first keys that differ."""
+        from tidegate.adapters.airflow_connections import airflow_connection
+        from tidegate.adapters.mirror_comparison import TableProcess
+        from tidegate.inspection import storage_secrets
+        from tidegate.wiring import open_database
+        from tidegate.workflow.copy.compare import compare, in_words
+
+        until = time.monotonic() + LONGEST_APPLY_S
+        secrets = storage_secrets(self.pipeline, airflow_connection)
+        reader = TableProcess(user=self.pipeline.sink.user, secrets=secrets)
+
+        def wait() -> bool:
+            time.sleep(LOOK_S)
+            return time.monotonic() < until
+
+        try:
+            with open_database(self.pipeline, airflow_connection) as database:
+                found = compare(ctx, database, reader, wait)
+        except NotReady as e:
+            raise AirflowSkipException(str(e)) from None
+        finally:
+            reader.close()
+        if found.differ:
+            raise AirflowFailException(in_words(self.pipeline.name, found))
+        self.log.info(in_words(self.pipeline.name, found))
+
+
 class MaintainOperator(PipelineOperator):
     """Do what no other run does: settle stranded backfill runs, create missing archive runs, reopen windows for late
     rows, clean up after batches and windows."""

@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from tidegate.workflow.copy.compare import Report
 
 LOOK_S = 5.0
-_KINDS = {
-    "lacking": "in the source, not in the mirror",
-    "surplus": "in the mirror, not in the source",
-    "other": "in both, with other values",
-    "doubled": "twice in the mirror",
-}
 
 
 @click.command()
@@ -100,11 +94,13 @@ def _plain(found: Report) -> dict[str, object]:
 
 
 def _print(name: str, found: Report) -> None:
+    from tidegate.workflow.copy.compare import KINDS
+
     out = console()
     keys = sum(found.differ.values())
     paragraph(out, "compared", f"{many(found.rows, 'row')} of the source with {name}")
     for kind, count in found.differ.items():
-        paragraph(out, kind, f"{many(count, 'key')} {_KINDS[kind]}", "red")
+        paragraph(out, kind, f"{many(count, 'key')} {KINDS[kind]}", "red")
     for sample in found.samples:
         paragraph(
             out, "", f"{sample.key}: the mirror has {sample.table or 'none'}; the source {sample.batches or 'none'}"

@@ -51,6 +51,7 @@ def compiled(spec: CopySpec | None) -> Copy | None:
         rate=spec.rate,
         tasks=spec.tasks,
         schedule=spec.schedule,
+        compare=spec.compare,
         pool=spec.pool,
         connect_conn_id=spec.connect_conn_id,
         connector=spec.connector,

@@ -274,7 +274,8 @@ COUNT_PARAMETERS = ("start", "end", "start_ms", "end_ms")
 class Copy:
     """How a mirror's source table is read: `table` is `schema.name` there. `rate`: most rows a second, of all tasks
     together; None: no limit. `tasks`: chunks that are read at once. Who says how far the connector is: Kafka Connect at
-    `connect_conn_id` of its `connector`, or PostgreSQL of its `slot`; None: nobody."""
+    `connect_conn_id` of its `connector`, or PostgreSQL of its `slot`; None: nobody. `compare`: cron schedule of
+    comparisons; None: there is no DAG for them."""
 
     conn_id: str
     table: str
@@ -286,6 +287,7 @@ class Copy:
     connect_conn_id: str | None = None
     connector: str | None = None
     slot: str | None = None
+    compare: str | None = None
 
     @property
     def is_told(self) -> bool:

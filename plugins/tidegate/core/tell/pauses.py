@@ -9,12 +9,13 @@ from typing import Protocol
 from tidegate.core.base.instants import iso
 from tidegate.core.source.loss_warning import TimeToLoss
 
-ALL = ("ingest", "archive", "replay", "apply", "copy", "maintain")
+ALL = ("ingest", "archive", "replay", "apply", "copy", "compare", "maintain")
 """The kinds of DAGs, as their ids end; no pipeline has both windows and merges."""
 _WHOLE = (
     {"ingest", "archive", "replay", "maintain"},
     {"ingest", "apply", "maintain"},
     {"ingest", "apply", "copy", "maintain"},
+    {"ingest", "apply", "copy", "compare", "maintain"},
 )
 
 

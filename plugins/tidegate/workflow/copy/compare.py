@@ -38,6 +38,31 @@ class Report:
     mended: bool = False
 
 
+KINDS = {
+    "lacking": "in the source, not in the mirror",
+    "surplus": "in the mirror, not in the source",
+    "other": "in both, with other values",
+    "doubled": "twice in the mirror",
+}
+"""What each kind of difference means."""
+
+
+def in_words(name: str, found: Report) -> str:
+    """The report as lines for a log; the first one says how many keys differ."""
+    keys = sum(found.differ.values())
+    lines = [f"{name}: {keys:,} of {found.rows:,} keys differ from the source" if keys else f"{name}: nothing differs"]
+    lines += [f"  {count:,} {KINDS[kind]}" for kind, count in found.differ.items()]
+    lines += [
+        f"  {one.key}: the mirror has {one.table or 'none'}; the source {one.batches or 'none'}"
+        for one in found.samples
+    ]
+    if not found.exact:
+        lines.append("  the mirror was not seen to have caught up: a key that differs may have an event on its way")
+    if keys:
+        lines.append(f"  what to do: tidegate compare {name} --fix --why ...")
+    return "\n".join(lines)
+
+
 def compare(ctx: Context, database: Database, reader: TableReader, wait: Callable[[], bool], fix: str = "") -> Report:
     """Read the source's table, let the mirror catch up with it, and hold both against each other.
 

@@ -1,0 +1,113 @@
+"""The DAGs of a copy and of a comparison: which there are, and what their tasks do. The workflow is a stub."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import airflow_home
+import pytest
+from airflow.exceptions import AirflowFailException, AirflowSkipException
+from airflow.models.dagbag import DagBag
+from airflow.serialization.serialized_objects import SerializedDAG
+
+from tests.airflow.test_dags_operators import context
+from tests.copies.worlds import COPYING
+from tests.mirror.worlds import mirror
+from tidegate import inspection, wiring
+from tidegate.adapters import mirror_comparison
+from tidegate.airflow import runs, task
+from tidegate.airflow.operators import CompareOperator, CopyOperator
+from tidegate.core.base.errors import NotReady
+from tidegate.workflow.copy import compare as comparing
+from tidegate.workflow.copy import copy as reading
+from tidegate.workflow.copy.compare import Report
+from tidegate.workflow.copy.copy import Read
+
+COMPARED = COPYING.replace("tasks: 1", 'tasks: 1, compare: "0 3 * * 0"')
+
+
+def bag(folder: Path, monkeypatch: pytest.MonkeyPatch, yaml: str) -> DagBag:
+    monkeypatch.setenv("AIRFLOW__TIDEGATE__PIPELINES_FOLDER", str(folder))
+    (folder / "readings.yaml").write_text(yaml.format(location="file:///lake/readings"))
+    dag_file = airflow_home.CHECKOUT / "dags/tidegate_pipelines.py"
+    return DagBag(dag_folder=str(dag_file), include_examples=False, read_dags_from_db=False)
+
+
+def test_a_pipeline_that_copies_has_one_more_dag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = bag(tmp_path, monkeypatch, COPYING)
+    assert found.import_errors == {}
+    assert sorted(found.dags) == [f"readings.{kind}" for kind in ("apply", "copy", "ingest", "maintain")]
+    copy = found.dags["readings.copy"]
+    assert (copy.max_active_runs, copy.catchup, copy.task_ids) == (1, False, ["copy"])
+    assert "a chunk that was read stays read" in (copy.doc_md or "")
+    with pytest.raises(SystemExit, match="reads the source's table as it is now"):
+        copy.run()
+
+
+def test_comparisons_have_a_dag_where_they_have_a_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = bag(tmp_path, monkeypatch, COMPARED)
+    assert found.import_errors == {}
+    compare = found.dags["readings.compare"]
+    assert compare.task_ids == ["compare"]
+    for dag in found.dags.values():
+        assert SerializedDAG.from_dict(SerializedDAG.to_dict(dag)).task_ids == dag.task_ids
+    with pytest.raises(SystemExit, match="nothing to backfill"):
+        compare.run()
+
+
+@pytest.fixture
+def triggered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    made = SimpleNamespace(ledger=SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(task.PipelineOperator, "_open", lambda self, where: made)
+    found: list[Any] = []
+    monkeypatch.setattr(runs, "trigger_apply", lambda *said: found.append(said) or "triggered")
+    monkeypatch.setattr(runs, "trigger", lambda *said: found.append(said) or "triggered")
+
+    @contextmanager
+    def database(*_: Any) -> Any:
+        yield "the database"
+
+    monkeypatch.setattr(wiring, "open_database", database)
+    monkeypatch.setattr(inspection, "storage_secrets", lambda *_: {})
+    monkeypatch.setattr(mirror_comparison, "TableProcess", lambda **_: SimpleNamespace(close=lambda: None))
+    return found
+
+
+def run(kind: Any, folder: Path, yaml: str = COMPARED) -> None:
+    made = kind(task_id="t", dag=None, pipeline=mirror(folder, yaml))
+    made.execute(context())
+
+
+def test_what_was_read_triggers_its_merge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triggered: list[Any]
+) -> None:
+    monkeypatch.setattr(reading, "copy", lambda ctx, database, go_on: Read(round=1, chunks=3, rows=9, left=True))
+    run(CopyOperator, tmp_path)
+    (dag_id, run_id), (again, _) = triggered
+    assert (dag_id, run_id.startswith("copied_by_")) == ("readings.apply", True)
+    assert again, "there is more to read"
+
+
+def test_nothing_to_read_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triggered: list[Any]) -> None:
+    monkeypatch.setattr(reading, "copy", lambda *_, **__: Read())
+    with pytest.raises(AirflowSkipException, match="every chunk of the newest copy is read"):
+        run(CopyOperator, tmp_path)
+
+    def too_early(*_: Any, **__: Any) -> Read:
+        raise NotReady("no event yet")
+
+    monkeypatch.setattr(reading, "copy", too_early)
+    with pytest.raises(AirflowSkipException, match="no event yet"):
+        run(CopyOperator, tmp_path)
+    assert triggered == []
+
+
+def test_a_difference_fails_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triggered: list[Any]) -> None:
+    monkeypatch.setattr(comparing, "compare", lambda *_: Report(round=2, rows=9, differ={"surplus": 2}))
+    with pytest.raises(AirflowFailException, match=r"2 of 9 keys differ(?s:.)*tidegate compare readings --fix"):
+        run(CompareOperator, tmp_path)
+    monkeypatch.setattr(comparing, "compare", lambda *_: Report(round=2, rows=9, differ={}))
+    run(CompareOperator, tmp_path)
