@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.contract.ledgers import NAME, ledger, now, open_ledger, url
+from tests.contract.ledgers import NAME, landed, ledger, manifest, now, open_ledger, planned, url
 from tidegate.core.base.errors import LostComparison
+from tidegate.core.copy.complete import Look
 from tidegate.core.copy.port import KeyRange
 from tidegate.core.copy.rounds import Chunk, ChunkFile, ChunkState, Round, RoundState, parse_attempt
+from tidegate.core.files.receipt import DIRTY
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Copied, RoundIn
 from tidegate.ledger import SqlLedger
@@ -267,7 +269,7 @@ def test_what_was_read_of_a_copy_that_was_given_up_is_accepted(ledger: SqlLedger
 # ---------------------------------------------------------------- two tasks at once
 
 
-@pytest.mark.parametrize("what", ["begin", "cut", "cut the end", "attempt", "accept", "again", "give up"])
+@pytest.mark.parametrize("what", ["begin", "cut", "cut the end", "attempt", "accept", "again", "look", "give up"])
 def test_of_two_at_once_exactly_one_wins(open_ledger: Callable[[], SqlLedger], ledger: SqlLedger, what: str) -> None:
     race: list[Callable[[SqlLedger], object]]
     if what == "begin":
@@ -284,10 +286,13 @@ def test_of_two_at_once_exactly_one_wins(open_ledger: Callable[[], SqlLedger], l
     elif what == "again":
         done = read(ledger, cut(ledger)[0])
         race = [lambda me: me.copies.again(done, "test")] * 2
+    elif what == "look":
+        race = [lambda me, n=n: me.copies.looked(NAME, look(n)) for n in (1, 2)]
     else:
         open_round = begun(ledger)
         race = [lambda me: me.copies.give_up(open_round, "test")] * 2
-    assert sorted(_raced(open_ledger, race)) == ["lost", "won"]
+    outcomes = sorted(_raced(open_ledger, race))
+    assert outcomes == ["lost", "won"] or (what == "look" and outcomes == ["won", "won"]), "looks may come in turn"
     found = chunks(ledger)
     assert [c.number for c in found] == list(range(1, len(found) + 1))
 
@@ -311,6 +316,53 @@ def _raced(open_ledger: Callable[[], SqlLedger], race: list[Callable[[SqlLedger]
     for t in threads:
         t.join()
     return outcomes
+
+
+# ---------------------------------------------------------------- looks at the connector (S10)
+
+
+def look(n: int) -> Look:
+    return Look(position=(2**50 + n, 1), log_end=(2**50 + n, 9), at_ms=2**41 + n, ends={0: n, 11: 2**40})
+
+
+def test_s10_looks_are_kept_in_their_order(ledger: SqlLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.ledger.copies.LOOKS_KEPT", 3)
+    assert list(ledger.copies.looks(NAME)) == []
+    for n in (5, 1, 3):
+        ledger.copies.looked(NAME, look(n))
+    assert list(ledger.copies.looks(NAME)) == [look(5), look(1), look(3)]
+    ledger.copies.looked("another", look(9))
+    ledger.copies.looked(NAME, look(4))
+    assert list(ledger.copies.looks(NAME)) == [look(1), look(3), look(4)], "the oldest one is forgotten"
+    assert list(ledger.copies.looks("another")) == [look(9)]
+
+
+def test_s10_how_far_batches_have_read_each_partition(ledger: SqlLedger) -> None:
+    assert ledger.copies.merged_ends(NAME, 9) == {}
+    landed(ledger)
+    landed(ledger, 2, 5, 9)
+    planned(ledger, 3, 9, 12)
+    assert ledger.copies.merged_ends(NAME, 0) == {}
+    assert ledger.copies.merged_ends(NAME, 1) == {0: 5, 1: 0}
+    assert ledger.copies.merged_ends(NAME, 3) == {0: 9, 1: 0}, "what has not landed is read by nobody yet"
+    assert ledger.copies.merged_ends("another", 9) == {}
+
+
+def test_s10_nothing_is_complete_once_records_were_given_up(ledger: SqlLedger) -> None:
+    landed(ledger)
+    ledger.batches.abandon(planned(ledger, 2, 5, 9), "lost")
+    landed(ledger, 3, 9, 12)
+    assert ledger.copies.merged_ends(NAME, 1) == {0: 5, 1: 0}
+    assert ledger.copies.merged_ends(NAME, 2) == ledger.copies.merged_ends(NAME, 3) == {}
+
+
+def test_s10_nothing_is_complete_while_rows_are_dirty(ledger: SqlLedger) -> None:
+    writing = ledger.batches.take(planned(ledger), "n1")
+    receipt = manifest(writing)
+    dirty = replace(receipt.files[0], kind=DIRTY, path="dirty/part-0", window_ms=None, values=())
+    found = replace(receipt.ranges[0], read=8, dirty=4)
+    ledger.batches.land(ledger.batches.seal(writing, replace(receipt, ranges=(found,), files=(*receipt.files, dirty))))
+    assert ledger.copies.merged_ends(NAME, 1) == {}
 
 
 # ---------------------------------------------------------------- what the table says of them (S8)

@@ -132,6 +132,7 @@ def _opened(folder: Path, faults: Faults, place: str, store: Storage | None = No
     if kept is not None:
         (folder / "ledger.db").write_bytes(kept)
         world.registered.add(fingerprint(world.pipeline))
+    world.connector = lambda: (position(world.source_table.end), world.source_table.position())  # all is delivered
     return world
 
 
