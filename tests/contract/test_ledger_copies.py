@@ -1,11 +1,10 @@
-"""Copies in the ledger: rounds and chunks by compare-and-set, attempts by epoch, what a table says of them."""
+"""Copies in the ledger: rounds and chunks by compare-and-set, attempts by epoch."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,8 +12,6 @@ from tests.contract.ledgers import NAME, ledger, now, open_ledger, url
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.copy.port import KeyRange
 from tidegate.core.copy.rounds import Chunk, ChunkFile, ChunkState, Round, RoundState, parse_attempt
-from tidegate.core.mirror.applies import Told
-from tidegate.core.mirror.copied import Copied, RoundIn
 from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
@@ -115,6 +112,27 @@ def test_a_round_is_given_up_once(ledger: SqlLedger) -> None:
     assert found is not None
     assert (found.state, found.why, found.done_ms is not None) == (after.state, after.why, True)
     assert _events(ledger, "copy 1") == ["copy begun", "copy given up"]
+
+
+def test_a_round_is_compared_and_may_be_merged_then(ledger: SqlLedger) -> None:
+    one = ledger.copies.begin(NAME, 1, TABLE, KEY, only=True)
+    assert states(ledger) == [one.state] == [RoundState.COMPARED]
+    with pytest.raises(LostComparison):
+        begun(ledger, 2)
+    ledger.copies.whole(NAME, 1)
+    assert states(ledger) == [RoundState.COMPARED], "nothing of it is in the table"
+    assert len(ledger.copies.cut(one, 0, RANGES, True)) == 3
+    after = ledger.copies.merge(one, "it differs")
+    assert (after.state, after.why, states(ledger)) == (RoundState.OPEN, "it differs", [RoundState.OPEN])
+    for known in (one, after):
+        with pytest.raises(LostComparison):
+            ledger.copies.merge(known, "again")
+    ledger.copies.give_up(after, "test")
+    two = ledger.copies.begin(NAME, 2, TABLE, KEY, only=True)
+    ledger.copies.give_up(two, "nothing differs")
+    with pytest.raises(LostComparison):
+        ledger.copies.merge(two, "too late")
+    assert states(ledger) == [RoundState.GIVEN_UP] * 2
 
 
 # ---------------------------------------------------------------- chunks are cut
@@ -267,7 +285,7 @@ def test_what_was_read_of_a_copy_that_was_given_up_is_accepted(ledger: SqlLedger
 # ---------------------------------------------------------------- two tasks at once
 
 
-@pytest.mark.parametrize("what", ["begin", "cut", "cut the end", "attempt", "accept", "again", "give up"])
+@pytest.mark.parametrize("what", ["begin", "cut", "cut the end", "attempt", "accept", "again", "merge", "give up"])
 def test_of_two_at_once_exactly_one_wins(open_ledger: Callable[[], SqlLedger], ledger: SqlLedger, what: str) -> None:
     race: list[Callable[[SqlLedger], object]]
     if what == "begin":
@@ -284,6 +302,9 @@ def test_of_two_at_once_exactly_one_wins(open_ledger: Callable[[], SqlLedger], l
     elif what == "again":
         done = read(ledger, cut(ledger)[0])
         race = [lambda me: me.copies.again(done, "test")] * 2
+    elif what == "merge":
+        compared = ledger.copies.begin(NAME, 1, TABLE, KEY, only=True)
+        race = [lambda me: me.copies.merge(compared, "test")] * 2
     else:
         open_round = begun(ledger)
         race = [lambda me: me.copies.give_up(open_round, "test")] * 2
@@ -311,34 +332,6 @@ def _raced(open_ledger: Callable[[], SqlLedger], race: list[Callable[[SqlLedger]
     for t in threads:
         t.join()
     return outcomes
-
-
-# ---------------------------------------------------------------- what the table says of them (S8)
-
-TOLD = Told(upto=2, snapshot="11", attempt="1-2.1-aa", rows=2, events=3, inserted=3)
-COPIED = Copied(
-    (RoundIn(1, (*LOW, 1), (*HIGH, 1), ((1, 3), (5, 5)), True), RoundIn(2, (*LOW, 2), (*LOW, 2), ((6, 6),))), (*HIGH, 0)
-)
-FURTHER: list[dict[str, Any]] = [
-    {"copied": COPIED},
-    {"begins": (2**50, 1, 0)},
-    {"last_position": (2**50, 9, 0)},
-    {"copied": COPIED, "begins": (1, 0, 0), "last_position": (2**50, 9, 0)},
-]
-
-
-@pytest.mark.parametrize("further", FURTHER, ids=lambda f: "+".join(f))
-def test_s8_what_a_table_says_of_copies_is_copied_and_compared(ledger: SqlLedger, further: dict[str, Any]) -> None:
-    full = replace(TOLD, **further)
-    ledger.applies.stands(NAME, None, TOLD)
-    with pytest.raises(LostComparison):
-        ledger.applies.stands(NAME, full, replace(full, snapshot="12"))
-    ledger.applies.stands(NAME, TOLD, full)
-    assert ledger.applies.told(NAME) == full
-    with pytest.raises(LostComparison):
-        ledger.applies.stands(NAME, TOLD, replace(TOLD, snapshot="12"))
-    ledger.applies.stands(NAME, full, TOLD)
-    assert ledger.applies.told(NAME) == TOLD, "as of a table that was taken back"
 
 
 def _events(ledger: SqlLedger, subject: str) -> list[str]:

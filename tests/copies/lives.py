@@ -24,7 +24,7 @@ OFTEN = [
     *("again", "back", "drop"),
 ]
 CALLS = {
-    "copies": ("begin", "cut", "attempt", "accept", "whole", "again"),
+    "copies": ("begin", "cut", "attempt", "accept", "whole", "again", "give_up"),
     "applies": ("begin", "applied", "stands"),
     "iceberg": ("commit",),
     "storage": ("write_new",),

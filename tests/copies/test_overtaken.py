@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from tests.hooks import Died, Hook, Once, die
 from tests.mirror.worlds import event
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.copy.rounds import Chunk, ChunkState
+from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.balance import imbalance
+from tidegate.core.mirror.copied import Copied
+from tidegate.workflow.apply.copies import same_for_a_copy
 from tidegate.workflow.apply.taking_back import take_back
 
 DAY = 86_400_000
@@ -118,6 +122,20 @@ def test_s5_a_sweep_needs_all_chunks_still(world: CopyWorld) -> None:
     (inside,) = world.standing().copied.rounds
     assert (inside.swept, inside.chunks) == (False, ((1, 2),))
     assert world.mirror() == world.source_table.rows
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"copied": Copied(high=(1, 0, 0))}, False),
+        ({"purged_below": (1, 0, 0)}, False),
+        ({"begins": (1, 0, 0)}, False),
+        ({"snapshot": "12", "attempt": "1-1.2-aa", "rows": 5}, True),  # others have compacted it
+    ],
+)
+def test_s7_s8_what_a_commit_of_a_copy_is_decided_by(change: dict[str, Any], same: bool) -> None:
+    """A purge in between may make a chunk too old, and another task has it read again then."""
+    assert same_for_a_copy(replace(Told(), **change), Told()) == same
 
 
 # ---------------------------------------------------------------- reads that are too old

@@ -92,6 +92,17 @@ def test_what_was_given_up_is_not_read() -> None:
     assert to_read([round_(1, GIVEN_UP)], {1: [chunk(1, read=False)]}) is None
 
 
+def test_what_is_compared_is_read_by_who_compares_it() -> None:
+    """And not merged before that is asked for."""
+    one, two = round_(1, WHOLE), round_(2, COMPARED, ended=False)
+    left = chunk(2, read=False, of=2)
+    assert to_read([one, two], {1: [chunk(1)], 2: [left]}) is None
+    assert to_read([one, two], {1: [chunk(1, read=False)], 2: [left]}, compared=True) == (two, [left])
+    assert to_read([one, two], {1: [chunk(1)], 2: []}, compared=True) == (two, [])
+    assert to_read([one], {1: [chunk(1, read=False)]}, compared=True) is None
+    assert to_merge([one, two], {1: [], 2: [chunk(2, of=2)]}, Copied((inside(1, 1, swept=True),)), MANY) is None
+
+
 def test_s4_the_topic_must_have_begun() -> None:
     said = unread_topic(None)
     assert said is not None
@@ -300,10 +311,13 @@ def test_ranges_that_cover_a_table() -> None:
 
 def test_what_is_over_stays_over() -> None:
     """A chunk alone goes back: it is read again (S7). No round leaves WHOLE or GIVEN_UP."""
-    assert {(a, t.end) for t in transitions.ROUND_TRANSITIONS for a in t.start if a != "-"} == {
+    ends = {(a, t.end) for t in transitions.ROUND_TRANSITIONS for a in t.start}
+    assert ends == {
+        ("-", OPEN),
+        ("-", COMPARED),
+        (COMPARED, OPEN),
         (OPEN, WHOLE),
         (OPEN, GIVEN_UP),
-        (COMPARED, OPEN),
         (COMPARED, GIVEN_UP),
     }
     of_attempts = [t for t in transitions.CHUNK_TRANSITIONS if t.name in ("accept", "again")]

@@ -13,14 +13,21 @@ from sqlalchemy.dialects import sqlite
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.transition import Named, Transition, step
 from tidegate.core.batch.transitions import TRANSITIONS as BATCHES
+from tidegate.core.copy.transitions import CHUNK_TRANSITIONS, ROUND_TRANSITIONS
 from tidegate.core.window.transitions import GENERATIONS, WINDOWS
-from tidegate.ledger import moves, schema
+from tidegate.ledger import moves, schema, schema_copies
 from tidegate.ledger.store import Store
 
 LEDGER = Path(moves.__file__).parent
 OURS = {"batches", "windows", "generations"}
 _WRITES = re.compile(r"\b(UPDATE|INSERT INTO|DELETE FROM)\s+(batches|windows|generations)\b", re.IGNORECASE)
-MACHINES = [(schema.batches, BATCHES), (schema.windows, WINDOWS), (schema.generations, GENERATIONS)]
+MACHINES = [
+    (schema.batches, BATCHES),
+    (schema.windows, WINDOWS),
+    (schema.generations, GENERATIONS),
+    (schema_copies.copies, ROUND_TRANSITIONS),
+    (schema_copies.chunks, CHUNK_TRANSITIONS),
+]
 STEPS = [pytest.param(table, t, id=f"{table.name}: {t.name}") for table, machine in MACHINES for t in machine]
 
 
@@ -85,9 +92,9 @@ def store() -> Store:
 
 def worded(table: Table, transition: Transition, store: Store) -> str:
     row = {key.name: "p" if key.name == "pipeline" else 1 for key in table.primary_key}
-    named = Named(row=row, subject="s", words=dict.fromkeys(("id", "at", "number"), 1))
+    named = Named(row=row, subject="s", words=dict.fromkeys(("id", "at", "number", "name"), 1))
     made = step(transition, named, None, as_read=dict.fromkeys(transition.guards))
-    statement = moves._statement(store, table, made, {"epoch": 1} if table is not schema.windows else {}, None)
+    statement = moves._statement(store, table, made, {"epoch": 1} if "epoch" in table.c else {}, None)
     return str(statement.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
 
 
