@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.copies.worlds import CopyWorld
-from tests.fakes.source_table import position
+from tests.fakes.source_table import TABLE, position
 from tests.mirror.audits import Here
 from tidegate.core.base.errors import NotReady
 from tidegate.core.copy.rounds import RoundState
@@ -120,3 +121,11 @@ def test_no_comparison_while_a_copy_is_under_way(world: CopyWorld) -> None:
         compared(world)
     world.mirror()
     assert compared(world).differ == {}
+
+
+def test_a_column_that_the_source_has_dropped_is_not_compared(world: CopyWorld) -> None:
+    """The mirror keeps older values of it."""
+    key = tuple(c for c in TABLE.columns if c.name == "id")
+    world.source_table.table = replace(TABLE, columns=key)
+    world.source_table.lose(2)
+    assert compared(world).differ == {"surplus": 1}

@@ -8,17 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidegate.core.base.errors import StorageError
-from tidegate.core.copy.port import Database, LogPosition
+from tidegate.core.copy.port import Database, LogPosition, SourceTable
 from tidegate.core.copy.rounds import Chunk, Round
 from tidegate.core.mirror.comparison import Compared, Sample
-from tidegate.core.mirror.jobs import START, Bucket, Position
+from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
+from tidegate.core.spec.change_events import SAYS_HOW
 from tidegate.workflow.apply.apply import apply, keyed
 from tidegate.workflow.apply.complete import told
 from tidegate.workflow.apply.copies import chunk_files
 from tidegate.workflow.apply.upkeep import buckets_now
 from tidegate.workflow.audit.keyed import TableReader, job, take_up
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.copy.copy import copy, to_compare
+from tidegate.workflow.copy.copy import copied_columns, copy, described, to_compare
 
 SAMPLES = 10
 """Keys that are named."""
@@ -73,7 +74,7 @@ def compare(ctx: Context, database: Database, reader: TableReader, wait: Callabl
     copy(ctx, database, compared=True)
     chunks = list(ctx.ledger.copies.chunks(ctx.name, round_.number))
     exact = _caught_up(ctx, max((c.high for c in chunks if c.high is not None), default=(0, 0)), wait)
-    found = _held_against(ctx, reader, round_, chunks)
+    found = _held_against(ctx, reader, round_, chunks, compared_columns(ctx, described(ctx, database)))
     differ: Counter[str] = Counter()
     for one in found:
         differ.update(dict(one.differ))
@@ -99,7 +100,19 @@ def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool]) -> boo
             return False
 
 
-def _held_against(ctx: Context, reader: TableReader, round_: Round, chunks: list[Chunk]) -> list[Compared]:
+def compared_columns(ctx: Context, source: SourceTable) -> tuple[TableColumn, ...]:
+    """Those of the table that the source has: of one that it has dropped the mirror keeps older values. Computed ones
+    are compared where the source has all that is read."""
+    there = {c.name for c in copied_columns(ctx, source)}
+    read = [c for c in ctx.pipeline.decoded_columns if c.name not in SAYS_HOW]
+    computed = {c.name for c in ctx.pipeline.columns if c.expr is not None} if len(there) == len(read) else set()
+    wanted = there | computed | SAYS_HOW | {""}
+    return tuple(c for c in keyed(ctx).columns() if c.of in wanted)
+
+
+def _held_against(
+    ctx: Context, reader: TableReader, round_: Round, chunks: list[Chunk], columns: tuple[TableColumn, ...]
+) -> list[Compared]:
     table = keyed(ctx)
     prefix, held = table.held()
     plan = job(
@@ -110,7 +123,7 @@ def _held_against(ctx: Context, reader: TableReader, round_: Round, chunks: list
         buckets=buckets_now(ctx, table, prefix),
         purged_below=START,
         base=(),
-        columns=table.columns(),
+        columns=columns,
         fields=table.fields(),
     )
     numbers = range(plan.buckets)

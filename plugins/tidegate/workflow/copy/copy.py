@@ -212,7 +212,7 @@ def _plan(ctx: Context, database: Database, table: SourceTable, told: Told, trie
         spec_version=ctx.spec_version,
         rules_version=COPYING_RULES,
         table=table,
-        columns=_columns(ctx, table),
+        columns=copied_columns(ctx, table),
         chunks=chunks,
         after=after,
         rate=spec.rate,
@@ -280,7 +280,7 @@ def _refuse_unknown(ctx: Context, table: SourceTable) -> None:
         )
 
 
-def _columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]:
+def copied_columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]:
     """Those of the spec that the source has, too: one that it has dropped is null."""
     known = {c.name for c in table.columns}
     wanted = [c for c in ctx.pipeline.decoded_columns if c.name not in _EVENT]
