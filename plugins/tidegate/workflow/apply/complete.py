@@ -21,7 +21,8 @@ def look(ctx: Context) -> None:
     except SourceError as e:
         ctx.say(f"{ctx.name}: nobody says how far its connector is: {str(e).splitlines()[0]}")
         return
-    ends = {number: lane.high_watermark for number, lane in lanes.items() if lane.high_watermark > lane.log_start}
+    # also of partitions whose records are all gone: they may have gone before they were read
+    ends = {number: lane.high_watermark for number, lane in lanes.items() if lane.high_watermark}
     try:
         ctx.ledger.copies.looked(ctx.name, Look(position=position, log_end=log_end, at_ms=at_ms, ends=ends))
     except LostComparison:
