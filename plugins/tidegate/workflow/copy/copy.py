@@ -31,6 +31,9 @@ from tidegate.workflow.base.jobs import run_to_its_end
 
 CHUNKS_FOR_A_TASK = 8
 """Chunks of one job, for each that is read at once: what is accepted stays."""
+RESUMED_MS = 24 * 3_600_000
+"""A comparison that died is gone on with for so long; later its rows say too little of what is there now, and a purge
+may have taken tombstones of what was deleted since."""
 _EVENT = frozenset(name for name, *_ in EVENT_COLUMNS)
 _PLAIN = re.compile(r"\$\.(.+)")
 
@@ -78,8 +81,8 @@ def _next(ctx: Context, database: Database, table: SourceTable, compared: bool) 
     """The round that is to go on, with the chunks to read now; no round if all is read. Begins the first one."""
     told = _told(ctx)
     facts = gather(ctx, told)
-    if not facts.rounds:
-        _begin(ctx, table, told, facts)
+    if not compared and all(one.state == RoundState.GIVEN_UP for one in facts.rounds):
+        _begin(ctx, table, told, facts)  # a comparison is no copy, and one that was given up has no successor yet
         return _next(ctx, database, table, compared)
     found = to_read(facts.rounds, facts.chunks, compared)
     if found is None:
@@ -126,7 +129,9 @@ def to_compare(ctx: Context, database: Database) -> Round:
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
         if one.state == RoundState.COMPARED:
-            return one
+            if ctx.clock.now_ms() - one.begun_ms < RESUMED_MS and _reads(one, table):
+                return one
+            ctx.ledger.copies.give_up(one, "its comparison died long ago, or was of another table")
         if one.state == RoundState.OPEN:
             what = f"{ctx.name}: copy {one.number} is under way: it mends what it finds"
             raise NotReady(what, advice="compare once it is whole; tidegate status says how far it is")
@@ -154,8 +159,12 @@ def _begin(ctx: Context, table: SourceTable, told: Told, facts: CopyFacts, why: 
     return begun
 
 
+def _reads(round_: Round, table: SourceTable) -> bool:
+    return (round_.table, round_.key) == (f"{table.schema}.{table.name}", table.key)
+
+
 def _refuse_other(ctx: Context, round_: Round, table: SourceTable) -> None:
-    if (round_.table, round_.key) == (f"{table.schema}.{table.name}", table.key):
+    if _reads(round_, table):
         return
     raise SpecError(
         f"{ctx.name}: copy {round_.number} reads {round_.table} by {', '.join(round_.key)}, and now it would be "
