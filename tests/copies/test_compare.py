@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,11 @@ def test_fix_that_has_to_read_again_has_not_mended(world: CopyWorld, monkeypatch
     monkeypatch.setattr("tidegate.workflow.apply.copies.too_old", lambda *_: "its LOW is below the purge")
     assert not compared(world, fix="test").mended
     assert world.rows()[5] == "old 5"
+
+
+def test_a_column_that_the_source_has_dropped_is_no_difference(world: CopyWorld) -> None:
+    """Rows that have not changed since have its old values still."""
+    source = world.source_table
+    source.table = replace(source.table, columns=source.table.columns[:1])
+    source.lose(2)
+    assert compared(world).differ == {"surplus": 1}

@@ -10,6 +10,7 @@ import pytest
 from tests.copies.worlds import CopyWorld
 from tests.fakes.source_table import position
 from tests.world import TOPIC
+from tidegate.adapters.connections import ConnectionMissing
 from tidegate.core.base.errors import SourceUnavailable
 from tidegate.core.copy.complete import Complete, Look, complete
 from tidegate.ledger import schema
@@ -171,3 +172,23 @@ def test_records_that_went_unread_are_not_complete(world: CopyWorld) -> None:
     world.kafka.trim(TOPIC, 0, len(world.source_table.log))
     noted(world)
     assert told(world) == before
+
+
+def test_the_log_of_another_server_is_no_look(world: CopyWorld) -> None:
+    """It ends before what was merged; by the old server's position all of it would be in the table already."""
+    world.mirror()
+    before = told(world)
+    world.connector = lambda: ((50, 0), (60, 0))
+    world.again()
+    world.read()
+    world.apply()
+    assert told(world) == before
+    assert any("another server's log" in line for line in world.said)
+
+
+def test_a_connection_that_is_missing_holds_up_no_merge(world: CopyWorld) -> None:
+    def missing() -> None:
+        raise ConnectionMissing("there is no connection connect")
+
+    world.connector = missing  # type: ignore[assignment]
+    assert world.mirror() == world.source_table.rows

@@ -18,7 +18,7 @@ from tidegate.workflow.apply.copies import chunk_files
 from tidegate.workflow.apply.upkeep import buckets_now
 from tidegate.workflow.audit.keyed import TableReader, job, take_up
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.copy.copy import copy, to_compare
+from tidegate.workflow.copy.copy import copy, lacking, to_compare
 
 SAMPLES = 10
 """Keys that are named."""
@@ -73,7 +73,7 @@ def compare(ctx: Context, database: Database, reader: TableReader, wait: Callabl
     copy(ctx, database, compared=True)
     chunks = _read(ctx, round_)
     exact = _caught_up(ctx, max((c.high for c in chunks if c.high is not None), default=(0, 0)), wait)
-    found = _held_against(ctx, reader, round_, chunks)
+    found = _held_against(ctx, reader, round_, chunks, lacking(ctx, database))
     differ: Counter[str] = Counter()
     for one in found:
         differ.update(dict(one.differ))
@@ -109,7 +109,10 @@ def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool]) -> boo
             return False
 
 
-def _held_against(ctx: Context, reader: TableReader, round_: Round, chunks: list[Chunk]) -> list[Compared]:
+def _held_against(
+    ctx: Context, reader: TableReader, round_: Round, chunks: list[Chunk], unknown: set[str]
+) -> list[Compared]:
+    """`unknown`: columns of which the source says nothing."""
     table = keyed(ctx)
     prefix, held = table.held()
     plan = job(
@@ -120,7 +123,7 @@ def _held_against(ctx: Context, reader: TableReader, round_: Round, chunks: list
         buckets=buckets_now(ctx, table, prefix),
         purged_below=START,
         base=(),
-        columns=table.columns(),
+        columns=tuple(c for c in table.columns() if c.of not in unknown),
         fields=table.fields(),
     )
     numbers = range(plan.buckets)

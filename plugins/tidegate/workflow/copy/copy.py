@@ -296,6 +296,12 @@ def _columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]:
     return tuple(CopiedColumn(c.name, _of(c), c.type) for c in wanted if _of(c) in known)
 
 
+def lacking(ctx: Context, database: Database) -> set[str]:
+    """Columns of the mirror that the source's table does not have any more. Raises as `described` does."""
+    known = {c.name for c in described(ctx, database).columns}
+    return {c.name for c in ctx.pipeline.decoded_columns if c.name not in _EVENT and _of(c) not in known}
+
+
 def _of(column: Column) -> str:
     """The source's column."""
     match = _PLAIN.fullmatch(column.path)
