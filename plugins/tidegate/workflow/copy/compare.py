@@ -85,9 +85,7 @@ def compare(ctx: Context, database: Database, reader: TableReader, wait: Callabl
         mended = whole is not None and whole.number >= round_.number
     else:
         ctx.ledger.copies.give_up(round_, f"compared: {keys:,} of {rows:,} keys differ")
-    return Report(
-        round=round_.number, rows=rows, differ=dict(differ), samples=samples, exact=exact, mended=mended
-    )
+    return Report(round=round_.number, rows=rows, differ=dict(differ), samples=samples, exact=exact, mended=mended)
 
 
 def _read(ctx: Context, round_: Round) -> list[Chunk]:
