@@ -12,9 +12,10 @@ from tests.copies.worlds import CopyWorld
 from tests.fakes.source_table import position
 from tests.mirror.audits import Here
 from tidegate.core.base.errors import JobFailed, LostComparison, NotReady
-from tidegate.core.copy.rounds import RoundState
+from tidegate.core.copy.rounds import RESUMED_MS, RoundState
+from tidegate.workflow.apply.upkeep import _is_copied
 from tidegate.workflow.copy.compare import Report, compare
-from tidegate.workflow.copy.copy import RESUMED_MS, to_compare
+from tidegate.workflow.copy.copy import to_compare
 
 
 @pytest.fixture
@@ -194,3 +195,13 @@ def test_a_column_that_the_source_has_dropped_is_no_difference(world: CopyWorld)
     source.table = replace(source.table, columns=source.table.columns[:1])
     source.lose(2)
     assert compared(world).differ == {"surplus": 1}
+
+
+def test_s7_tombstones_stay_while_it_compares(world: CopyWorld) -> None:
+    """A row that was read and then deleted would be one that the mirror lacks."""
+    ctx = world.context()
+    assert not _is_copied(ctx)
+    to_compare(ctx, world.source_table)
+    assert _is_copied(ctx)
+    world.clock.advance(RESUMED_MS)
+    assert not _is_copied(ctx), "it has died"

@@ -14,6 +14,9 @@ from tidegate.core.mirror.jobs import Position
 
 LOOKS_KEPT = 1_000
 """Looks at the connector that are remembered: about a week of them."""
+RESUMED_MS = 24 * 3_600_000
+"""A comparison that died is gone on with for so long, and holds up purges; later its rows say too little of what is
+there now, and a purge may have taken tombstones of what was deleted since."""
 _NAME = re.compile(r"([1-9][0-9]*)\.([1-9][0-9]*)-(\S+)")
 
 

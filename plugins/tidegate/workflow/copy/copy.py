@@ -17,7 +17,7 @@ from tidegate.core.batch.jobs import CopyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedColumn
 from tidegate.core.copy.port import Bound, Database, ReadAfter, SourceTable
-from tidegate.core.copy.rounds import UNDER_WAY, Chunk, Round, RoundState
+from tidegate.core.copy.rounds import RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState
 from tidegate.core.copy.steps import cut, to_read, too_old, unread_topic
 from tidegate.core.mirror.applies import Told
 from tidegate.core.spec.change_events import EVENT_COLUMNS
@@ -31,9 +31,6 @@ from tidegate.workflow.base.jobs import run_to_its_end
 
 CHUNKS_FOR_A_TASK = 8
 """Chunks of one job, for each that is read at once: what is accepted stays."""
-RESUMED_MS = 24 * 3_600_000
-"""A comparison that died is gone on with for so long; later its rows say too little of what is there now, and a purge
-may have taken tombstones of what was deleted since."""
 _EVENT = frozenset(name for name, *_ in EVENT_COLUMNS)
 _PLAIN = re.compile(r"\$\.(.+)")
 
