@@ -11,9 +11,11 @@ import pytest
 from tests.copies.worlds import CopyWorld
 from tests.fakes.source_table import TABLE, position
 from tests.mirror.audits import Here
-from tidegate.core.base.errors import NotReady
-from tidegate.core.copy.rounds import RoundState
+from tidegate.core.base.errors import JobFailed, LostComparison, NotReady
+from tidegate.core.copy.rounds import RESUMED_MS, RoundState
+from tidegate.workflow.apply.upkeep import _is_copied
 from tidegate.workflow.copy.compare import Report, compare
+from tidegate.workflow.copy.copy import to_compare
 
 
 @pytest.fixture
@@ -129,3 +131,85 @@ def test_a_column_that_the_source_has_dropped_is_not_compared(world: CopyWorld) 
     world.source_table.table = replace(TABLE, columns=key)
     world.source_table.lose(2)
     assert compared(world).differ == {"surplus": 1}
+
+
+# ---------------------------------------------------------------- other tasks, and what was left behind
+
+
+def rounds(world: CopyWorld) -> list[RoundState]:
+    found = [one.state for one in world.context().ledger.copies.rounds(world.pipeline.name)]
+    world.close()
+    return found
+
+
+def test_a_comparison_does_not_end_what_another_one_merges(world: CopyWorld) -> None:
+    world.source_table.sneak(5, "other")
+    ctx = world.context()
+    ledger = ctx.ledger.copies
+    round_ = to_compare(ctx, world.source_table)
+    ledger.merge(round_, "another task mends")
+    with pytest.raises(LostComparison):
+        ledger.give_up(round_, "compared: 1 of 8 keys differ")
+    world.close()
+    assert rounds(world) == [RoundState.WHOLE, RoundState.OPEN]
+
+
+def test_a_comparison_that_a_copy_has_ended_says_so(world: CopyWorld) -> None:
+    """It has read a part of the source: all other keys would be surplus."""
+    calls = iter([world.again])
+    world.source_table.during = lambda: [call() for call in calls]  # type: ignore[assignment, return-value]
+    with pytest.raises((LostComparison, JobFailed), match=r"ended comparison|accepted"):
+        compared(world)
+
+
+def test_the_first_copy_begins_after_a_comparison(tmp_path: Path) -> None:
+    world = CopyWorld(tmp_path)
+    world.source_table.rows = {key: f"old {key}" for key in range(1, 9)}
+    world.source_table.set(3, "first event")
+    world.deliver()
+    world.apply()
+    assert compare(world.context(), world.source_table, Here(), lambda: False).differ == {"lacking": 7}
+    world.close()
+    assert world.mirror() == world.source_table.rows
+    assert rounds(world) == [RoundState.GIVEN_UP, RoundState.WHOLE]
+
+
+def test_a_comparison_that_died_long_ago_is_begun_anew(world: CopyWorld) -> None:
+    """Its rows would tell nothing of what was lost since."""
+
+    def dies() -> bool:
+        raise KeyboardInterrupt
+
+    world.connector, world.source_table.end = None, world.source_table.end + 10
+    with pytest.raises(KeyboardInterrupt):
+        compare(world.context(), world.source_table, Here(), dies)
+    world.close()
+    world.source_table.lose(2)
+    world.clock.advance(RESUMED_MS)
+    assert compared(world).differ == {"surplus": 1}
+    assert rounds(world) == [RoundState.WHOLE, RoundState.GIVEN_UP, RoundState.GIVEN_UP]
+
+
+def test_fix_that_has_to_read_again_has_not_mended(world: CopyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.source_table.sneak(5, "other")
+    monkeypatch.setattr("tidegate.workflow.apply.copies.too_old", lambda *_: "its LOW is below the purge")
+    assert not compared(world, fix="test").mended
+    assert world.rows()[5] == "old 5"
+
+
+def test_a_column_that_the_source_has_dropped_is_no_difference(world: CopyWorld) -> None:
+    """Rows that have not changed since have its old values still."""
+    source = world.source_table
+    source.table = replace(source.table, columns=source.table.columns[:1])
+    source.lose(2)
+    assert compared(world).differ == {"surplus": 1}
+
+
+def test_s7_tombstones_stay_while_it_compares(world: CopyWorld) -> None:
+    """A row that was read and then deleted would be one that the mirror lacks."""
+    ctx = world.context()
+    assert not _is_copied(ctx)
+    to_compare(ctx, world.source_table)
+    assert _is_copied(ctx)
+    world.clock.advance(RESUMED_MS)
+    assert not _is_copied(ctx), "it has died"

@@ -9,8 +9,12 @@ import pytest
 
 from tests.copies.worlds import CopyWorld
 from tests.fakes.source_table import position
+from tests.world import TOPIC
+from tidegate.adapters.connections import ConnectionMissing
 from tidegate.core.base.errors import SourceUnavailable
 from tidegate.core.copy.complete import Complete, Look, complete
+from tidegate.ledger import schema
+from tidegate.workflow.restore.reset import Recreated, accept, survey
 
 
 @pytest.fixture
@@ -98,3 +102,93 @@ def test_every_partition_has_to_be_merged() -> None:
     assert complete(looks, {0: 12, 1: 25}) == Complete((7, 0), 50), "the log ended at 6 when it was asked at 50 ms"
     assert complete(looks, {0: 9, 1: 30}) is None
     assert complete([], {0: 1}) is None
+    assert complete([look(5, 6)], {}) is None, "an empty topic does not make up for records that were lost"
+
+
+# ---------------------------------------------------------------- a topic that is another one, or was sent back
+
+
+def noted(world: CopyWorld) -> None:
+    """The source moves on, the connector has noted all of it, and a copy makes the table say how far it is."""
+    world.source_table.end += 1_000
+    world.delivered = world.source_table.end
+    world.again()
+    world.read()
+    world.apply()
+
+
+def test_a_topic_that_was_recreated_tells_nothing(world: CopyWorld) -> None:
+    """An event of the old topic was never read, and offsets of the new one say nothing of it."""
+    world.mirror()
+    assert told(world) is not None
+    for n in range(20):
+        world.source_table.set(1, f"word {n}")
+    world.deliver()
+    world.source_table.set(2, "lost with the old topic")
+    world.send(*world.source_table.log[world.sent :])
+    world.sent = len(world.source_table.log)
+    world.kafka.delete(TOPIC)
+    world.kafka.create(TOPIC, 1)
+    ctx = world.context()
+    found = survey(ctx)
+    assert isinstance(found, Recreated)
+    accept(ctx, found, "test")
+    world.close()
+    noted(world)
+    assert told(world) is None
+    world.source_table.set(1, "of the new topic")
+    world.deliver()
+    noted(world)
+    assert told(world) is None
+
+
+def test_reading_that_was_sent_back_is_not_complete(world: CopyWorld) -> None:
+    """The log lost its end, which was read before, and other records came in its place."""
+    world.mirror()
+    for n in range(5):
+        world.source_table.set(1, f"word {n}")
+    world.deliver()
+    world.apply()
+    upto = world.standing().upto
+    ledger = world.context().ledger
+    assert ledger.copies.merged_ends(world.pipeline.name, upto)[0] == 6
+    sent_back(world, upto, 3)
+    assert ledger.copies.merged_ends(world.pipeline.name, upto)[0] == 3
+
+
+def sent_back(world: CopyWorld, after: int, offset: int) -> None:
+    accepted = world.kafka.look(TOPIC).topic_id
+    row = {"pipeline": world.pipeline.name, "after_batch": after, "partition": 0, "topic_id": accepted}
+    with world.context().ledger.copies._store.begin() as c:
+        c.execute(schema.resumptions.insert().values(**row, offset=offset, why="test"))
+
+
+def test_records_that_went_unread_are_not_complete(world: CopyWorld) -> None:
+    """Retention took them; the next plan would say that they are lost."""
+    world.mirror()
+    before = told(world)
+    world.source_table.set(1, "newer")
+    world.send(*world.source_table.log[world.sent :])
+    world.kafka.trim(TOPIC, 0, len(world.source_table.log))
+    noted(world)
+    assert told(world) == before
+
+
+def test_the_log_of_another_server_is_no_look(world: CopyWorld) -> None:
+    """It ends before what was merged; by the old server's position all of it would be in the table already."""
+    world.mirror()
+    before = told(world)
+    world.connector = lambda: ((50, 0), (60, 0))
+    world.again()
+    world.read()
+    world.apply()
+    assert told(world) == before
+    assert any("another server's log" in line for line in world.said)
+
+
+def test_a_connection_that_is_missing_holds_up_no_merge(world: CopyWorld) -> None:
+    def missing() -> None:
+        raise ConnectionMissing("there is no connection connect")
+
+    world.connector = missing  # type: ignore[assignment]
+    assert world.mirror() == world.source_table.rows

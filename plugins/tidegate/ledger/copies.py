@@ -12,14 +12,14 @@ from sqlalchemy.engine import Connection
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.base.transition import Step, step
-from tidegate.core.batch.states import ABANDONED, OVER_STATES
+from tidegate.core.batch.states import ABANDONED, INGEST, OVER_STATES
 from tidegate.core.copy import transitions
 from tidegate.core.copy.complete import Look
 from tidegate.core.copy.port import KeyRange, LogPosition
 from tidegate.core.copy.rounds import LOOKS_KEPT, UNDER_WAY, Chunk, ChunkFile, ChunkState, Reading, Round, RoundState
 from tidegate.core.files.receipt import DIRTY
 from tidegate.ledger import moves, schema, schema_copies
-from tidegate.ledger.store import Part, read_as
+from tidegate.ledger.store import Part, read_as, rows_of
 
 r, k, s = schema_copies.copies, schema_copies.chunks, schema_copies.source_looks
 _AT_ONCE = 500
@@ -60,18 +60,27 @@ class SqlCopies(Part):
 
     def merged_ends(self, name: str, upto: int) -> dict[int, int]:
         e, b, f, lost = schema.batch_partitions, schema.batches, schema.batch_files, schema.losses
-        own = and_(e.c.pipeline == b.c.pipeline, e.c.batch_id == b.c.batch_id)
+        back, pipelines = schema.resumptions, schema.pipelines
         mine = and_(b.c.pipeline == name, b.c.batch_id <= upto, b.c.state.in_(OVER_STATES))
+        read = and_(mine, b.c.kind == INGEST)
+        accepted = select(pipelines.c.topic_id).where(pipelines.c.name == name).scalar_subquery()
         gone = union_all(
             select(lost.c.pipeline).where(lost.c.pipeline == name),
             select(b.c.pipeline).where(mine, b.c.state == ABANDONED),
+            # what was not read of the old topic when it was recreated is nowhere
+            select(b.c.pipeline).where(read, b.c.topic_id.is_distinct_from(accepted)),
             select(f.c.pipeline).where(f.c.pipeline == name, f.c.kind == DIRTY, f.c.rows > 0, f.c.batch_id <= upto),
         )
-        ends = select(e.c.partition, func.max(e.c.planned_end).label("end")).select_from(e.join(b, own)).where(mine)
         with self._store.begin() as c:
             if c.execute(gone.limit(1)).first() is not None:
                 return {}
-            return {row.partition: int(row.end) for row in c.execute(ends.group_by(e.c.partition))}
+            newest = c.scalar(select(func.max(b.c.batch_id)).where(read)) or 0
+            ends = {r.partition: int(r.planned_end) for r in rows_of(c, e, pipeline=name, batch_id=newest)}
+            # reading was sent back behind that batch: what is there now is another log's
+            later = and_(back.c.pipeline == name, back.c.after_batch >= newest)
+            for row in c.execute(select(back.c.partition, back.c.offset).where(later)):
+                ends[row.partition] = min(int(row.offset), ends.get(row.partition, 0))
+            return ends
 
     # ------------------------------------------------------------ changing
 
@@ -156,7 +165,9 @@ class SqlCopies(Part):
 
     def give_up(self, round_: Round, why: str) -> Round:
         after = replace(round_, state=RoundState.GIVEN_UP, why=why)
-        done = step(transitions.GIVE_UP, transitions.of_round(round_), after, sets={"why": why}, detail={"why": why})
+        named, said = transitions.of_round(round_), {"why": why}
+        # as it was read: who has compared must not end what another task merges by now
+        done = step(transitions.GIVE_UP, named, after, state=round_.state, sets=said, detail=said)
         with self._store.begin() as c:
             moves.move(self._store, c, r, done)
         return after

@@ -12,7 +12,7 @@ from tidegate.core.copy.port import LogPosition
 class Look:
     """A look at the connector, the source and the topic, in this order. `position`: the connector has delivered, and
     noted that it has, whatever committed below it. `at_ms` (UTC) was before the end of the log, `log_end`, was read,
-    and that before the topic's `ends` (by Kafka partition, of those with records)."""
+    and that before the topic's `ends` (by Kafka partition, of those that have had records)."""
 
     position: LogPosition
     log_end: LogPosition
@@ -31,10 +31,12 @@ class Complete:
 
 def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | None:
     """What the newest look says whose ends are all merged; None if no look does. `looks`: in the order of time;
-    `merged`: offsets (exclusive) up to which the table has each partition.
+    `merged`: offsets (exclusive) up to which the table has each partition; empty: nobody knows.
 
     S10: what is below the position was in the topic when its ends were read, so that it is below the ends. Heartbeats
     in each partition are not needed."""
+    if not merged:  # a topic without records has no ends that could be missing
+        return None
     found = [one for one in looks if all(merged.get(p, 0) >= end for p, end in one.ends.items())]
     if not found:
         return None

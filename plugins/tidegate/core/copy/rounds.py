@@ -14,6 +14,9 @@ from tidegate.core.mirror.jobs import Position
 
 LOOKS_KEPT = 1_000
 """Looks at the connector that are remembered: about a week of them."""
+RESUMED_MS = 24 * 3_600_000
+"""A comparison that died is gone on with for so long, and holds up purges; later its rows say too little of what is
+there now, and a purge may have taken tombstones of what was deleted since."""
 _NAME = re.compile(r"([1-9][0-9]*)\.([1-9][0-9]*)-(\S+)")
 
 
@@ -145,8 +148,9 @@ class CopyLedger(Protocol):
         ...
 
     def merged_ends(self, name: str, upto: int) -> dict[int, int]:
-        """Offsets (exclusive) up to which batches 1 to `upto` have read each Kafka partition; empty where any record of
-        theirs was lost, given up or left out as dirty: then nothing is complete."""
+        """Offsets (exclusive) up to which batches 1 to `upto` have read each Kafka partition as it is now; empty where
+        any record of theirs was lost, given up, left out as dirty, or of another topic than the accepted one: then
+        nothing is complete."""
         ...
 
     def looked(self, name: str, look: Look) -> None:

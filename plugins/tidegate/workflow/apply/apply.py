@@ -40,7 +40,7 @@ MOST_EVENTS = 10_000_000
 @dataclass(frozen=True, kw_only=True)
 class Applied:
     """What a run has done: `merges` committed, of `events` in all, and tombstones `purged`; `told`: the table now.
-    `left`: further batches have landed, and this run had no time for them."""
+    `left`: further batches have landed, or rows of a copy wait, and this run had no time for them."""
 
     merges: int
     events: int
@@ -85,7 +85,8 @@ def apply(
         if commit is None:
             ctx.say(f"{table.name}: all that has landed is in it, up to batch {now.told.upto}")
         if commit is None or (merges and not go_on()):
-            return Applied(merges=merges, events=events, told=now.told, left=now.range is not None, purged=purged)
+            left = now.range is not None or copy is not None
+            return Applied(merges=merges, events=events, told=now.told, left=left, purged=purged)
         if isinstance(commit, Merge) and not again and not conflicts:
             _refuse_again(ctx, commit.range)
         try:

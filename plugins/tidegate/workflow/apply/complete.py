@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.core.base.errors import LostComparison, SourceError
+from tidegate.core.base.errors import LedgerError, LostComparison, TidegateError
 from tidegate.core.copy.complete import Complete, Look, complete
 from tidegate.workflow.base.context import Context
 
@@ -14,14 +14,21 @@ def look(ctx: Context) -> None:
     S10: the position is read before the ends; the time is taken before the end of the source's log is read."""
     if ctx.connector is None:
         return
-    at_ms = ctx.clock.now_ms()
+    known, at_ms = ctx.ledger.applies.told(ctx.name), ctx.clock.now_ms()
     try:
         position, log_end = ctx.connector()
         lanes = ctx.log().partitions
-    except SourceError as e:
+    except LedgerError:
+        raise
+    except TidegateError as e:
         ctx.say(f"{ctx.name}: nobody says how far its connector is: {str(e).splitlines()[0]}")
         return
-    ends = {number: lane.high_watermark for number, lane in lanes.items() if lane.high_watermark > lane.log_start}
+    if known is not None and known.last_position is not None and log_end[0] < known.last_position[0]:
+        # its positions would pass for ones that were delivered long ago
+        ctx.say(f"{ctx.name}: the source's log ends at {log_end[0]}, before merged events: it is another server's log")
+        return
+    # also of partitions whose records are all gone: they may have gone before they were read
+    ends = {number: lane.high_watermark for number, lane in lanes.items() if lane.high_watermark}
     try:
         ctx.ledger.copies.looked(ctx.name, Look(position=position, log_end=log_end, at_ms=at_ms, ends=ends))
     except LostComparison:

@@ -17,7 +17,7 @@ from tidegate.workflow.base.context import Context
 
 @dataclass(frozen=True)
 class CopyFacts:
-    """Rounds in the order of their numbers, and their chunks."""
+    """Rounds in the order of their numbers, and chunks of those that are in the table or bring something yet."""
 
     rounds: list[Round]
     chunks: Chunks
@@ -28,7 +28,9 @@ def gather(ctx: Context, told: Told) -> CopyFacts:
 
     The table was read before: what was merged meanwhile is known to the ledger."""
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
-    chunks = {one.number: ctx.ledger.copies.chunks(ctx.name, one.number) for one in rounds}
+    # each comparison leaves a round behind that brings nothing, and this is asked for before each merge
+    wanted = [one for one in rounds if one.state != RoundState.GIVEN_UP or told.copied.round(one.number) is not None]
+    chunks = {one.number: ctx.ledger.copies.chunks(ctx.name, one.number) for one in wanted}
     what = unknown(rounds, chunks, told.copied)
     if what is not None:
         raise StorageAhead(

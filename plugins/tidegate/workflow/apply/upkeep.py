@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.base.errors import SpecError
-from tidegate.core.copy.rounds import RoundState
+from tidegate.core.copy.rounds import RESUMED_MS, RoundState
 from tidegate.core.mirror import purge, recut
 from tidegate.core.mirror.applies import Told
 from tidegate.core.target.port import PrefixTarget
@@ -33,9 +33,11 @@ def cut_before(ctx: Context, table: PrefixTarget, told: Told) -> int | None:
 
 
 def _is_copied(ctx: Context) -> bool:
-    """Whether a copy is under way: tombstones stay for it (S7)."""
+    """Whether a copy is under way: tombstones stay for it (S7). For a comparison, too, but not for one that died."""
     newest = ctx.ledger.copies.newest(ctx.name)
-    return newest is not None and newest.state == RoundState.OPEN
+    if newest is None or newest.state != RoundState.COMPARED:
+        return newest is not None and newest.state == RoundState.OPEN
+    return ctx.clock.now_ms() - newest.begun_ms < RESUMED_MS
 
 
 def settled_batch(ctx: Context, table: PrefixTarget, told: Told) -> int | None:

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidegate.core.base.errors import StorageError
+from tidegate.core.base.errors import LostComparison, StorageError
 from tidegate.core.copy.port import Database, LogPosition, SourceTable
-from tidegate.core.copy.rounds import Chunk, Round
+from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.comparison import Compared, Sample
 from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
 from tidegate.core.spec.change_events import SAYS_HOW
@@ -29,7 +29,7 @@ SAMPLES = 10
 class Report:
     """`rows`: of the source. `differ`: number of keys by `core.mirror.comparison.Kind`, those with any; `samples`: some
     of them. `exact`: every change up to the last read was merged before it was compared; else a key that differs may
-    have an event on its way. `round`: the copy that has read the source; `mended`: it was merged."""
+    have an event on its way. `round`: the copy that has read the source; `mended`: it was merged, and is whole."""
 
     round: int
     rows: int
@@ -72,22 +72,30 @@ def compare(ctx: Context, database: Database, reader: TableReader, wait: Callabl
     cannot be compared."""
     round_ = to_compare(ctx, database)
     copy(ctx, database, compared=True)
-    chunks = list(ctx.ledger.copies.chunks(ctx.name, round_.number))
+    chunks = _read(ctx, round_)
     exact = _caught_up(ctx, max((c.high for c in chunks if c.high is not None), default=(0, 0)), wait)
     found = _held_against(ctx, reader, round_, chunks, compared_columns(ctx, described(ctx, database)))
     differ: Counter[str] = Counter()
     for one in found:
         differ.update(dict(one.differ))
     samples = tuple(s for one in found for s in one.samples)[:SAMPLES]
-    rows, keys = sum(c.rows for c in chunks), sum(differ.values())
+    rows, keys, mended = sum(c.rows for c in chunks), sum(differ.values()), False
     if fix and keys:
         ctx.ledger.copies.merge(round_, fix)
-        apply(ctx)
+        whole = apply(ctx).told.copied.whole
+        mended = whole is not None and whole.number >= round_.number
     else:
         ctx.ledger.copies.give_up(round_, f"compared: {keys:,} of {rows:,} keys differ")
-    return Report(
-        round=round_.number, rows=rows, differ=dict(differ), samples=samples, exact=exact, mended=bool(fix and keys)
-    )
+    return Report(round=round_.number, rows=rows, differ=dict(differ), samples=samples, exact=exact, mended=mended)
+
+
+def _read(ctx: Context, round_: Round) -> list[Chunk]:
+    """All of its chunks. Raises LostComparison where another task has ended it, so that some were not read."""
+    now = next((one for one in ctx.ledger.copies.rounds(ctx.name) if one.number == round_.number), round_)
+    chunks = list(ctx.ledger.copies.chunks(ctx.name, round_.number))
+    if now.state != RoundState.COMPARED or not now.ended or any(c.state != ChunkState.READ for c in chunks):
+        raise LostComparison(f"{ctx.name}: another task has ended comparison {round_.number}; compare again")
+    return chunks
 
 
 def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool]) -> bool:

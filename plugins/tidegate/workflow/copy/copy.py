@@ -17,7 +17,7 @@ from tidegate.core.batch.jobs import CopyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedColumn
 from tidegate.core.copy.port import Bound, Database, ReadAfter, SourceTable
-from tidegate.core.copy.rounds import UNDER_WAY, Chunk, Round, RoundState
+from tidegate.core.copy.rounds import RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState
 from tidegate.core.copy.steps import cut, to_read, too_old, unread_topic
 from tidegate.core.mirror.applies import Told
 from tidegate.core.spec.change_events import EVENT_COLUMNS
@@ -78,8 +78,8 @@ def _next(ctx: Context, database: Database, table: SourceTable, compared: bool) 
     """The round that is to go on, with the chunks to read now; no round if all is read. Begins the first one."""
     told = _told(ctx)
     facts = gather(ctx, told)
-    if not facts.rounds:
-        _begin(ctx, table, told, facts)
+    if not compared and all(one.state == RoundState.GIVEN_UP for one in facts.rounds):
+        _begin(ctx, table, told, facts)  # a comparison is no copy, and one that was given up has no successor yet
         return _next(ctx, database, table, compared)
     found = to_read(facts.rounds, facts.chunks, compared)
     if found is None:
@@ -126,7 +126,9 @@ def to_compare(ctx: Context, database: Database) -> Round:
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
         if one.state == RoundState.COMPARED:
-            return one
+            if ctx.clock.now_ms() - one.begun_ms < RESUMED_MS and _reads(one, table):
+                return one
+            ctx.ledger.copies.give_up(one, "its comparison died long ago, or was of another table")
         if one.state == RoundState.OPEN:
             what = f"{ctx.name}: copy {one.number} is under way: it mends what it finds"
             raise NotReady(what, advice="compare once it is whole; tidegate status says how far it is")
@@ -154,8 +156,12 @@ def _begin(ctx: Context, table: SourceTable, told: Told, facts: CopyFacts, why: 
     return begun
 
 
+def _reads(round_: Round, table: SourceTable) -> bool:
+    return (round_.table, round_.key) == (f"{table.schema}.{table.name}", table.key)
+
+
 def _refuse_other(ctx: Context, round_: Round, table: SourceTable) -> None:
-    if (round_.table, round_.key) == (f"{table.schema}.{table.name}", table.key):
+    if _reads(round_, table):
         return
     raise SpecError(
         f"{ctx.name}: copy {round_.number} reads {round_.table} by {', '.join(round_.key)}, and now it would be "
