@@ -39,9 +39,10 @@ class Unfit(Exception):
 
 
 class Parser:
-    """Makes batches of rows. `key`: columns that a refusal names a row by."""
+    """Makes batches of rows. `key`: columns that a refusal names a row by. `quote`: what stands around texts."""
 
-    def __init__(self, columns: Sequence[tuple[str, Conversion]], key: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[tuple[str, Conversion]], key: Sequence[str], quote: str = '"') -> None:
+        self._quote = quote
         self._columns = [each for _, each in columns]
         self._key = [i for i, (name, _) in enumerate(columns) if name in key]
         self.schema = pa.schema([pa.field(name, arrow_type(each.wanted)) for name, each in columns])
@@ -77,7 +78,7 @@ class Parser:
     def _read(self, rows: list[bytes], convert: csv.ConvertOptions) -> pa.Table:
         data = b"".join(rows)
         options = csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self._names)
-        parse = csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
+        parse = csv.ParseOptions(quote_char=self._quote, newlines_in_values=True, ignore_empty_lines=False)
         found = csv.read_csv(pa.BufferReader(data), options, parse, convert)
         if found.num_rows != len(rows):
             raise Unfit(-1)
@@ -112,8 +113,8 @@ class Parser:
         return False
 
     def _column_fails(self, number: int, text: str) -> bool:
-        fields = ["1"] * 0 + ["" for _ in self._columns]
-        fields[number] = '"' + text.replace('"', '""') + '"'
+        fields = [""] * len(self._columns)
+        fields[number] = self._quote + text.replace(self._quote, self._quote * 2) + self._quote
         return self._fails([",".join(fields).encode() + b"\n"])
 
 
@@ -182,6 +183,15 @@ def _number(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array
 
 
+def _iso(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not pc.all(pc.match_substring_regex(array, _ISO)).as_py() and array.null_count < len(array):
+        raise ValueError("no time of the years 1 to 9999")
+    return array
+
+
+_ISO = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}([.][0-9]{1,6})?Z$"
+
+
 def _ms(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.cast(pa.timestamp("ms")).cast(pa.int64())
 
@@ -189,5 +199,6 @@ def _ms(array: pa.Array, kind: pa.DataType) -> pa.Array:
 _HOW: dict[str, Callable[[Any, Any], Any]] = {
     "finite": _finite, "bytes": _bytes, "base64": _base64, "base64_bytes": _base64, "exact": _exact, "number": _number,
     "days": lambda array, kind: array.cast(pa.int32()).cast(kind), "utc": lambda array, kind: array.cast(kind),
+    "iso": _iso,
     "ms": _ms, "us": lambda array, kind: array.cast(pa.int64()),
 }  # fmt: skip

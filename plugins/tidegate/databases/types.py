@@ -2,15 +2,15 @@
 
 | family | types of MariaDB | types of PostgreSQL | becomes |
 |---|---|---|---|
-| integer | tinyint to bigint, unsigned | smallint, integer, bigint | integers, decimal, double, string (its digits) |
+| integer | tinyint to bigint, unsigned, year | smallint, integer, bigint | integers, decimal, double, string |
 | boolean | tinyint(1) too, bit(1) | boolean, bit(1) | boolean |
 | decimal | decimal | numeric | decimal, string (as it stands there), double; without a fraction also integers |
-| float4, float8 | float, double | real, double precision | float, double: each only its own |
-| text | char, varchar, text, enum, set | char, varchar, text, enums, json, jsonb, uuid | string |
+| float4, float8 | float, double | real, double precision | float, double: each only its own; float(m,d) both |
+| text | char, varchar, text, enum, set | char, varchar, text, enums, json, jsonb, uuid, inet | string |
 | bytes | binary, varbinary, blob | bytea | binary, string (Base64) |
 | date | date | date | date, int and bigint (days since 1970) |
 | datetime | datetime | timestamp | timestamp (as if UTC), bigint (since 1970: ms if it has up to 3 digits, else us) |
-| instant | timestamp | timestamp with time zone | timestamp |
+| instant | timestamp | timestamp with time zone | timestamp, string (2026-01-02T03:04:05Z) |
 
 What is not here is refused by name, and so is each value that its type does not hold.
 """
@@ -58,7 +58,7 @@ class Conversion:
 
 
 _MARIADB = {
-    **{word: "integer" for word in ("tinyint", "smallint", "mediumint", "int", "bigint")},
+    **{word: "integer" for word in ("tinyint", "smallint", "mediumint", "int", "bigint", "year")},
     **{word: "text" for word in ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")},
     **{word: "bytes" for word in ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")},
     **{"decimal": "decimal", "float": "float4", "double": "float8", "bit": "bit", "json": "text"},
@@ -66,7 +66,7 @@ _MARIADB = {
 }
 _POSTGRESQL = {
     **{word: "integer" for word in ("smallint", "integer", "bigint")},
-    **{word: "text" for word in ("character", "character varying", "text", "enum", "json", "jsonb", "uuid")},
+    **{word: "text" for word in ("character", "character varying", "text", "enum", "json", "jsonb", "uuid", "inet")},
     **{"bytea": "bytes", "numeric": "decimal", "real": "float4", "double precision": "float8", "boolean": "boolean"},
     **{"bit": "bit", "date": "date", "timestamp": "datetime"},
 }
@@ -125,12 +125,16 @@ def _how(found: Family, hive: HiveType, binary: Bytes) -> str | None:
     plain = {"boolean": "boolean", "float4": "float", "float8": "double", "text": "string", "date": "date"}
     if plain.get(found.name) == word:
         return "finite" if word in ("float", "double") else ""
+    if found.name == "float4" and found.scale is not None and word == "double":
+        return "finite"  # a connector takes FLOAT(m,d) for a double
     if found.name == "bytes":
         return {"binary": "bytes" if binary == "bytes" else "base64_bytes", "string": "base64"}.get(word)
     if found.name == "date":
         return "days" if word in ("int", "bigint") else None
     if found.name in ("datetime", "instant") and word == "timestamp":
         return "utc"
+    if found.name == "instant" and word == "string":
+        return "iso"
     if found.name == "datetime" and word == "bigint":
         return "ms" if (found.digits or 0) <= 3 else "us"
     return None
@@ -157,7 +161,7 @@ def _decimal(found: Family, word: str) -> str | None:
     return "" if word in INTEGERS and found.scale == 0 else None
 
 
-_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "integer": 10, "bigint": 20}
+_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "integer": 10, "bigint": 20, "year": 4}
 
 
 def _to_decimal(found: Family, hive: Decimal) -> str | None:

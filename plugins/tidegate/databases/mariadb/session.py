@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pymysql
 
 from tidegate.core.copy.port import LogPosition, SourceColumn, SourceTable, Value
+from tidegate.databases.mariadb.places import place
 from tidegate.databases.sql import key_columns, quoted, spelled_out
 from tidegate.databases.types import family
 
 KIND = "mariadb"
 CONNECT_S = 10
-FILE_UNIT = 1 << 40
-"""A log file's number counts this much in a position, as in those of change events."""
-_FILE = re.compile(r".+\.([0-9]{1,10})")
 _TRANSIENT = frozenset((1040, 1053, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1412, 1927, 1969))
 _TRANSIENT |= frozenset((2002, 2003, 2006, 2013, 2055))
 """Too many connections, shutting down, lost, killed, timed out, locked, changed meanwhile, unreachable."""
@@ -86,13 +83,6 @@ def end(cursor: Any, schema: str | None = None) -> LogPosition:
             f"the binary log leaves out the database {schema}", "take it out of binlog_ignore_db, or into binlog_do_db"
         )
     return place(file, int(offset))
-
-
-def place(file: str, offset: int) -> LogPosition:
-    match = _FILE.fullmatch(file)
-    if match is None:
-        raise Unusable(f"{file} does not name a file of a binary log", "the name has to end in a number")
-    return int(match[1]) * FILE_UNIT + offset, 0
 
 
 def passes(error: Exception) -> bool:

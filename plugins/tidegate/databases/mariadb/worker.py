@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidegate.databases.arrow import Parser
 
 ANSWER_S = 600.0
+_Q = f"_utf8mb4 x'{ord(sql.RARE_QUOTE):02x}'"
 _DEFAULTS = """
 SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 AND COLUMN_DEFAULT IS NOT NULL AND COLUMN_DEFAULT NOT LIKE '''0000%%'"""
@@ -53,7 +54,7 @@ class MariaDBChunks:
                 cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
                 low = session.snapshot_position(cursor)
                 query = _query(cursor, table, made, keys, defaults)
-            yield MariaDBRows(found, query, Parser(made, table.key), low, after.position)
+            yield MariaDBRows(found, query, Parser(made, table.key, sql.RARE_QUOTE), low, after.position)
         finally:
             found._force_close()  # else an abandoned query is read to its end
 
@@ -115,29 +116,35 @@ def _field(each: Conversion, has_default: bool) -> str:
 def _text(each: Conversion, name: str, has_default: bool) -> str:
     family = each.family.name
     if family == "text":
-        return (
-            f"""'"', REPLACE(CONVERT({name} USING utf8mb4), '"', '""'), '"'"""
-            if not each.column.nullable
-            else (f"""CONCAT('"', REPLACE(CONVERT({name} USING utf8mb4), '"', '""'), '"')""")
-        )
+        return f"CONCAT({_Q}, REPLACE(CONVERT({name} USING utf8mb4), {_Q}, CONCAT({_Q}, {_Q})), {_Q})"
     if family == "bytes":
-        return f"""CONCAT('"', HEX({name}), '"')"""
+        return f"CONCAT({_Q}, HEX({name}), {_Q})"
     if family == "float4":
         return f"CAST({name} AS DOUBLE)"
     if family == "boolean":
         return f"CAST({name} AS UNSIGNED)"
     if family in ("date", "datetime", "instant"):
-        is_zero = " OR ".join(f"{part}({name}) = 0" for part in ("YEAR", "MONTH", "DAYOFMONTH"))
-        return f"IF({is_zero}, {_zero(each, name, has_default)}, {name})"
-    return name
+        return _time(each, name, has_default)
+    return f"IF({name} = 0, 'zero', {name})" if each.family.word == "year" else name
+
+
+def _time(each: Conversion, name: str, has_default: bool) -> str:
+    """Connectors make of a year below 100 one of our time (enable.time.adjuster): the row is refused instead."""
+    plain = f"CONCAT(REPLACE({name}, ' ', 'T'), 'Z')" if each.how == "iso" else name
+    is_zero = " OR ".join(f"{part}({name}) = 0" for part in ("YEAR", "MONTH", "DAYOFMONTH"))
+    others = f"IF({is_zero}, {_zero(each, name, has_default)}, 'year below 100')"
+    return f"IF(YEAR({name}) >= 100 AND MONTH({name}) > 0 AND DAYOFMONTH({name}) > 0, {plain}, {others})"
 
 
 def _zero(each: Conversion, name: str, has_default: bool) -> str:
-    """What the connector makes of a zero date: null, or the beginning of time where the column is NOT NULL; a default
-    would take its place, which is not known here: the row is refused by what stands there."""
+    """What the connector makes of a zero date, as it streams: null, or the beginning of time where the column is NOT
+    NULL; a default would take its place, which is not known here: the row is refused by what stands there."""
+    if each.family.name == "instant":
+        fraction = f".{'0' * each.family.digits}" if each.family.digits else ""
+        return f"'1970-01-01T00:00:00{fraction}Z'" if each.how == "iso" else "'1970-01-01 00:00:00'"
     if each.column.nullable:
         return "''"
-    return name if has_default else ("'1970-01-01'" if each.family.name == "date" else "'1970-01-01 00:00:00'")
+    return "'zero'" if has_default else "'1970-01-01'" if each.family.name == "date" else "'1970-01-01 00:00:00'"
 
 
 @contextmanager

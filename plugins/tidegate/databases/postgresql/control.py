@@ -37,6 +37,9 @@ WHERE i.indrelid = %s AND i.indisprimary AND k.n <= i.indnkeyatts ORDER BY k.n""
 _ROWS = """
 SELECT COALESCE(sum(GREATEST(c.reltuples, 0)), 0)::bigint FROM pg_class c
 WHERE c.oid = %(table)s::regclass OR c.oid IN (SELECT relid FROM pg_partition_tree(%(table)s::regclass))"""
+_SLOT = """
+SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots
+WHERE slot_name = %s AND slot_type = 'logical' AND database = current_database()"""
 _IN_PROGRESS = """
 WITH top AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::numeric AS n)
 SELECT DISTINCT (top.n - 2147483648 + mod(l.transactionid::text::numeric - mod(top.n, 4294967296) + 6442450944,
@@ -115,6 +118,13 @@ class PostgreSQL:
         with self._asking() as cursor:
             cursor.execute(_IN_PROGRESS)
             return tuple(int(row[0]) for row in cursor.fetchall())
+
+    def confirmed(self, slot: str) -> int | None:
+        """Up to where the reader of a logical slot of this database has confirmed the log."""
+        with self._asking() as cursor:
+            cursor.execute(_SLOT, (slot,))
+            found = cursor.fetchone()
+            return None if found is None or found[0] is None else int(found[0])
 
     def close(self) -> None:
         if self._session is not None:

@@ -1,0 +1,69 @@
+"""How far a connector has come: the place in the source's log below which every event is in Kafka (S10)."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+from tidegate.core.base.connection import Connection
+from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.core.copy.port import LogPosition
+from tidegate.databases.kinds import POSTGRESQL, for_workers, kind_of
+
+
+def connect_position(url: str, name: str, timeout_s: float) -> LogPosition:
+    """Of a connector for MariaDB or MySQL, as Kafka Connect (3.5 or later) has noted it: what began below is in Kafka.
+
+    `url`: of its REST interface. Raises SourceUnavailable, or SourceError for a connector without such a place."""
+    path = f"{url.rstrip('/')}/connectors/{urllib.parse.quote(name, safe='')}/offsets"
+    try:
+        with urllib.request.urlopen(path, timeout=timeout_s) as answer:
+            found = json.load(answer)
+    except urllib.error.HTTPError as e:
+        if e.code in (400, 404, 405):
+            raise _refused(f"Kafka Connect knows no offsets of a connector {name} (HTTP {e.code})") from None
+        raise SourceUnavailable(f"Kafka Connect did not say where the connector {name} is: HTTP {e.code}") from None
+    except (OSError, ValueError) as e:
+        raise SourceUnavailable(f"Kafka Connect did not say where the connector {name} is: {e}") from None
+    return offset_position(name, found)
+
+
+def offset_position(name: str, answer: Any) -> LogPosition:
+    """Of Connect's answer. Raises SourceError where it has no place in a binary log, or several."""
+    from tidegate.databases.mariadb.places import place
+
+    offsets = [each["offset"] for each in answer.get("offsets", ()) if each.get("offset")]
+    if len(offsets) != 1 or not {"file", "pos"} <= offsets[0].keys():
+        raise _refused(f"the connector {name} has noted no place in a binary log, or several")
+    (offset,) = offsets
+    if offset.get("snapshot"):
+        raise _refused(f"the connector {name} is reading a snapshot: its place says nothing yet", retry=True)
+    try:
+        return place(str(offset["file"]), int(offset["pos"]))
+    except ValueError as e:
+        raise _refused(f"the connector {name} has noted a place that is none: {e}") from None
+
+
+def slot_position(connection: Connection, slot: str, timeout_s: float) -> LogPosition:
+    """Of a replication slot of PostgreSQL: its reader has confirmed everything that was committed below.
+
+    Raises SourceUnavailable, or SourceError for a slot that is missing."""
+    if kind_of(connection) != POSTGRESQL:
+        raise _refused(f"connection {connection.conn_id} is of type {connection.conn_type}: it has no slots")
+    from tidegate.databases.postgresql.control import PostgreSQL
+
+    database = PostgreSQL(for_workers(connection), timeout_s)
+    try:
+        found = database.confirmed(slot)
+    finally:
+        database.close()
+    if found is None:
+        raise _refused(f"there is no logical replication slot {slot} of this database, or nothing is confirmed yet")
+    return found, 0
+
+
+def _refused(what: str, retry: bool = False) -> SourceError:
+    return SourceError(what, advice="name the connector (or the slot) that feeds the topic", retry=retry)

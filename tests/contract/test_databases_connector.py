@@ -1,0 +1,107 @@
+"""How far a connector has come: what Kafka Connect 3.9 with Debezium 3.1 answers, and a slot of a real PostgreSQL."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dev.stack.ports import choose_ports
+from tests.databases.servers import Server
+from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.databases import connector, kinds
+
+NOTED = {
+    "offsets": [
+        {
+            "partition": {"server": "mariadb-plain"},
+            "offset": {
+                "ts_sec": 1795798778, "file": "binlog.000001", "pos": 20049, "gtids": "0-1-14", "row": 1,
+                "server_id": 1, "event": 2,
+            },
+        }
+    ]
+}  # fmt: skip
+"""Recorded. The newest event in Kafka was of pos 20427, in the transaction that begins at 20049."""
+WAL = {
+    "offsets": [
+        {
+            "partition": {"server": "postgresql-plain"},
+            "offset": {"lsn_proc": 36876552, "messageType": "INSERT", "lsn_commit": 36876552, "lsn": 36876552},
+        }
+    ]
+}
+
+
+class Connect(http.server.BaseHTTPRequestHandler):
+    """Answers for the connector `shop/a`, and for `none`, of which it has noted nothing."""
+
+    def do_GET(self) -> None:
+        answers = {"/connectors/shop%2Fa/offsets": NOTED, "/connectors/none/offsets": {"offsets": []}}
+        status = 500 if "broken" in self.path else 200 if self.path in answers else 404
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(answers.get(self.path, {})).encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Connect)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_connector_of_mariadb_has_sent_what_began_below_its_offset(url: str) -> None:
+    assert connector.connect_position(url, "shop/a", 5.0) == ((1 << 40) + 20049, 0)
+
+
+@pytest.mark.parametrize("name", ["none", "unknown"])
+def test_a_connector_without_a_place_is_refused(url: str, name: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        connector.connect_position(url, name, 5.0)
+    assert not caught.value.retry
+
+
+def test_connect_that_does_not_answer_is_asked_again(url: str) -> None:
+    away = f"http://127.0.0.1:{choose_ports(('away',), {})['away']}"
+    for at, name in ((away, "shop/a"), (url, "broken")):
+        with pytest.raises(SourceUnavailable):
+            connector.connect_position(at, name, 5.0)
+
+
+def test_other_offsets_are_refused() -> None:
+    with pytest.raises(SourceError, match="no place in a binary log"):
+        connector.offset_position("shop", WAL)
+    reading = {"offsets": [{"offset": NOTED["offsets"][0]["offset"] | {"snapshot": "INITIAL"}}]}
+    with pytest.raises(SourceError, match="reading a snapshot") as caught:
+        connector.offset_position("shop", reading)
+    assert caught.value.retry
+
+
+def test_a_slot_of_postgresql_says_what_is_confirmed(postgresql: Server) -> None:
+    database = kinds.opened(postgresql.connection, 10.0)
+    postgresql.run("SELECT pg_create_logical_replication_slot('copy_test', 'pgoutput')")
+    try:
+        before = connector.slot_position(postgresql.connection, "copy_test", 10.0)
+        postgresql.run("DROP TABLE IF EXISTS shop.t", "CREATE TABLE shop.t (id int PRIMARY KEY)")
+        later = database.position()
+        assert before < later
+        assert connector.slot_position(postgresql.connection, "copy_test", 10.0) == before
+        postgresql.run("SELECT pg_replication_slot_advance('copy_test', pg_current_wal_insert_lsn())")
+        assert connector.slot_position(postgresql.connection, "copy_test", 10.0) >= later
+        with pytest.raises(SourceError, match="no logical replication slot nothing"):
+            connector.slot_position(postgresql.connection, "nothing", 10.0)
+    finally:
+        postgresql.run("SELECT pg_drop_replication_slot('copy_test')")
+        database.close()
