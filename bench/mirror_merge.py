@@ -46,7 +46,7 @@ from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.mirror.jobs import ApplyReceipt, EventFile
 from tidegate.core.spec.pipeline import Column, Pipeline, Sink
 from tidegate.core.target.paths import RECEIPT, join
-from tidegate.core.target.port import Merged
+from tidegate.core.target.prefix import Merged
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.mirror.table import MirrorTable
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tidegate.core.base.transition import NO_ROW, Transition
 from tidegate.core.batch.transitions import TRANSITIONS as BATCHES
+from tidegate.core.copy.transitions import CHUNK_TRANSITIONS, ROUND_TRANSITIONS
 from tidegate.core.mirror.transitions import TRANSITIONS as APPLIES
 from tidegate.core.window.transitions import GENERATIONS, WINDOWS
 
@@ -17,11 +18,11 @@ PAGE = Path(__file__).parents[1] / "docs/state-machines.md"
 _HEAD = """\
 # State machines
 
-Every change of a batch, a window, a generation or a merge is one of the steps below. The tables are those of
-`core/batch/transitions.py`, `core/window/transitions.py` and `core/mirror/transitions.py`; `ledger/moves.py` executes
-them, each as one compare-and-set: the row must be in a state of *from*, and what is *compared* must still be as it was
-read. A step that is refused changes nothing. One whose answer is lost may have been taken or not: the next try reads
-the row again.
+Every change of a batch, a window, a generation, a merge, a copy or its chunks is one of the steps below. The tables are
+those of `core/batch/transitions.py`, `core/window/transitions.py`, `core/mirror/transitions.py` and
+`core/copy/transitions.py`; `ledger/moves.py` executes them, each as one compare-and-set: the row must be in a state of
+*from*, and what is *compared* must still be as it was read. A step that is refused changes nothing. One whose answer is
+lost may have been taken or not: the next try reads the row again.
 
 *event* is the line in the event log (`tidegate events`); a step without one is told by another of the same transaction.
 Each machine begins with its changes of state, a row for each state it leaves, a column for each it reaches; the table
@@ -35,6 +36,11 @@ def page() -> str:
     parts.append(_machine("Windows", "A window without a row is OPEN.", WINDOWS))
     parts.append(_machine("Generations", "At most one generation of a window is CURRENT.", GENERATIONS))
     parts.append(_machine("Merges", "Tries to merge batches into a keyed table; several may be OPEN.", APPLIES))
+    said = "Readings of the whole source table; at most one of a pipeline is OPEN."
+    parts.append(_machine("Copies", said, ROUND_TRANSITIONS))
+    parts.append(
+        _machine("Chunks", "Key ranges of a copy; whether one is in the table, the table tells.", CHUNK_TRANSITIONS)
+    )
     return "\n".join(parts)
 
 

@@ -103,6 +103,7 @@ class TargetKind:
     `names_files`: its readers are told of each file, wherever it lies: two generations can have the same files.
     `stored`: what its files hold, if that is more than the logical columns, or other; workers ask for it too.
     `unit`: what is published at once. A pipeline whose unit is no window is asked for none in its YAML.
+    `follows`: a window is built on the one before, and waits until that is published.
     `fixed`: keys of its own section that stay as they were when the first batch was planned.
     `problems`: (path in the YAML, what is wrong) of a pipeline that such a table cannot take."""
 
@@ -117,6 +118,7 @@ class TargetKind:
     names_files: bool = False
     stored: Callable[[], StoredForm] | None = None
     unit: Unit = Unit.WINDOW
+    follows: bool = False
     fixed: tuple[str, ...] = ()
     problems: Callable[[pipeline.Pipeline], list[tuple[tuple[str | int, ...], str]]] = lambda pipeline: []
 

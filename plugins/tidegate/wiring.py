@@ -20,14 +20,14 @@ from tidegate.adapters.connections import (
 )
 from tidegate.core.base.errors import LedgerError, SourceUnavailable
 from tidegate.core.batch.launcher import Launcher
-from tidegate.core.copy.port import Database
+from tidegate.core.copy.port import Database, LogPosition
 from tidegate.core.ledger import Ledger
 from tidegate.core.source.port import Source
 from tidegate.core.spec.pipeline import Copy, Pipeline
 from tidegate.kinds import source_kind, target_kind
 from tidegate.settings import Settings, airflow_home, load
 from tidegate.workflow.base.columns import in_force
-from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.context import Connector, Context
 
 if TYPE_CHECKING:
     from tidegate.core.window.waits import WaitLedger
@@ -85,6 +85,7 @@ def context_for(
             say=say,
             local_launcher=LocalLauncher(say, user=pipeline.sink.user, secrets=as_secrets(access)),
             truth=truth_of(pipeline, lookup),
+            connector=connector_of(pipeline, lookup),
             register=register,
         )
     except BaseException:
@@ -174,6 +175,29 @@ def _copy_secrets(copy: Copy, lookup: Lookup | None) -> dict[str, str]:
     from tidegate.databases.kinds import for_workers
 
     return {f"tidegate.copy.{key}": value for key, value in for_workers(resolve(copy.conn_id, lookup)).items()}
+
+
+def connector_of(pipeline: Pipeline, lookup: Lookup | None) -> Connector | None:
+    """Who says how far a mirror's connector is; None where the spec names nobody. Asks when it is called."""
+    copy = pipeline.copy
+    if copy is None or not copy.is_told:
+        return None
+
+    def told() -> tuple[LogPosition, LogPosition]:
+        from tidegate.databases import connector
+
+        source = resolve(copy.conn_id, lookup)
+        if copy.slot is not None:
+            position = connector.slot_position(source, copy.slot, SOURCE_ANSWERS_S)
+        else:
+            assert copy.connect_conn_id is not None
+            assert copy.connector is not None
+            url = http_url(resolve(copy.connect_conn_id, lookup))
+            position = connector.connect_position(url, copy.connector, SOURCE_ANSWERS_S)
+        with open_database(pipeline, lookup) as database:
+            return position, database.position()
+
+    return told
 
 
 @contextmanager

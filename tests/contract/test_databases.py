@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import pymysql
 import pytest
 
 from tests.databases.reading import known, numbers, read, refused, series
@@ -244,6 +245,30 @@ def test_a_row_that_is_committed_meanwhile_is_not_seen_and_high_is_above_it(serv
         found = [row["id"] for batch in rows.batches() for row in batch.to_pylist()]
         assert sorted(found) == [10, 20, 30]
         assert rows.low < meanwhile <= rows.high
+
+
+def test_low_of_mariadb_is_the_place_of_the_snapshot_itself(mariadb: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One transaction commits right before the snapshot begins, one right after."""
+    mariadb.run("DROP TABLE IF EXISTS shop.t")
+    numbers(mariadb, 3)
+    database = kinds.opened(mariadb.connection, 10.0)
+    table, execute, place = database.describe("shop.t"), pymysql.cursors.Cursor.execute, [database.position()]
+
+    def interrupted(cursor: Any, sql: str, args: Any = None) -> Any:
+        if not sql.startswith("START TRANSACTION"):
+            return execute(cursor, sql, args)
+        insert(mariadb, 1)
+        place.append(database.position())
+        done = execute(cursor, sql, args)
+        insert(mariadb, 2)
+        place.append(database.position())
+        return done
+
+    monkeypatch.setattr(pymysql.cursors.Cursor, "execute", interrupted)
+    rows, low, high = read(mariadb, table, [("id", "bigint")])
+    assert sorted(row["id"] for row in rows) == [1, 10, 20, 30]
+    assert place[0] < low == place[1] < place[2] == high
+    database.close()
 
 
 def test_many_writers_never_commit_between_low_and_what_was_seen(mariadb: Server) -> None:

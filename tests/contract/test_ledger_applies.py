@@ -121,6 +121,37 @@ def test_upkeep_moves_no_batch_and_stands_beside_merges(ledger: SqlLedger) -> No
     assert not ledger.applies.holds(later)
 
 
+def test_upkeep_that_was_begun_on_another_snapshot_is_overtaken_by_the_next_look(ledger: SqlLedger) -> None:
+    """Its begin arrives after the commit of the try that was made instead, so that no later epoch tells."""
+    ledger.applies.begin(NAME, 1, 2, "aa")
+    ledger.applies.stands(NAME, None, FIRST)
+    done = ledger.applies.begin(NAME, 3, 2, "bb", base="11")
+    late = ledger.applies.begin(NAME, 3, 2, "cc", base="11")
+    ledger.applies.stands(NAME, FIRST, FIRST)
+    assert ledger.applies.holds(done)
+    assert ledger.applies.holds(late), "any of them may commit"
+    purged = replace(FIRST, snapshot="12", attempt=done.name)
+    ledger.applies.stands(NAME, FIRST, purged)
+    assert not ledger.applies.holds(late)
+    assert state(ledger) == OVERTAKEN
+    live, old = ledger.applies.begin(NAME, 3, 2, "dd", base="12"), ledger.applies.begin(NAME, 3, 2, "ee")
+    ledger.applies.stands(NAME, purged, purged)
+    assert ledger.applies.holds(live)
+    assert ledger.applies.holds(old), "an earlier release says no snapshot: it waits for the next commit"
+    ledger.applies.applied(live, "13")
+    ledger.applies.stands(NAME, purged, replace(purged, snapshot="14", attempt="3-2.9-zz"))
+    assert not ledger.applies.holds(old)
+
+
+def test_the_snapshot_of_a_merge_is_that_which_it_made(ledger: SqlLedger) -> None:
+    """A merge for batches that the table lacks goes on beside any commit that does not bring them."""
+    ledger.applies.begin(NAME, 1, 2, "aa")
+    ledger.applies.stands(NAME, None, FIRST)
+    merge = ledger.applies.begin(NAME, 3, 3, "bb")
+    ledger.applies.stands(NAME, FIRST, replace(FIRST, snapshot="12", attempt="3-2.9-zz"))
+    assert ledger.applies.holds(merge)
+
+
 def test_events_that_a_purge_keeps_out_are_an_event(ledger: SqlLedger) -> None:
     ledger.applies.stands(NAME, None, replace(FIRST, below_purge=2, kept_out=("id=1",)))
     ledger.applies.stands(NAME, FIRST_OUT, replace(SECOND, below_purge=2))

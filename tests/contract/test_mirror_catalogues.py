@@ -21,7 +21,7 @@ from tests.mutants.planting import Planted
 from tests.targets.iceberg.catalogues import Site
 from tests.targets.iceberg.spark import Spark
 from tidegate.core.base.errors import LostComparison
-from tidegate.core.target.port import Merged, Prefix
+from tidegate.core.target.prefix import Merged, Prefix
 
 CLAUSES: tuple[Callable[[Mirror], None], ...] = (
     test_table.test_a_merge_is_one_commit_that_says_up_to_where,

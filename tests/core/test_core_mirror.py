@@ -31,7 +31,7 @@ from tidegate.core.mirror.jobs import (
 )
 from tidegate.core.mirror.order import Fates, Version, contradict, fates, goes_back, is_below, newer, same
 from tidegate.core.mirror.prefix import BatchRange, follows, next_range
-from tidegate.core.target.port import Prefix
+from tidegate.core.target.prefix import Prefix
 
 # ---------------------------------------------------------------- M2
 

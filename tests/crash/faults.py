@@ -66,6 +66,7 @@ CHANGING: dict[str, frozenset[str]] = {
     "replays": frozenset({"rehearsed"}),
     "repairs": frozenset({"clear_batch", "clear_window", "release"}),
     "applies": frozenset({"begin", "refuse", "applied", "overtaken", "stands"}),
+    "copies": frozenset({"begin", "cut", "attempt", "accept", "again", "whole", "give_up"}),
     "schema_changes": frozenset({"accept"}),
     "launcher": frozenset({"run"}),
     "source": frozenset({"remember"}),
@@ -76,6 +77,8 @@ OF_A_LAKEHOUSE = frozenset({"cleaning.generation_goes", "iceberg.create", "icebe
 """Hive's catalogue knows no field ids."""
 OF_A_MIRROR = frozenset(f"applies.{method}" for method in CHANGING["applies"])
 """Pipelines with windows merge nothing; `tests/mirror/test_faults.py` meets these."""
+OF_A_COPY = frozenset(f"copies.{method}" for method in CHANGING["copies"])
+"""No table is copied in this life; `tests/copies/test_faults.py` meets these."""
 OF_EVOLUTION = frozenset({"schema_changes.accept"})
 """No field of this life becomes a column; `tests/mirror/test_evolve.py` meets it."""
 
@@ -98,6 +101,7 @@ UNKNOWN: dict[str, type[TidegateError]] = {
     "replays": LedgerError,
     "repairs": LedgerError,
     "applies": LedgerError,
+    "copies": LedgerError,
     "schema_changes": LedgerError,
     "launcher": JobFailed,
     "source": SourceUnavailable,

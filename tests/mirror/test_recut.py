@@ -152,6 +152,33 @@ def test_two_that_want_another_number_do_not_go_on_for_ever(world: MirrorWorld) 
     assert world.rows() == ROWS
 
 
+@pytest.mark.parametrize(("others", "mine"), [(1, 6), (6, 12), (12, 6), (6, 1)])
+def test_another_task_cuts_it_between_a_look_and_a_cut(world: MirrorWorld, others: int, mine: int) -> None:
+    """What a cut reads is told by the number of buckets that the snapshot has, not by an earlier one: nobody is told
+    that a stranger has written keys into wrong buckets."""
+    world.apply()
+    wanted(world, mine)
+    ctx = world.context()
+    assert ctx.keyed is not None
+    base, turns = ctx.keyed.base, [others]
+
+    def other_first() -> Any:
+        if turns:
+            wanted(world, turns.pop())
+            world.apply()
+        return base()
+
+    ctx.keyed.base = other_first  # type: ignore[method-assign]
+    assert apply(ctx).merges == 0
+    assert any(f"was cut by another task: it has {others} buckets now" in line for line in world.said)
+    assert world.standing().buckets == mine
+    assert world.rows() == ROWS
+    assert deep(world).problems == ()
+    newest = ctx.ledger.applies.newest("readings")
+    assert newest is not None
+    assert newest.state == APPLIED
+
+
 # ---------------------------------------------------------------- the rules
 
 

@@ -36,7 +36,7 @@ from tidegate.core.base.plain import loads
 from tidegate.core.mirror.jobs import ApplyReceipt, EventFile
 from tidegate.core.spec.pipeline import Column
 from tidegate.core.target.paths import RECEIPT
-from tidegate.core.target.port import Merged, Prefix
+from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Loaded

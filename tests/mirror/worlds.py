@@ -24,7 +24,8 @@ from tests.world import T0, TOPIC, World
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.base.storage import Storage, can_rename
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.port import Prefix, PrefixTarget, SideTarget, Site
+from tidegate.core.target.port import PrefixTarget, SideTarget, Site
+from tidegate.core.target.prefix import Prefix
 from tidegate.spec.loader import load_text
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg.catalogue import Catalogue

@@ -340,7 +340,7 @@ def invariant(s, cfg):
     table = s["table"]
     rows = {row.key: row for _, row in table.rows}
     if len(rows) < len(table.rows):
-        raise Violation(f"a key has two rows: {sorted((row.key, row.value) for _, row in table.rows)}")
+        raise Violation(f"a key has two rows: {sorted(((row.key, row.value) for _, row in table.rows), key=str)}")
     told = {"table": table.upto, "ledger": s["mark"], "nobody": 0}[cfg.told_by]
     for key, e in expected(cfg, told).items() if not s.get("stranger") else ():
         if (key not in rows and e.op != "d") or (key in rows and rows[key].position < e.position):

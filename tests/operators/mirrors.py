@@ -14,14 +14,21 @@ from pyiceberg.table import StaticTable
 from sqlalchemy import create_engine
 
 from dev.stack.topics import create_topic
+from tests.audit.audits import in_process
+from tests.mirror.audits import Here
 from tests.mirror.worlds import event
+from tests.operators import digest
 from tests.operators.harness import Lane, Rig
 from tests.operators.lane import InProcess
 from tests.operators.lines import Line
 from tidegate.core.base.connection import Connection
+from tidegate.core.mirror.balance import imbalance
+from tidegate.core.target.prefix import Prefix
+from tidegate.spec.loader import load_file
 from tidegate.storage.local import LocalStorage
 from tidegate.wiring import context_for
 from tidegate.workflow.apply.apply import Applied, apply
+from tidegate.workflow.audit.audit import Depth, audit
 from tidegate.workflow.base.context import Context
 
 CATALOGUE = "mirrors"
@@ -43,7 +50,7 @@ columns:
   - {{name: word, type: string}}
 sink:
   {{kind: mirror, catalog_conn_id: iceberg_{lane.name}, table: lake.{lane.name}, location: "file://{location}",
-    key: [id], buckets: 2}}
+    key: [id], buckets: {lane.buckets}, tombstones: {lane.tombstones}}}
 ingest: {{retries: {lane.retries}, spark: {{session: {lane.session}}}}}
 {lane.more}
 """
@@ -53,6 +60,8 @@ ingest: {{retries: {lane.retries}, spark: {{session: {lane.session}}}}}
 class MirrorLane(Lane):
     """A mirror. `catalogue`: its line to the catalogue."""
 
+    buckets: int = 2
+    tombstones: str = "keep"
     catalogue: Line = field(init=False, repr=False)
 
     kinds = ("ingest", "apply", "maintain")
@@ -111,16 +120,45 @@ class MirrorLane(Lane):
         self.rig.eventually(f"{self.apply} has a run", lambda: self.rig.airflow(runs, d=self.apply)[0][0])
         return str(self.rig.airflow(runs, d=self.apply)[0][0])
 
-    def held(self) -> str:
-        """A run that stands before its commit; its id."""
+    def cut(self, buckets: int) -> None:
+        """Its YAML says another number from now on."""
+        self.buckets = buckets
+        path = self.rig.dags / "pipelines" / f"{self.name}.yaml"
+        path.write_text(self.yaml())
+        self.spec = load_file(path, self.rig.info.env)
+
+    def age(self, upto: int, hours: int) -> None:
+        """Batches 1 to `upto` have landed so much earlier, as time would make it."""
+        digest.change(
+            self.rig.info.ledger_url,
+            "UPDATE batches SET landed_ms = landed_ms - :by WHERE pipeline = :p AND batch_id <= :upto",
+            by=hours * 3_600_000, p=self.name, upto=upto,
+        )  # fmt: skip
+
+    def held(self, run_id: str | None = None) -> str:
+        """A run that stands before its commit; its id. It is the first one that the schedule makes, or `run_id`, which
+        is triggered, unless the schedule has come before it."""
         self.catalogue.hold(COMMIT)
         self.rig.api.pause(self.apply, False)
-        run_id = self.run_id()
+        story = self.run_id() if run_id is None else self.rig.trigger(self.apply, run_id)
         self.rig.eventually(
             f"{self.apply} stands before its commit", lambda: self.catalogue.waiting > 0,
-            lambda: self.rig.story(self.apply, run_id),
+            lambda: self.rig.story(self.apply, story),
         )  # fmt: skip
-        return run_id
+        working = "SELECT run_id FROM task_instance WHERE dag_id = :d AND task_id = 'apply' AND state = 'running'"
+        return story if run_id is None else str(self.rig.airflow(working, d=self.apply)[0][0])
+
+    def killed(self, run_id: str) -> None:
+        """Its task, which stands before its commit, is killed; the commit is made all the same, and the next try ends
+        well."""
+        attempt = self.rig.task(self.apply, run_id, "apply")[1]
+        self.process(run_id).kill()
+        self.rig.eventually(
+            "the try is over",
+            lambda: self.rig.task(self.apply, run_id, "apply")[0] != "running" or self.catalogue.waiting > 1,
+        )
+        self.catalogue.release()
+        self.rig.wait_task(self.apply, run_id, "apply", "success", after=attempt)
 
     def process(self, run_id: str) -> psutil.Process:
         """The task's own, which runs the operator."""
@@ -139,6 +177,21 @@ class MirrorLane(Lane):
         rows = found.scan(row_filter="_op != 'd'").to_arrow().select(["id", "word"]).to_pylist()
         assert len({r["id"] for r in rows}) == len(rows), "a key has two rows"
         return {r["id"]: r["word"] for r in rows}
+
+    def standing(self) -> Prefix:
+        """What the table says of itself; rows, tombstones and purged ones are those that were inserted."""
+        with self.context() as ctx:
+            assert ctx.keyed is not None
+            found = ctx.keyed.standing()
+        assert imbalance(found) is None
+        return found
+
+    def recomputed(self) -> list[str]:
+        """What `tidegate audit --deep` finds in the table, made anew from its batches."""
+        with self.context() as ctx:
+            report = audit(ctx, ctx.ledger.reads, in_process, Depth(), tables=Here())
+        assert report.recomputed is not None
+        return [str(problem) for problem in report.problems]
 
     def tries(self) -> list[tuple[Any, ...]]:
         """(first batch, last batch, state) by epoch."""
@@ -168,7 +221,7 @@ def process(rig: Rig, dag_id: str, run_id: str, task_id: str) -> psutil.Process:
     return psutil.Process(rig.airflow(asked, d=dag_id, r=run_id, t=task_id)[0][0])
 
 
-def lanes(rig: Rig, *names: str) -> list[MirrorLane]:
+def lanes(rig: Rig, *names: str, **settings: Any) -> list[MirrorLane]:
     """Mirrors of a topic each, whose DAGs are paused. The catalogue's database is made by the first."""
     info = rig.info
     url = (
@@ -179,7 +232,7 @@ def lanes(rig: Rig, *names: str) -> list[MirrorLane]:
         if not c.exec_driver_sql("SELECT 1 FROM pg_database WHERE datname = %s", (CATALOGUE,)).first():
             c.exec_driver_sql(f"CREATE DATABASE {CATALOGUE}")
     engine.dispose()
-    made = [MirrorLane(name, topic(rig, name)) for name in names]
+    made = [MirrorLane(name, topic(rig, name), **settings) for name in names]
     rig.add(*made)
     return made
 

@@ -205,3 +205,39 @@ def test_the_overflow_partition_must_have_a_name_that_the_metastore_can_store(tm
             load_file(tmp_path / "orders.yaml", {})
         else:
             assert_refused(tmp_path, text, "partition_by", "would have 768 characters at least, Hive's metastore")
+
+
+BY_DAYS = """\
+version: 1
+name: orders
+owner: shop
+source: {topic: orders}
+format: {type: debezium}
+columns: [{name: id, type: bigint, nullable: false}]
+windows: {start: 2026-01-01T00:00:00, timezone: UTC, watermark_delay: 1h}
+sink:
+  table: lake.orders
+  location: file:///lake/orders
+  key: [id]
+"""
+
+
+@pytest.mark.parametrize("more", ["", "  store: hive_daily\n", "  store: iceberg\n", "  store: [7]\n"])
+def test_a_table_by_days_is_called_a_mirror_with_a_store(tmp_path, more):
+    """The name that such tables have inside is no kind: one line says what to write."""
+    assert_refused(
+        tmp_path,
+        f"{BY_DAYS}  kind: hive_daily #!\n{more}",
+        "sink.kind",
+        "must be written as kind: mirror, store: hive_daily",
+    )
+    (tmp_path / "orders.yaml").write_text(f"{BY_DAYS}  kind: mirror\n  store: hive_daily\n")
+    assert load_file(tmp_path / "orders.yaml", {}).sink.kind == "hive_daily"
+
+
+def test_the_inner_name_in_the_defaults_is_refused_too(tmp_path):
+    (tmp_path / "defaults.yaml").write_text("sink:\n  kind: hive_daily\n")
+    error, _ = refusal(tmp_path, BY_DAYS)
+    assert (error.where, error.field) == (f"{tmp_path / 'defaults.yaml'}:2", "sink.kind")
+    error, _ = refusal(tmp_path, f"{BY_DAYS}dirty: {{max_count: -1}}\n")
+    assert [line.split(": ")[1] for line in str(error).splitlines()] == ["dirty.max_count", "sink.kind"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mirror.days import YAML as BY_DAYS
 from tests.mirror.worlds import YAML
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.plain import dumps, loads
@@ -98,6 +99,62 @@ REFUSED = [
 def test_what_no_mirror_can_be(old: str, new: str, said: str) -> None:
     assert old in TEXT
     assert said in refused(TEXT.replace(old, new))
+
+
+COPYING = f"{TEXT}copy: {{conn_id: shop, table: shop.readings}}\n"
+COPY_REFUSED = [
+    ("conn_id: shop, ", "", "copy.conn_id: is required"),
+    ("conn_id: shop", "conn_id: ''", "copy.conn_id: must be the id of an Airflow connection"),
+    (", table: shop.readings", "", "copy.table: is required"),
+    ("shop.readings", "readings", "copy.table: must be schema.table"),
+    ("shop.readings", "db.shop.readings", "copy.table: must be schema.table"),
+    ("shop.readings", "shop.readings, chunk_rows: 0", "copy.chunk_rows: must be greater than 0, not 0"),
+    ("shop.readings", "shop.readings, rate: 0", "copy.rate: must be greater than 0, not 0"),
+    ("shop.readings", "shop.readings, tasks: 0", "copy.tasks: must be greater than 0, not 0"),
+    ("shop.readings", "shop.readings, tasks: 65", "copy.tasks: must be less than or equal to 64, not 65"),
+    ("shop.readings", "shop.readings, schedule: often", "copy.schedule: cron schedule"),
+    ("shop.readings", "shop.readings, pool: a b", "copy.pool: must be the name of an Airflow pool"),
+    ("shop.readings", "shop.readings, tables: x", "copy.tables: unknown key (did you mean table?)"),
+    ("word, type: string", "word, type: string, from: $.a.b", "columns[1].from: a copy reads columns"),
+    ("word, type: string", "word, type: string, from: $._source.ts_ms", "columns[1].from: a copy reads columns"),
+    ("debezium", "debezium, unknown_fields: capture", "format.unknown_fields: a copy captures no fields"),
+]
+"""Likewise, of a mirror with the section `copy`."""
+
+
+@pytest.mark.parametrize(("old", "new", "said"), COPY_REFUSED)
+def test_what_no_copy_can_be(old: str, new: str, said: str) -> None:
+    assert old in COPYING
+    assert said in refused(COPYING.replace(old, new))
+
+
+def test_a_copy_is_of_a_mirror_in_iceberg() -> None:
+    said = "copy: rows of a table are copied into a mirror in Iceberg only"
+    hours = "windows: {start: 2013-01-01T00:00:00Z, watermark_delay: 1h}\nevent_time: {from: kafka_timestamp}\n"
+    for kind in ("hive", "iceberg"):
+        text = COPYING.replace("kind: mirror", f"kind: {kind}").replace("key: [id], buckets: 3", "format: parquet")
+        assert said in refused(f"{text}{hours}partition_by: [date, hour]\n")
+    days = BY_DAYS.format(location="file:///lake/readings")
+    assert said in refused(f"{days}copy: {{conn_id: shop, table: shop.readings}}\n")
+
+
+def test_a_copy_has_defaults() -> None:
+    made = loaded(COPYING).copy
+    assert made is not None
+    assert (made.conn_id, made.table, made.chunk_rows, made.rate, made.tasks) == (
+        "shop",
+        "shop.readings",
+        100_000,
+        None,
+        2,
+    )
+    assert (made.schedule, made.pool) == ("*/10 * * * *", "tidegate_ingest")
+    assert loaded().copy is None
+
+
+def test_a_copy_computes_columns_of_what_it_reads() -> None:
+    computed = "word, type: string, from: $.said, hidden: true}\n  - {name: loud, type: string, expr: upper(word)"
+    assert [c.name for c in loaded(COPYING.replace("word, type: string", computed)).data_columns][:2] == ["id", "loud"]
 
 
 def test_files_whose_columns_have_no_names_cannot_evolve() -> None:

@@ -33,7 +33,9 @@ def _run(out: Output) -> int:
     pipelines = root / "pipelines"
     ports = choose_ports(("mariadb", "connect"), {})
     shop = {"conn_type": "mysql", "host": LOOPBACK, "port": ports["mariadb"], "login": "root"}
-    env = {**pipelines_in(pipelines), "AIRFLOW_CONN_SHOP": json.dumps(shop)}
+    rest = {"conn_type": "http", "host": LOOPBACK, "port": ports["connect"]}
+    conns = {"AIRFLOW_CONN_SHOP": json.dumps(shop), "AIRFLOW_CONN_CONNECT": json.dumps(rest)}
+    env = {**pipelines_in(pipelines), **conns}
     stack = Stack(root, _PARTS, env=env, progress=out.line)
     out.heading("Start Kafka, PostgreSQL, Airflow and MariaDB, without earlier data")
     stack.wipe()

@@ -343,7 +343,8 @@ def _due_words(status: PipelineStatus) -> str:
         return "none"
     since = f"; the oldest since {_ago(status.due_since_ms)}" if status.due_since_ms else ""
     over = len(overdue.ended(status.due, status.archive))
-    return f"{overdue.count(status.due)} due and not published: {overdue.ranges(status.due)}{since}" + (
+    which = overdue.ranges(status.due) + overdue.in_turn(status.due)
+    return f"{overdue.count(status.due)} due and not published: {which}{since}" + (
         f"; {over:,} of them {'has a run that has' if over == 1 else 'have runs that have'} ended" if over else ""
     )
 

@@ -109,11 +109,13 @@ class SqlApplies(Part):
 
     # ------------------------------------------------------------ changing
 
-    def begin(self, name: str, first: int, last: int, nonce: str, conflicts: str = "") -> Apply:
+    def begin(
+        self, name: str, first: int, last: int, nonce: str, conflicts: str = "", base: str | None = None
+    ) -> Apply:
         with self._store.begin() as c:
             newest = c.scalar(select(func.max(a.c.epoch)).where(a.c.pipeline == name)) or 0
             found = Apply(pipeline=name, first=first, last=last, epoch=newest + 1, nonce=nonce)
-            moves.move(self._store, c, a, transitions.begin(found, conflicts))
+            moves.move(self._store, c, a, transitions.begin(found, conflicts, base))
         return found
 
     def refuse(self, apply: Apply, why: str) -> None:
@@ -138,9 +140,10 @@ class SqlApplies(Part):
                 self._store.note(c, name, TAKEN_BACK, SUBJECT, detail | ({"why": why} if why else {}))
             if made is not None:
                 moves.moved(self._store, c, a, transitions.applied(made, now.snapshot))
-            behind = a.c.first_batch <= now.upto
-            if made is not None:  # upkeep has loaded the table before it was begun, and so before that commit
-                behind = or_(behind, and_(a.c.first_batch > a.c.last_batch, a.c.epoch < made.epoch))
+            elsewhere = a.c.snapshot != (now.snapshot or "")  # of upkeep; an earlier release says nothing
+            if made is not None:  # it has loaded the table before it was begun, and so before that commit
+                elsewhere = or_(elsewhere, a.c.epoch < made.epoch)
+            behind = or_(a.c.first_batch <= now.upto, and_(a.c.first_batch > a.c.last_batch, elsewhere))
             moves.move_all(self._store, c, a, transitions.OVERTAKE, a.c.pipeline == name, behind)
 
     def _copy(self, c: Connection, name: str, old: Told | None, now: Told) -> None:

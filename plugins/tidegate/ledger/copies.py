@@ -18,10 +18,10 @@ from tidegate.core.copy.complete import Look
 from tidegate.core.copy.port import KeyRange, LogPosition
 from tidegate.core.copy.rounds import LOOKS_KEPT, Chunk, ChunkFile, ChunkState, Reading, Round, RoundState
 from tidegate.core.files.receipt import DIRTY
-from tidegate.ledger import moves, schema
+from tidegate.ledger import moves, schema, schema_copies
 from tidegate.ledger.store import Part, read_as
 
-r, k, s = schema.copies, schema.chunks, schema.source_looks
+r, k, s = schema_copies.copies, schema_copies.chunks, schema_copies.source_looks
 _AT_ONCE = 500
 """Values in one statement."""
 

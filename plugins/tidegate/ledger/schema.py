@@ -5,44 +5,18 @@
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Index,
-    Integer,
-    MetaData,
-    PrimaryKeyConstraint,
-    Table,
-    UniqueConstraint,
-    false,
-    text,
-)
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, UniqueConstraint, false
 
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.states import INGEST, BatchKind, BatchState
-from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.core.mirror.applies import ApplyState
 from tidegate.core.window.states import CLOSED, GenerationKind, GenerationState, WindowState
+from tidegate.ledger import columns
 from tidegate.ledger.texts import String, Text, Word
 
-metadata = MetaData()
-_NAME = String(200)
-_ROWID = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for INTEGER
-
-
-def _table(name: str, *columns: Column | PrimaryKeyConstraint | UniqueConstraint | Index) -> Table:
-    return Table(name, metadata, *columns)
-
-
-def _required(name: str, kind: type | object, default: object = None) -> Column:
-    return Column(name, kind, nullable=False, default=default)
-
-
-def _partial_index(name: str, where: str, *columns: str) -> Index:
-    """An index of the rows that meet `where`; a statement uses it only if it says the same."""
-    return Index(name, *columns, postgresql_where=text(where), sqlite_where=text(where))
-
+metadata = columns.metadata
+_NAME, _ROWID = columns.NAME, columns.ROWID
+_table, _required, _partial_index = columns.table, columns.required, columns.partial_index
 
 pipelines = _table(
     "pipelines",
@@ -334,7 +308,7 @@ applies = _table(  # tries to merge batches `first_batch` to `last_batch` (inclu
     _required("last_batch", BigInteger),
     _required("nonce", String(32)),
     _required("state", Word(ApplyState)),
-    Column("snapshot", String(100)),  # of the table, once it stands there
+    Column("snapshot", String(100)),  # of the table, once it stands there; before, of upkeep: that it was begun on
     Column("why", Text),  # of a refused one
     _required("began_ms", BigInteger),
     Column("done_ms", BigInteger),  # when it was applied, overtaken or refused
@@ -359,44 +333,6 @@ prefixes = _table(  # what a keyed table said of itself when it was last looked 
     Column("begins", String(100)),  # commit,row,n: the greatest position of its first merge with events
     Column("last_position", String(100)),  # the greatest of all
     Column("copied", Text),  # core.mirror.copied.Copied; null: of no copy
-)
-copies = _table(  # rounds: each reads the whole source table of a keyed one
-    "copies",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("round", Integer, primary_key=True, autoincrement=False),
-    _required("table_name", Text),
-    _required("key", Text),  # a list of columns
-    _required("state", Word(RoundState)),
-    _required("ended", Boolean),  # its last chunk is cut
-    _required("why", Text),
-    _required("begun_ms", BigInteger),
-    Column("done_ms", BigInteger),  # when it was whole, or given up
-)
-chunks = _table(  # key ranges of rounds
-    "chunks",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("chunk", BigInteger, primary_key=True, autoincrement=False),
-    _required("round", Integer),
-    _required("key_range", Text),  # core.copy.port.KeyRange
-    _required("state", Word(ChunkState)),
-    _required("epoch", Integer),
-    _required("nonce", String(32)),
-    Column("tried_ms", BigInteger),  # when the newest attempt was begun
-    Column("low", String(100)),  # commit,row
-    Column("high", String(100)),
-    _required("rows", BigInteger),
-    _required("files", Text),  # a list of core.copy.rounds.ChunkFile
-    Column("read_ms", BigInteger),
-    Index("ix_chunks_round", "pipeline", "round"),
-)
-source_looks = _table(  # of the connector, the source and the topic together: core.copy.complete.Look
-    "source_looks",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("look", BigInteger, primary_key=True, autoincrement=False),
-    _required("position", String(100)),  # commit,row
-    _required("log_end", String(100)),
-    _required("at_ms", BigInteger),
-    _required("ends", Text),  # offsets by Kafka partition
 )
 schema_changes = _table(  # fields that became columns by `unknown_fields: evolve`; a row is never changed
     "schema_changes",

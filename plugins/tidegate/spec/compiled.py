@@ -142,7 +142,7 @@ def _event_time(spec: PipelineSpec) -> EventTime:
 
 
 def _windows(spec: PipelineSpec) -> Windows:
-    windows = spec.windows
+    windows, kind = spec.windows, target_kind(spec.sink.kind)
     return Windows(
         size_ms=windows.size,
         timezone=windows.timezone,
@@ -153,7 +153,8 @@ def _windows(spec: PipelineSpec) -> Windows:
         topic_silence_ms=windows.topic_silence,
         on_silence=windows.on_silence,
         idle_max_lag_ms=windows.idle_max_lag,
-        closes=target_kind(spec.sink.kind).unit is Unit.WINDOW,
+        closes=kind.unit is Unit.WINDOW,
+        follows=kind.follows,
     )
 
 

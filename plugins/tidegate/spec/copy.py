@@ -7,18 +7,19 @@ from typing import Annotated
 from pydantic import Field
 
 from tidegate.spec.section import Section, key
-from tidegate.spec.values import ConnectionId, Count, Cron, PoolName, Text
+from tidegate.spec.values import ConnectionId, Count, Cron, PoolName, SourceTableName, Text
 
 MOST_TASKS = 64
-TableName = Annotated[str, Field(pattern=r"^[^.\s]+\.[^.\s]+$")]
 
 
 class CopySpec(Section):
-    """Rows that were in the source's table before the topic began: read in chunks of its key, while events go on, and
-    merged with them ([mirrors](mirrors.md#the-first-full-copy)). Kind `mirror` in Iceberg only."""
+    """Rows that were in the source's table before the topic began, kind `mirror` in Iceberg only.
+
+    They are read in chunks of its key, while events go on, and merged with them
+    ([mirrors](mirrors.md#the-first-full-copy))."""
 
     conn_id: ConnectionId = key("Airflow connection of the source's database, of type `mysql` or `postgres`.")
-    table: TableName = key(
+    table: SourceTableName = key(
         "The source's table, `schema.name`; the schema is MariaDB's database. It must have the primary key that "
         "`sink.key` names."
     )

@@ -122,12 +122,14 @@ def _pipeline(
     value, found = plain(root, environment)
     if found:
         raise spec_error(root, found)
-    value, needless = completed(by_store(value), own.value)
+    value, misnamed = by_store(value)
+    value, found = completed(value, own.value)
+    found += misnamed
     try:
         spec = PipelineSpec.model_validate(value)
     except ValidationError as e:
-        raise spec_error(root, [*needless, *problems(e, value), *at_first_sight(value)]) from None
-    found = [*needless, *check(spec, path.stem)]
+        raise spec_error(root, [*found, *problems(e, value), *at_first_sight(value)]) from None
+    found += check(spec, path.stem)
     if found:
         raise spec_error(root, found)
     message_format, found = compile_format(spec, path.parent)

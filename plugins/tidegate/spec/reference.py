@@ -168,14 +168,19 @@ def _row(path: str, value: dict[str, Any], required: bool) -> str:
     kinds = value.get("anyOf", [value])
     anchor = path.replace(".", "")
     if "properties" in value:
-        return f"| `{path}` | [section](#{anchor}) | {'required' if required else ''} | {value['description']} |\n"
+        return f"| `{path}` | [section](#{anchor}) | {'required' if required else ''} | {_summary(value)} |\n"
     if "properties" in value.get("items", {}):
-        return f"| `{path}` | list of [mappings](#{anchor}) | required | {value['items']['description']} |\n"
+        return f"| `{path}` | list of [mappings](#{anchor}) | required | {_summary(value['items'])} |\n"
     about = value["description"]
     if kinds[0].get("x-type") == "not yet":
         return f"| `{path}` | *not in this version* | | {about} |\n"
     unit = f" ({value['x-unit']})" if "x-unit" in value else ""
     return f"| `{path}` | {_kind(kinds)}{unit} | {_default(value, required)} | {about} |\n"
+
+
+def _summary(section: dict[str, Any]) -> str:
+    """The first paragraph of its description, in one line."""
+    return " ".join(str(section["description"]).partition("\n\n")[0].split())
 
 
 def _kind(kinds: list[dict[str, Any]]) -> str:

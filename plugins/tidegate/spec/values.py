@@ -153,6 +153,7 @@ PythonFunction = Annotated[
     str,
     _word(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "must be package.module:function", "Python function", 300),
 ]
+SourceTableName = Annotated[str, _word(r"[^.\s]+\.[^.\s]+", "must be schema.table", "schema.table", 240)]
 Topic = Annotated[str, _word(_TOPIC, "must be a topic name (letters, digits, '.', '_', '-')", "topic", 249)]
 Table = Annotated[
     str, _word(rf"{_IDENTIFIER}\.{_IDENTIFIER}", "must be database.table, both in lower case", "database.table", 240)
@@ -165,7 +166,6 @@ _some_text = _matching(r"(?s:.*\S.*)", "must not be empty", 10_000)
 Text = Annotated[str, _kind(_some_text, "text", pattern=r"\S")]
 Expression = Annotated[str, _kind(_some_text, "SQL expression", pattern=r"\S")]
 """SQL expression; DuckDB checks it in a process of its own: `spec.expressions`."""
-
 FileName = Annotated[str, _kind(_matching(r"[^\x00\n]*\S[^\x00\n]*", "must be the name of a file", 1000), "file name")]
 """File name, relative to the folder of the YAML."""
 

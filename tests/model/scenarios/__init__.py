@@ -13,6 +13,7 @@ from tests.model.scenarios import (
     landings,
     late,
     mirrors,
+    recuts,
     replays,
     rounds,
     walks,
@@ -24,19 +25,21 @@ from tests.model.scenarios.landings import SCENARIOS as OF_LANDINGS
 from tests.model.scenarios.landings import run as run_landings
 from tests.model.scenarios.mirrors import SCENARIOS as OF_MIRRORS
 from tests.model.scenarios.mirrors import run as run_mirrors
+from tests.model.scenarios.recuts import SCENARIOS as OF_RECUTS
+from tests.model.scenarios.recuts import run as run_recuts
 from tests.model.source_log import SCENARIOS as OF_LOGS
 from tests.model.source_log import run as run_logs
 
 WALKS = walks.WALKS
 COPIES = (copies, rounds, certificates, interleaved)
 OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
-SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_LANDINGS | OF_COPIES
+SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_RECUTS | OF_LANDINGS | OF_COPIES
 
 
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore a scenario, whole or with the rule `flip` taken out."""
-    others = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_landings, OF_LANDINGS))
-    for explore, of in (*others, *((module.run, module.SCENARIOS) for module in COPIES)):
+    own = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_recuts, OF_RECUTS), (run_landings, OF_LANDINGS))
+    for explore, of in (*own, *((module.run, module.SCENARIOS) for module in COPIES)):
         if name in of:
             return explore(name, flip, seconds, limit)
     return run_batches(name, flip, seconds, limit)
@@ -45,6 +48,7 @@ def run(name, flip=None, seconds=120, limit=3_000_000):
 __all__ = [
     "OF_COPIES",
     "OF_MIRRORS",
+    "OF_RECUTS",
     "SCENARIOS",
     "WALKS",
     "batches",
@@ -58,6 +62,7 @@ __all__ = [
     "landings",
     "late",
     "mirrors",
+    "recuts",
     "replays",
     "rounds",
     "run",

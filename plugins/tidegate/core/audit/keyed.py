@@ -10,7 +10,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.mirror.comparison import Compared, Kind, Sample
 from tidegate.core.mirror.jobs import spelled
 from tidegate.core.target.paths import ROWS, TOMBSTONES
-from tidegate.core.target.port import Prefix
+from tidegate.core.target.prefix import Prefix
 from tidegate.core.window.cut import window_id
 
 _WORDS = {

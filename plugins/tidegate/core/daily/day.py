@@ -13,10 +13,7 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.mirror.balance import Totals, after, imbalance
 from tidegate.core.mirror.jobs import ApplyReceipt, BaseFile, Bucket
-from tidegate.core.spec.pipeline import Windows
 from tidegate.core.target.paths import ROWS, TOMBSTONES, join
-from tidegate.core.window.cut import window_from, window_start
-from tidegate.core.window.states import WindowKey
 
 
 @dataclass(frozen=True)
@@ -56,17 +53,6 @@ class Day(Totals):
     def manifest(self) -> dict[str, int]:
         """path -> bytes."""
         return {f.path: f.bytes for f in self.files}
-
-
-def day_before(key: WindowKey, windows: Windows) -> WindowKey:
-    """The local day that ends where this one begins."""
-    start = window_start(key.start_ms - 1, windows)
-    return window_from(start, windows)
-
-
-def is_first(key: WindowKey, windows: Windows) -> bool:
-    """Whether no day of the schedule lies before it."""
-    return key.start_ms <= window_start(windows.start_ms, windows)
 
 
 def buckets_of(day: Day, location: str) -> tuple[Bucket, ...]:

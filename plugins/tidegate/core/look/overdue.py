@@ -77,7 +77,7 @@ def concerns(
         oldest = iso(next(iter(free)).start_ms)
         what = f"{count(free)} ready and not published, the oldest ({oldest}) for {since.words(now_ms)}"
         fill = filling(name, free, over)
-        found.append(Concern(f"{what}: {ranges(free)}", _remedy(name, fill, note, now_ms), "late_window"))
+        found.append(Concern(f"{what}: {ranges(free)}{in_turn(due)}", _remedy(name, fill, note, now_ms), "late_window"))
     return found
 
 
@@ -159,6 +159,11 @@ def _clear(name: str, over: tuple[int, ...], due: Due) -> str:
 def count(due: Due) -> str:
     """`1 window is`, `12 windows are`."""
     return those(due.count, "window")
+
+
+def in_turn(due: Due) -> str:
+    """What to add where later windows wait for the oldest of them, whatever else holds them."""
+    return "; each waits for the one before it" if due.windows.follows and due.count > 1 else ""
 
 
 def ranges(due: Due) -> str:

@@ -200,9 +200,11 @@ class ApplyLedger(Protocol):
         """Those of these tries that the ledger has, by epoch."""
         ...
 
-    def begin(self, name: str, first: int, last: int, nonce: str, conflicts: str = "") -> Apply:
-        """The next epoch, OPEN. `conflicts`: why a person has those of it taken, for the event. Others may be OPEN
-        beside it: the first one that commits wins (M1)."""
+    def begin(
+        self, name: str, first: int, last: int, nonce: str, conflicts: str = "", base: str | None = None
+    ) -> Apply:
+        """The next epoch, OPEN. `conflicts`: why a person has those of it taken, for the event. `base`: the snapshot
+        that upkeep was begun on. Others may be OPEN beside it: the first one that commits wins (M1)."""
         ...
 
     def holds(self, apply: Apply) -> bool:
@@ -223,8 +225,9 @@ class ApplyLedger(Protocol):
 
     def stands(self, name: str, old: Told | None, now: Told, why: str = "") -> None:
         """The copy becomes `now`, if it is still `old`; the try that made the table so is APPLIED, and those that are
-        OPEN for batches which the table has by now are OVERTAKEN, as is upkeep that was begun before it. Events that a
-        purge has kept out since are in the event log; so is a table that was taken back, `why` if a person said so.
+        OPEN for batches which the table has by now are OVERTAKEN, as is upkeep that was begun before it, or on another
+        snapshot: it can commit no more (M1), and its begin may have arrived late. Events that a purge has kept out
+        since are in the event log; so is a table that was taken back, `why` if a person said so.
 
         Raises LostComparison if another task has looked since."""
         ...

@@ -34,10 +34,11 @@ def named(apply: Apply) -> Named:
     return Named(row=row, subject=apply.subject, words={"name": apply.name})
 
 
-def begin(apply: Apply, conflicts: str = "") -> Step[Apply]:
-    """The next try. Others stay as they are: no try waits for another one (M1). `conflicts`: why they are taken."""
+def begin(apply: Apply, conflicts: str = "", base: str | None = None) -> Step[Apply]:
+    """The next try. Others stay as they are: no try waits for another one (M1). `conflicts`: why they are taken.
+    `base`: the snapshot that upkeep was begun on."""
     detail = {"epoch": apply.epoch} | ({"takes conflicts": conflicts} if conflicts else {})
-    sets = {"first_batch": apply.first, "last_batch": apply.last, "nonce": apply.nonce}
+    sets = {"first_batch": apply.first, "last_batch": apply.last, "nonce": apply.nonce, "snapshot": base}
     return step(BEGIN, named(apply), apply, state=NO_ROW, sets=sets, detail=detail)
 
 

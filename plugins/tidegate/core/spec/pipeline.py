@@ -129,7 +129,8 @@ class EventTime:
 class Windows:
     """`start_ms` is the start of the first window; rows of windows that ended before it are late. `idle_max_lag_ms`:
     beyond the delay, how old the newest event may be for `idle: clock` to trust the clock; None: always. `closes`:
-    whether windows are ever closed and published; where they are not, they only sort a batch's files."""
+    whether windows are ever closed and published; where they are not, they only sort a batch's files. `follows`:
+    whether each is built on the one before."""
 
     size_ms: int
     timezone: str
@@ -141,6 +142,7 @@ class Windows:
     on_silence: str = "hold"  # hold | close
     idle_max_lag_ms: int | None = 86_400_000
     closes: bool = field(default=True, metadata=LEFT_OUT)
+    follows: bool = field(default=False, metadata=LEFT_OUT)
 
 
 Fields = tuple[tuple[str, str, int], ...]

@@ -1,8 +1,7 @@
 """The port to tables: how windows and batches reach their readers, whatever kind of table it is.
 
 What a change of a table ends with is one of three: done, refused (CatalogueError: nothing has changed), or unknown
-(CatalogueUnsure: it may still be executed). Every step can be made again and comes to the same end.
-"""
+(CatalogueUnsure: it may still be executed). Every step can be made again and comes to the same end."""
 
 from __future__ import annotations
 
@@ -15,12 +14,10 @@ from typing import Protocol
 from tidegate.core.base.clock import Clock
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
-from tidegate.core.copy.complete import Complete
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.mirror.applies import Told
-from tidegate.core.mirror.copied import CopyStep
-from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, Daily, TableColumn
+from tidegate.core.mirror.jobs import Bucket, Daily, TableColumn
 from tidegate.core.spec.pipeline import Fields, Pipeline
+from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
 
 
@@ -286,36 +283,6 @@ class SideTarget(Protocol):
     def shown(self) -> Shown:
         """What readers of the whole table are shown."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prefix(Told):
-    """A keyed table as one snapshot of it says (M3, M4). `snapshot`: names it; None for a table without any.
-    `newest_ms`: the newest time at the source (UTC) of all events in it, 0 if none is known (M8). `complete`: since
-    which position of the source nothing in it is older (S9'); None: nothing tells.
-
-    Sums are added up over its whole life: `rows + tombstones + purged = inserted`; `rows`, `tombstones` stand in it."""
-
-    newest_ms: int = 0
-    complete: Complete | None = None
-
-
-@dataclass(frozen=True)
-class Merged:
-    """What an apply job has made of the batches above `upto`: `last` is the new one, `files` have their URIs in
-    `directory`; buckets that are not named stay as they are. Of upkeep `last` is `upto` itself.
-    `buckets`: how many the table has then; 0: as many as before. `anew`: no file of before stays. `copy`: what it
-    brings of a copy, or ends (S8); such a commit merges no batch. `complete`: what the table may tell then (S9')."""
-
-    first: int
-    last: int
-    attempt: str
-    directory: str
-    receipt: ApplyReceipt
-    buckets: int = 0
-    anew: bool = False
-    copy: CopyStep | None = None
-    complete: Complete | None = None
 
 
 class PrefixTarget(Protocol):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidegate.core.base.instants import iso, span
+from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.base.wording import many, those
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.answer import Comparison
@@ -15,7 +16,9 @@ from tidegate.core.window.watermark import Held, PartitionWatermark, TopicFacts,
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """Why a window is ready, or which Kafka partitions block it. `decided_ms` is the control plane's clock."""
+    """Why a window is ready, or which Kafka partitions block it. `decided_ms` is the control plane's clock.
+
+    `after`: the window that must be published before this one (`core.window.turn`)."""
 
     pipeline: str
     window: WindowKey
@@ -27,6 +30,7 @@ class Certificate:
     partitions: tuple[PartitionWatermark, ...]
     blockers: tuple[int, ...]
     completeness: Comparison | None = None  # with what another system says, where one is asked
+    after: WindowKey | None = field(default=None, metadata=LEFT_OUT)
 
     def text(self) -> str:
         """Words that an operator can act on."""

@@ -13,7 +13,7 @@ from typing import Protocol
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.spec.pipeline import Windows
-from tidegate.core.window import readiness
+from tidegate.core.window import readiness, turn
 from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import CLOSED, OPEN, WindowKey, WindowState
 from tidegate.core.window.watermark import TopicFacts
@@ -94,23 +94,36 @@ def settled(facts: TopicFacts | None, now_ms: int) -> bool:
 
 @dataclass(frozen=True)
 class ReadyWait:
-    """Until the window may be closed. One that is closing or closed already has been ready, and stays so."""
+    """Until the window may be closed, and the one that it is built on is published. One that is closing or closed
+    already has been ready, and stays so."""
 
     pipeline: str
     windows: Windows
     window: WindowKey
 
     def refs(self) -> tuple[WindowRef, ...]:
-        """The window itself: another task may have closed it."""
-        return ((self.pipeline, self.window.start_ms),)
+        """The window itself, since another task may have closed it, and the one that it is built on."""
+        ground = turn.before(self.window, self.windows)
+        return tuple((self.pipeline, key.start_ms) for key in (self.window, ground) if key is not None)
 
     def decide(self, look: Look, now_ms: int) -> tuple[Answer, Wait]:
-        """Decide by the window's state, else by the watermark."""
-        standing = look.standings.get((self.pipeline, self.window.start_ms))
+        """Decide by the window's state, else by the watermark and by the window before."""
+        name, standing = f"{self.pipeline} {iso(self.window.start_ms)}", self._standing(look, self.window)
         if standing is not None and standing.state != OPEN:
-            return Answer(True, f"{self.pipeline} {iso(self.window.start_ms)}: ready: it is {standing.state} now"), self
+            ground = None if standing.generation is not None else turn.before(self.window, self.windows)
+            if ground is not None and not self._published(look, ground):
+                return Answer(False, f"{name}: {standing.state}, but it {turn.words(ground)}"), self
+            return Answer(True, f"{name}: ready: it is {standing.state} now"), self
         certificate = certify(self.pipeline, self.windows, look, self.window, now_ms)
+        certificate = turn.in_turn(certificate, self.windows, lambda key: self._published(look, key))
         return Answer(certificate.ready, certificate.text(), certificate), self
+
+    def _published(self, look: Look, key: WindowKey) -> bool:
+        standing = self._standing(look, key)
+        return standing is not None and standing.generation is not None
+
+    def _standing(self, look: Look, key: WindowKey) -> Standing | None:
+        return look.standings.get((self.pipeline, key.start_ms))
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ KIND = replace(
     title="Hive",
     section=_section,
     opened=_opened,
+    follows=True,
     fixed=("store", "key", "buckets", "tombstones"),
     problems=problems,
 )

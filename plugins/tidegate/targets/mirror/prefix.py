@@ -15,7 +15,7 @@ from tidegate.core.mirror.copied import NOTHING, Copied
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import START, Position, position_of, spelled
 from tidegate.core.mirror.purge import marker
-from tidegate.core.target.port import Merged, Prefix
+from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.targets.iceberg.live import PREFIX, line, said_by
 
 UPTO = f"{PREFIX}upto"

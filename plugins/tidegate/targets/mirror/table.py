@@ -15,7 +15,8 @@ from tidegate.core.mirror.balance import after, imbalance
 from tidegate.core.mirror.jobs import BaseFile, Bucket, TableColumn
 from tidegate.core.mirror.prefix import follows
 from tidegate.core.target.paths import join
-from tidegate.core.target.port import Holds, Merged, Prefix, Settled, Unit
+from tidegate.core.target.port import Holds, Settled, Unit
+from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.catalogue import Conflict, Loaded
 from tidegate.targets.iceberg.expiry import sweep

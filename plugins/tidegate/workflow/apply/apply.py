@@ -24,7 +24,8 @@ from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile, spelled
 from tidegate.core.mirror.prefix import BatchRange, next_range
 from tidegate.core.target.paths import join
-from tidegate.core.target.port import Merged, Prefix, PrefixTarget
+from tidegate.core.target.port import PrefixTarget
+from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.workflow.apply import complete
 from tidegate.workflow.apply.copies import next_of_copy
 from tidegate.workflow.apply.upkeep import buckets_now, cut_before, settled_batch
@@ -174,10 +175,13 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
     prefix, base = table.base()
     if prefix.upto != told.upto:
         raise LostComparison(f"{table.name} has moved on to batch {prefix.upto}")
+    if isinstance(commit, Cut) and (has := buckets_now(ctx, table, prefix)) != commit.before:
+        raise LostComparison(f"{table.name} was cut by another task: it has {has} buckets now")
     found = commit.range if isinstance(commit, Merge) else BatchRange.upkeep(told.upto)
     taken = conflicts if found.merges else ""
     # R9: the try is named by what this returns
-    mine = ctx.ledger.applies.begin(ctx.name, found.first, found.last, ctx.nonce(), taken)
+    base_of = None if found.merges else prefix.snapshot
+    mine = ctx.ledger.applies.begin(ctx.name, found.first, found.last, ctx.nonce(), taken, base_of)
     job = replace(_plan(ctx, table, mine, prefix, base), take_conflicts=bool(taken), **_upkeep(ctx, table, commit))
     ctx.say(f"{_words(mine, commit)}: {many(sum(f.rows for f in job.events), 'event')}, as {mine.name}")
     receipt = _receipt(ctx, mine, job)

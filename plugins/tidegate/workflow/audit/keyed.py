@@ -19,7 +19,8 @@ from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.mirror.comparison import Compared, Recomputed
 from tidegate.core.mirror.jobs import Bucket, EventFile
-from tidegate.core.target.port import Prefix, PrefixTarget
+from tidegate.core.target.port import PrefixTarget
+from tidegate.core.target.prefix import Prefix
 from tidegate.workflow.apply.apply import event_files
 from tidegate.workflow.apply.copies import chunk_files, merged_chunks
 from tidegate.workflow.apply.upkeep import buckets_now

@@ -26,6 +26,7 @@ from tidegate.core.window.readiness import Certificate, certify
 from tidegate.core.window.states import OPEN, WindowKey
 from tidegate.core.window.watermark import TopicFacts
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.window import turn
 
 LONGEST_PROBLEM = 500
 
@@ -72,12 +73,13 @@ def look(pipeline: Pipeline, ledger: Ledger, truth: Truth | None, clock: Clock, 
     """Whether the window may be closed, for those that wait for that; the answer is stored. Raises LedgerError."""
     decided = begun(ledger, pipeline.name, window, clock)
     if decided is not None:
-        return decided
+        return turn.in_turn(ledger, pipeline.windows, decided)
     settings = pipeline.completeness
     counts = None if settings is None else Counts(pipeline, settings, ledger.truths, truth, clock)
     facts = ledger.windows.facts(pipeline.name)
     first, now_ms = first_of(ledger, pipeline.name, facts), clock.now_ms()
-    certificate = weighed(counts, certify(pipeline.name, pipeline.windows, facts, window, now_ms, first=first))
+    certificate = certify(pipeline.name, pipeline.windows, facts, window, now_ms, first=first)
+    certificate = weighed(counts, turn.in_turn(ledger, pipeline.windows, certificate))
     ledger.windows.save_certificate(certificate)
     return certificate
 

@@ -23,12 +23,13 @@ from tidegate.core.base.plain import dumps, loads, to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
-from tidegate.core.daily.day import Day, Ground, buckets_of, day_before, flaw, is_first, made, outdated
+from tidegate.core.daily.day import Day, Ground, buckets_of, flaw, made, outdated
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Daily, EventFile
 from tidegate.core.publish.in_force import moved_by
 from tidegate.core.target.paths import DAY, ROWS, TOMBSTONES, join
+from tidegate.core.window import turn
 from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
 from tidegate.workflow.base.context import Context
@@ -161,14 +162,15 @@ def _moves(ctx: Context, earlier: WindowKey) -> NotReady:
 def _before(ctx: Context, key: WindowKey) -> PublishedGeneration | None:
     """The generation in force of the day before; None before the first day. Raises NotReady, also while another one is
     taking its directory (swap: directory)."""
-    windows = ctx.pipeline.windows
-    earlier = day_before(key, windows)
+    earlier = turn.before(key, ctx.pipeline.windows)
+    if earlier is None:
+        return None
     found = in_force(ctx, earlier)
     if found is not None and is_moving(ctx, found):
         raise _moves(ctx, earlier)
-    if found is None and not is_first(key, windows):
+    if found is None:
         raise NotReady(
-            f"{ctx.name} {iso(key.start_ms)} follows from {iso(earlier.start_ms)}, which is not published yet",
+            f"{ctx.name} {iso(key.start_ms)} {turn.words(earlier)}",
             advice=f"nothing if {ctx.name}.archive is running; otherwise look at its run of {iso(earlier.start_ms)}",
         )
     return found

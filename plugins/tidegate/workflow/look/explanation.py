@@ -30,6 +30,7 @@ from tidegate.core.window.watermark import TopicFacts
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.look.status import looks
+from tidegate.workflow.window import turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,7 @@ def explain(
     survey = status.survey or NOTHING
     certificate = certify(ctx.pipeline, survey, key, status.lag, now_ms)
     if view.window is None:
+        certificate = turn.in_turn(ctx.ledger, ctx.pipeline.windows, certificate)
         certificate = ask.as_known(ask.counts_of(ctx), certificate)
     expected = forecast_of(ctx, certificate, survey.facts) if view.window is None else None
     waits_for = _waits_for(survey, view)
@@ -219,6 +221,9 @@ def _words(
             else f"blocked by {blockers} of {len(now.partitions)}: {now.reason}"
         )
         return f"{who}{when}", rules.step(status, now)
+    if now.after is not None:
+        oldest = next(iter(status.due), now.after)
+        return f"not ready: {now.reason}", f"`tidegate explain {name} {iso(oldest.start_ms)}` says what that waits for"
     if now.completeness is not None and now.completeness.asked_ms is None:
         return f"not ready: {now.reason}", f"its archive run asks: {run}"
     if now.completeness is not None:

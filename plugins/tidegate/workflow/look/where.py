@@ -33,6 +33,7 @@ from tidegate.core.window.states import CURRENT, SWAPPING
 from tidegate.workflow.base import places
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.completeness import ask
+from tidegate.workflow.window import turn
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,8 @@ class _Where:
         key = window_from(window_ms, spec.windows)
         now = self._ctx.clock.now_ms()
         first = ask.first_of(self._ctx.ledger, name, self._facts)
-        self._certificates[window_ms] = readiness.certify(name, spec.windows, self._facts, key, now, first=first)
+        certificate = readiness.certify(name, spec.windows, self._facts, key, now, first=first)
+        self._certificates[window_ms] = turn.in_turn(self._ctx.ledger, spec.windows, certificate)
 
     # ------------------------------------------------------------ the row
 

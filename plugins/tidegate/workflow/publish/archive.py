@@ -28,17 +28,20 @@ from tidegate.workflow.base.turn import Turn
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.generation import daily, makers, merge
 from tidegate.workflow.publish import publication, verification
+from tidegate.workflow.window import turn
 
 
 def ready(ctx: Context, window: WindowKey) -> Certificate:
-    """Whether the window may be closed; the answer is stored. A window that is closed already stays ready."""
+    """Whether the window may be closed; the answer is stored. A window that is closed already stays ready, unless the
+    one that it is built on is not published."""
     guard(ctx)
     decided = ask.begun(ctx.ledger, ctx.name, window, ctx.clock)
     if decided is not None:
-        return decided
+        return turn.in_turn(ctx.ledger, ctx.pipeline.windows, decided)
     facts = ctx.ledger.windows.facts(ctx.name)
     first = ask.first_of(ctx.ledger, ctx.name, facts)
-    certificate = ask.weighed(ask.counts_of(ctx), _certify(ctx, window, facts, first))
+    certificate = turn.in_turn(ctx.ledger, ctx.pipeline.windows, _certify(ctx, window, facts, first))
+    certificate = ask.weighed(ask.counts_of(ctx), certificate)
     ctx.ledger.windows.save_certificate(certificate)
     return certificate
 
@@ -139,10 +142,14 @@ def _published(ctx: Context, generation: PublishedGeneration, new: bool, note: s
 
 
 def _begin_close(ctx: Context, key: WindowKey) -> Certificate:
-    """Another system, if there is one, is asked before the transaction, which then decides by what it has said."""
-    counts = ask.counts_of(ctx)
-    if counts is not None:
-        ask.weighed(counts, _certify(ctx, key, ctx.ledger.windows.facts(ctx.name)))
+    """Another system, if there is one, is asked before the transaction, which then decides by what it has said; and so
+    is the window before, whose publication stays."""
+    counts, windows = ask.counts_of(ctx), ctx.pipeline.windows
+    if counts is not None or windows.follows:
+        known = turn.in_turn(ctx.ledger, windows, _certify(ctx, key, ctx.ledger.windows.facts(ctx.name)))
+        if known.after is not None:
+            return known
+        ask.weighed(counts, known)
     return ctx.ledger.windows.begin_close(ctx.name, key, lambda f: _certify(ctx, key, f), ask.weigher(counts))
 
 

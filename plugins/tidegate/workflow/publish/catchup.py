@@ -67,8 +67,10 @@ def _catch_up(ctx: Context, keys: Sequence[WindowKey], ready: int, runs: Runs, c
             break
         if not runs.free(key):
             tally.left += 1  # the schedule has come to it
-        elif _one(ctx, key, runs, tally, failed) and failed:
+        elif _one(ctx, key, runs, tally, failed):
             _leave(runs, tally, failed)
+        elif ctx.pipeline.windows.follows:
+            break  # the others are built on it: runs of their own would only wait, and leave no room for its own
         now = clock()
         if line := progress.line(now):
             ctx.say(line)

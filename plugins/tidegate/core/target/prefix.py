@@ -1,0 +1,39 @@
+"""What a keyed table says of itself, and what a commit of it brings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.core.copy.complete import Complete
+from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.copied import CopyStep
+from tidegate.core.mirror.jobs import ApplyReceipt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prefix(Told):
+    """A keyed table as one snapshot of it says (M3, M4). `snapshot`: names it; None for a table without any. Sums are
+    those of its whole life: `rows + tombstones + purged = inserted`; `rows`, `tombstones` stand in it. `newest_ms`: the
+    newest time at the source (UTC) of all events in it, 0 if none is known (M8). `complete`: since which position of
+    the source nothing in it is older (S9'); None: nothing tells."""
+
+    newest_ms: int = 0
+    complete: Complete | None = None
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What an apply job has made of the batches above `upto`: `last` is the new one, `files` have their URIs in
+    `directory`; buckets that are not named stay as they are. Of upkeep `last` is `upto` itself. `copy`: what it brings
+    of a copy, or ends (S8). `buckets`: how many the table has then; 0: as many as before. `anew`: no old file stays.
+    `complete`: what the table may tell then (S9')."""
+
+    first: int
+    last: int
+    attempt: str
+    directory: str
+    receipt: ApplyReceipt
+    buckets: int = 0
+    anew: bool = False
+    copy: CopyStep | None = None
+    complete: Complete | None = None
