@@ -51,9 +51,10 @@ def too_old(position: Position, table: Copied, purged_below: Position, begins: P
     """Why a chunk that was read at this position, (LOW, round), may not be merged: it is to be read again. None if it
     may.
 
-    S4: events between it and the beginning of the topic would be missing. S7: tombstones that would outdate its rows
+    S4: events between it and the beginning of the topic would be missing; of the commit that the topic begins with the
+    query has seen all (S2), and its LOW names no row of it (PostgreSQL). S7: tombstones that would outdate its rows
     were purged. S5: its round would not be newer than all that earlier ones have read."""
-    if position[:2] < begins[:2]:
+    if position[0] < begins[0]:
         return f"its LOW is before the topic begins, at {spelled(begins)}"
     if position < purged_below:
         return f"its LOW is below the purge at {spelled(purged_below)}"
