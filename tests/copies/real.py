@@ -11,7 +11,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -26,7 +26,7 @@ from dev.demo.mirror.connect import mariadb as mariadb_connector
 from dev.stack.ports import choose_ports
 from dev.stack.processes import Identity, Launcher
 from dev.stack.topics import create_topic
-from tests.copies.writer import TICK, Key, Quiet, Table, Writer
+from tests.copies.writer import FIRST_ROWS, TICK, Key, Quiet, Table, Writer
 from tests.databases.servers import Server
 from tests.hooks import Died, Hook, Once, die
 from tests.mirror.audits import deep
@@ -72,12 +72,12 @@ _CALLS = {
 }
 """Where a process may end, before or after the call."""
 _TURNS = [
-    *("land",) * 6,
-    *("apply",) * 5,
-    *("read",) * 6,
-    "again",
-    "kill",
-    "haunt",
+    *("land_next",) * 6,
+    *("_apply",) * 5,
+    *("_read",) * 6,
+    "_again",
+    "_kill",
+    "_haunt",
 ]
 
 
@@ -113,7 +113,7 @@ def _connector(server: Server, table: Table, prefix: str, folder: Path, number: 
 class RealWorld(MirrorWorld):
     """A pipeline of one table, its connector and its writer. `seed` decides what they do."""
 
-    def __init__(self, folder: Path, server: Server, bootstrap: str, seed: int, pace_s: float = 0.003) -> None:
+    def __init__(self, folder: Path, server: Server, bootstrap: str, seed: int, rows: int = FIRST_ROWS) -> None:
         self.rng, self.seed, self.server = random.Random(seed), seed, server
         self.prefix = f"{server.kind[:2]}{seed}"
         self.data = Table(server.kind, f"shop.readings_{seed}")
@@ -130,7 +130,7 @@ class RealWorld(MirrorWorld):
         self.looking = kinds.opened(server.connection, 30.0)
         self.connector = self._how_far
         server.run(*self.data.create())
-        self.writer = Writer(server, self.data, kinds.opened(server.connection, 30.0), seed, pace_s)
+        self.writer = Writer(server, self.data, kinds.opened(server.connection, 30.0), seed, rows)
         self.port = choose_ports(("connect",), {})["connect"]
         launcher = Launcher(
             run_id=self.prefix, logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
@@ -162,7 +162,7 @@ class RealWorld(MirrorWorld):
         what = self.rng.choice(_TURNS)
         self.dies = self._death() if self.rng.random() < 0.35 else None
         try:
-            getattr(self, f"_{what}")()
+            getattr(self, what)()
         except (Died, LostComparison, NotReady):
             self.counts["deaths"] += 1
         finally:
@@ -173,7 +173,8 @@ class RealWorld(MirrorWorld):
         port = self.rng.choice(list(_CALLS))
         return port, self.rng.choice(_CALLS[port]), self.rng.random() < 0.5, self.rng.randrange(1, 4)
 
-    def _land(self) -> int | None:
+    def land_next(self) -> int | None:
+        """A batch of what is there; None for none."""
         self.runs += 1
         return self.ingest(f"run {self.runs}")
 
@@ -267,8 +268,7 @@ class RealWorld(MirrorWorld):
     def live(self, seconds: float) -> None:
         """From the first rows to the comparison."""
         self.writer.first()
-        self.connect.start()
-        try:
+        with self.connected():
             self.writer.start()
             until = time.monotonic() + seconds
             while time.monotonic() < until or not self.counts["applies"]:
@@ -277,6 +277,13 @@ class RealWorld(MirrorWorld):
             self.writer.stop()
             self.started()
             self.end()
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Kafka Connect runs meanwhile."""
+        self.connect.start()
+        try:
+            yield
         finally:
             self.started()
             self.connect.kill()
@@ -285,15 +292,15 @@ class RealWorld(MirrorWorld):
         """All is delivered, landed, merged and copied: the mirror is the table."""
         end = self.looking.position()
         eventually(lambda: self._delivered(end), DELIVERED_S)
-        while self._land() is not None:
+        while self.land_next() is not None:
             pass
         self._copied()
         before = self.standing()
         assert before.copied.whole is not None
-        self.compare(known=lambda key: key[0] != "ghost")
+        self.compare(lambda key: key[0] != "ghost")
         reading.again(self.context(), self.base, "the last one")
         self._copied()
-        self.compare(known=lambda key: True)
+        self.compare()
         self.check()
         report = deep(self)
         assert (report.problems, report.unsettled, report.balanced) == ((), (), True)
@@ -312,7 +319,7 @@ class RealWorld(MirrorWorld):
             self.close()
         self.apply()
 
-    def compare(self, known: Any) -> None:
+    def compare(self, known: Callable[[Key], bool] = lambda key: True) -> None:
         """Column by column; but for the row of ticks, whose events may be under way."""
         tick = TICK[self.server.kind]
         seen = {k: v for k, v in self.mirror().items() if known(k) and k != tick}
@@ -341,6 +348,10 @@ def real_world(folder: Path, server: Server, bootstrap: str, seed: int, **option
         for database in (world.base, world.looking, world.writer.database):
             database.close()
         if server.kind == "postgresql":
-            slots = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = "
-            eventually(lambda: not server.run(f"SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = '{world.prefix}'"))
-            server.run(f"{slots}'{world.prefix}'", f"DROP PUBLICATION IF EXISTS {world.prefix}")
+            _drop_slot(server, world.prefix)
+
+
+def _drop_slot(server: Server, name: str) -> None:
+    mine = f"FROM pg_replication_slots WHERE slot_name = '{name}'"
+    eventually(lambda: not server.run(f"SELECT 1 {mine} AND active"))
+    server.run(f"SELECT pg_drop_replication_slot(slot_name) {mine}", f"DROP PUBLICATION IF EXISTS {name}")

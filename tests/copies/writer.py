@@ -26,7 +26,7 @@ GHOSTS = 200
 CITIES = ("Oslo", "Bergen", "Århus", "zürich")
 TICK: dict[str, Key] = {"postgresql": (-1,), "mariadb": ("tick", -1)}
 """Of the row whose changes let the connector note how far it is."""
-_QUIET_S = 2.0
+PACE_S, _QUIET_S = 0.003, 2.0
 _COLUMNS = "ver, name, amount, changed, at, due, note"
 _BODY = (
     "ver bigint NOT NULL, name varchar(40), amount decimal(12,2), changed {moment}, at {instant}, due date, note text"
@@ -125,9 +125,9 @@ class Writer(threading.Thread):
     """`seed` decides what it does. `quiet`: the moments, in order; `gone`: by key, the `counter` when its newest delete
     was written; `trail`: of its commits."""
 
-    def __init__(self, server: Server, table: Table, database: Database, seed: int, pace_s: float) -> None:
+    def __init__(self, server: Server, table: Table, database: Database, seed: int, rows: int) -> None:
         super().__init__(name=f"writer-{seed}", daemon=True)
-        self.server, self.table, self.database, self.pace_s = server, table, database, pace_s
+        self.server, self.table, self.database, self.rows = server, table, database, rows
         self.rng = random.Random(seed)
         self.there: dict[Key, Key] = {}
         self.counter = self.commits = self.statements = self.rollbacks = 0
@@ -143,9 +143,10 @@ class Writer(threading.Thread):
         session = self.server.session(autocommit=False)
         with session.cursor() as cursor:
             self._read_committed(cursor)
-            numbers = sorted(self.rng.sample(range(KEYS), FIRST_ROWS - GHOSTS))
+            few = min(GHOSTS, self.rows // 4)
+            numbers = sorted(self.rng.sample(range(KEYS), self.rows - few - 1))
             keys = [(CITIES[n % 4], n) if self.table.text_key else (n,) for n in numbers]
-            ghosts = [("ghost", n) if self.table.text_key else (10 * KEYS + n,) for n in range(GHOSTS)]
+            ghosts = [("ghost", n) if self.table.text_key else (10 * KEYS + n,) for n in range(few)]
             for key in [TICK[self.table.kind], *keys, *ghosts]:
                 self.counter += 1
                 cursor.execute(self.table.insert(), (*key, *self.table.values(self.rng, self.counter)))
@@ -169,7 +170,7 @@ class Writer(threading.Thread):
 
     def _until_ended(self, sessions: Sequence[Any]) -> None:
         calm = time.monotonic() + _QUIET_S
-        while not self._ends.wait(self.pace_s):
+        while not self._ends.wait(PACE_S):
             if time.monotonic() > calm:
                 self._all_end()
                 self._note()
@@ -190,7 +191,8 @@ class Writer(threading.Thread):
     def tick(self) -> None:
         """Change the row that is there for it."""
         with self._look.cursor() as cursor:
-            cursor.execute(f"UPDATE {self.table.name} SET ver = ver + 1 WHERE {self.table.where()}", TICK[self.table.kind])
+            sql = f"UPDATE {self.table.name} SET ver = ver + 1 WHERE {self.table.where()}"
+            cursor.execute(sql, TICK[self.table.kind])
 
     def content(self) -> dict[Key, tuple[Any, ...]]:
         """The table now: rows without their key, by key."""
