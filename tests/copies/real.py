@@ -273,7 +273,7 @@ class RealWorld(MirrorWorld):
         self.writer.first()
         with self.connected():
             self.writer.start()
-            eventually(self._noted, DELIVERED_S)
+            eventually(lambda: self._noted() and self._begins(), DELIVERED_S)
             until = time.monotonic() + seconds
             while time.monotonic() < until or not self.counts["applies"]:
                 assert self.writer.failed is None
@@ -285,8 +285,8 @@ class RealWorld(MirrorWorld):
     @contextmanager
     def connected(self) -> Iterator[None]:
         """Kafka Connect runs meanwhile."""
-        self.connect.start()
         try:
+            self.connect.start()
             yield
         finally:
             self.started()
@@ -312,6 +312,11 @@ class RealWorld(MirrorWorld):
     def _delivered(self, end: LogPosition) -> bool:
         self.writer.tick()
         return self._noted(end)
+
+    def _begins(self) -> bool:
+        """An event is merged (S4)."""
+        self.land_next()
+        return self.apply().told.begins is not None
 
     def _noted(self, end: LogPosition = (0, 0)) -> bool:
         """Kafka Connect has noted how far it is. One that is killed before begins at the log's end: nothing holds the
