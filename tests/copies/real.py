@@ -7,10 +7,12 @@ moments; in the end the mirror is the table.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
@@ -273,7 +275,7 @@ class RealWorld(MirrorWorld):
         self.writer.first()
         with self.connected():
             self.writer.start()
-            eventually(lambda: self._noted() and self._begins(), DELIVERED_S)
+            eventually(lambda: self._has_offsets() and self._begins(), DELIVERED_S)
             until = time.monotonic() + seconds
             while time.monotonic() < until or not self.counts["applies"]:
                 assert self.writer.failed is None
@@ -318,12 +320,20 @@ class RealWorld(MirrorWorld):
         self.land_next()
         return self.apply().told.begins is not None
 
-    def _noted(self, end: LogPosition = (0, 0)) -> bool:
-        """Kafka Connect has noted how far it is. One that is killed before begins at the log's end: nothing holds the
-        place for it but PostgreSQL's slot, and what came meanwhile is lost."""
+    def _noted(self, end: LogPosition) -> bool:
         try:
             return self._how_far()[0] >= end
         except SourceError:
+            return False
+
+    def _has_offsets(self) -> bool:
+        """Kafka Connect has noted how far it is: one that is killed before begins at the log's end, even if it has a
+        slot, and what has changed in between never comes."""
+        at = f"http://127.0.0.1:{self.port}/connectors/{self.prefix}/offsets"
+        try:
+            with urllib.request.urlopen(at, timeout=10) as found:
+                return bool(json.load(found)["offsets"])
+        except OSError:
             return False
 
     def _copied(self) -> None:
