@@ -1,0 +1,381 @@
+"""A mirror of a table in a real database, through real Debezium and Kafka, copied while random transactions go on.
+
+Tasks run in this process and die at random calls, Kafka Connect is killed, copies are begun again, rows vanish without
+an event (MariaDB). What a snapshot tells of itself (S9', S10) is held against what was known of the table at quiet
+moments; in the end the mirror is the table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka.admin import NewTopic
+
+from dev.demo.mirror.connect import Connect, Settings
+from dev.demo.mirror.connect import mariadb as mariadb_connector
+from dev.stack.ports import choose_ports
+from dev.stack.processes import Identity, Launcher
+from dev.stack.topics import create_topic
+from tests.copies.writer import FIRST_ROWS, TICK, Key, Quiet, Table, Writer
+from tests.databases.servers import Server
+from tests.hooks import Died, Hook, Once, die
+from tests.mirror.audits import deep
+from tests.mirror.worlds import MirrorWorld
+from tests.real_kafka import RealKafka, eventually
+from tidegate.adapters.clock import SystemClock
+from tidegate.core.base.errors import LostComparison, NotReady, SourceError
+from tidegate.core.copy.port import LogPosition
+from tidegate.core.mirror.balance import imbalance
+from tidegate.databases import connector, kinds
+from tidegate.workflow.copy import copy as reading
+
+LANES = 3
+FLUSH_MS = 1_000
+DELIVERED_S, _SPARED_S = 180.0, 20.0
+_YAML = """\
+version: 1
+name: readings
+owner: shop
+source: {{topic: @topic@}}
+format: {{type: debezium, unknown_fields: fail}}
+columns:
+@key@
+  - {{name: ver, type: bigint}}
+  - {{name: name, type: string}}
+  - {{name: amount, type: "decimal(12,2)", convert: text}}
+  - {{name: changed, type: bigint}}
+  - {{name: at, type: timestamp}}
+  - {{name: due_days, type: int, from: $.due, hidden: true}}
+  - {{name: due, type: date, expr: "date '1970-01-01' + due_days"}}
+  - {{name: note, type: string}}
+sink: {{kind: mirror, table: lake.readings, location: "{location}", key: [@names@], buckets: 5}}
+ingest: {{max_records: @records@}}
+copy: {{conn_id: shop, table: @table@, chunk_rows: @rows@, tasks: 2}}
+"""
+_CALLS = {
+    "copies": ("begin", "cut", "attempt", "accept", "whole", "again", "looked"),
+    "applies": ("begin", "applied", "stands"),
+    "batches": ("insert_plan", "take", "seal", "land"),
+    "iceberg": ("commit",),
+    "storage": ("write_new",),
+    "launcher": ("run",),
+}
+"""Where a process may end, before or after the call."""
+_TURNS = [
+    *("land_next",) * 6,
+    *("_apply",) * 5,
+    *("_read",) * 6,
+    "_again",
+    "_kill",
+    "_haunt",
+]
+
+
+def _yaml(topic: str, table: Table, rng: random.Random) -> str:
+    """With a place for the location, as `tests.mirror.worlds.mirror` takes it."""
+    types = {"id": "bigint", "city": "string"}
+    said = {
+        "topic": topic, "table": table.name, "names": ", ".join(table.key),
+        "key": "\n".join(f"  - {{{{name: {n}, type: {types[n]}, nullable: false}}}}" for n in table.key),
+        "rows": str(rng.choice((150, 400, 1_100))), "records": str(rng.choice((300, 1_000, 3_000))),
+    }  # fmt: skip
+    found = _YAML
+    for word, value in said.items():
+        found = found.replace(f"@{word}@", value)
+    return found
+
+
+def _connector(server: Server, table: Table, prefix: str, folder: Path, number: int) -> Settings:
+    at = server.connection
+    if server.kind == "mariadb":
+        made = mariadb_connector(at.port or 0, prefix, folder / "history", 100 + number, "no_data")
+    else:
+        made = {
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.hostname": "127.0.0.1",
+            "database.port": str(at.port), "database.user": at.login or "", "database.password": at.password or "",
+            "database.dbname": at.schema or "", "topic.prefix": prefix, "plugin.name": "pgoutput",
+            "slot.name": prefix, "publication.name": prefix, "publication.autocreate.mode": "filtered",
+            "decimal.handling.mode": "string", "snapshot.mode": "no_data",
+        }  # fmt: skip
+    return made | {"table.include.list": table.name}
+
+
+class RealWorld(MirrorWorld):
+    """A pipeline of one table, its connector and its writer. `seed` decides what they do."""
+
+    def __init__(self, folder: Path, server: Server, bootstrap: str, seed: int, rows: int = FIRST_ROWS) -> None:
+        self.rng, self.seed, self.server = random.Random(seed), seed, server
+        self.prefix = f"{server.kind[:2]}{seed}"
+        self.data = Table(server.kind, f"shop.readings_{seed}")
+        topic = f"{self.prefix}.{self.data.name}"
+        self.dies: tuple[str, str, bool, int] | None = None
+        super().__init__(folder, _yaml(topic, self.data, self.rng), wrap=self._wrap)
+        self.change_spec(name=self.prefix)  # Kafka's group is named after it
+        settings = {"bootstrap.servers": bootstrap}
+        create_topic(settings, NewTopic(topic, LANES, 1, config={"retention.ms": "-1"}))
+        self.kafka = RealKafka(SimpleNamespace(settings=settings))  # type: ignore[assignment, arg-type]
+        self.clock = SystemClock()  # type: ignore[assignment]
+        self.source_table = kinds.reader(kinds.for_workers(server.connection))
+        self.base = kinds.opened(server.connection, 30.0)
+        self.looking = kinds.opened(server.connection, 30.0)
+        self.connector = self._how_far
+        server.run(*self.data.create())
+        self.writer = Writer(server, self.data, kinds.opened(server.connection, 30.0), seed, rows)
+        self.port = choose_ports(("connect",), {})["connect"]
+        launcher = Launcher(
+            run_id=self.prefix, logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
+        )
+        made = {self.prefix: _connector(server, self.data, self.prefix, folder, seed % 10_000)}
+        self.connect = Connect(folder / "connect", bootstrap, self.port, made, launcher, LANES, FLUSH_MS)
+        self.starting: threading.Thread | None = None
+        self.spared = 0.0
+        self.counts = dict.fromkeys(("applies", "certificates", "times", "kills", "deaths", "not ready", "rounds"), 0)
+
+    def _wrap(self, name: str, port: object) -> object:
+        if self.dies is None or self.dies[0] != name:
+            return port
+        _, method, before, at = self.dies
+        once = Once(die, at)
+        return Hook(port, before={method: once}) if before else Hook(port, after={method: once})
+
+    def _how_far(self) -> tuple[LogPosition, LogPosition]:
+        if self.server.kind == "mariadb":
+            noted = connector.connect_position(f"http://127.0.0.1:{self.port}", self.prefix, 5.0)
+        else:
+            noted = connector.slot_position(self.server.connection, self.prefix, 5.0)
+        return noted, self.looking.position()
+
+    # ------------------------------------------------------------ turns
+
+    def turn(self) -> None:
+        """A task, which may die, or something that happens to it."""
+        what = self.rng.choice(_TURNS)
+        self.dies = self._death() if self.rng.random() < 0.35 else None
+        try:
+            getattr(self, what)()
+        except Died:
+            self.counts["deaths"] += 1
+        except (LostComparison, NotReady):
+            self.counts["not ready"] += 1
+        finally:
+            self.dies = None
+            self.close()
+
+    def _death(self) -> tuple[str, str, bool, int]:
+        port = self.rng.choice(list(_CALLS))
+        return port, self.rng.choice(_CALLS[port]), self.rng.random() < 0.5, self.rng.randrange(1, 4)
+
+    def land_next(self) -> int | None:
+        """A batch of what is there; None for none."""
+        self.runs += 1
+        return self.ingest(f"run {self.runs}")
+
+    def _apply(self) -> None:
+        try:
+            self.apply()
+        finally:
+            self.dies = None
+            self.check()
+
+    def _read(self, most: int = 2) -> None:
+        left = [self.rng.randrange(most)]
+
+        def go_on() -> bool:
+            left[0] -= 1
+            return left[0] >= 0
+
+        reading.copy(self.context(), self.base, go_on)
+
+    def _again(self) -> None:
+        if self.rng.random() < 0.5:
+            reading.again(self.context(), self.base, "test")
+            self.counts["rounds"] += 1
+
+    def _kill(self) -> None:
+        """SIGKILL; it starts again while everything goes on."""
+        if (self.starting is not None and self.starting.is_alive()) or time.monotonic() < self.spared:
+            return
+        self.started()
+        self.connect.kill()
+        self.counts["kills"] += 1
+        self.spared = time.monotonic() + _SPARED_S
+        self.starting = threading.Thread(target=self.connect.start, daemon=True)
+        self.starting.start()
+
+    def started(self) -> None:
+        """Kafka Connect runs."""
+        if self.starting is not None:
+            self.starting.join(150)
+            self.starting = None
+
+    def _haunt(self) -> None:
+        if self.server.kind == "mariadb":
+            for _ in range(5):
+                self.writer.haunt(self.rng)
+
+    # ------------------------------------------------------------ what must hold
+
+    def mirror(self) -> dict[Key, tuple[Any, ...]]:
+        """The rows that readers see, as `Writer.content` has the table's."""
+        table = self.opened()
+        if table is None:
+            return {}
+        names = [*self.data.key, "ver", "name", "amount", "changed", "at", "due", "note"]
+        found = table.scan(row_filter="_op != 'd'").to_arrow().select(names)
+        many = len(self.data.key)
+        rows = list(zip(*(c.to_pylist() for c in found.columns), strict=True))
+        made = {row[:many]: row[many:] for row in rows}
+        assert len(made) == len(rows), "a key has two rows"
+        return made
+
+    def check(self) -> None:
+        """The table's sums, and what it tells of its age."""
+        self.counts["applies"] += 1
+        standing = self.standing()
+        assert imbalance(standing) is None
+        if standing.complete is None:
+            return
+        found = {key: row[0] for key, row in self.mirror().items()}
+        position, at_ms = standing.complete.position, standing.complete.at_ms
+        reached = [q for q in list(self.writer.quiet) if q.position <= position]
+        if reached:
+            self.counts["certificates"] += 1
+            self._none_older(found, reached[-1], f"position {position}")
+        before = [q for q in list(self.writer.quiet) if at_ms is not None and q.ms <= at_ms]
+        if before:
+            self.counts["times"] += 1
+            self._none_older(found, before[-1], f"at {at_ms}")
+
+    def _none_older(self, found: dict[Key, int], quiet: Quiet, told: str) -> None:
+        """Each row is as of the quiet moment, or newer."""
+        wrong = []
+        for key in {*found, *quiet.rows} - {TICK[self.server.kind]}:
+            has, had = found.get(key), quiet.rows.get(key)
+            newer = self.writer.gone.get(key, 0) > quiet.counter if has is None else has > quiet.counter
+            if has != had and not newer and key[0] != "ghost":
+                wrong.append(f"{key}: {has}, it was {had}")
+        assert not wrong, f"told {told}, quiet at {quiet.position} ({quiet.ms}): {len(wrong)} older rows: {wrong[:5]}"
+
+    # ------------------------------------------------------------ the whole life
+
+    def live(self, seconds: float) -> None:
+        """From the first rows to the comparison."""
+        self.writer.first()
+        with self.connected():
+            self.writer.start()
+            eventually(lambda: self._has_offsets() and self._begins(), DELIVERED_S)
+            until = time.monotonic() + seconds
+            while time.monotonic() < until or not self.counts["applies"]:
+                assert self.writer.failed is None
+                self.turn()
+            self.writer.stop()
+            self.started()
+            self.end()
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Kafka Connect runs meanwhile."""
+        try:
+            self.connect.start()
+            yield
+        finally:
+            self.started()
+            self.connect.kill()
+
+    def end(self) -> None:
+        """All is delivered, landed, merged and copied: the mirror is the table."""
+        end = self.looking.position()
+        eventually(lambda: self._delivered(end), DELIVERED_S)
+        while self.land_next() is not None:
+            pass
+        self._copied()
+        before = self.standing()
+        assert before.copied.whole is not None
+        self.compare(lambda key: key[0] != "ghost")
+        reading.again(self.context(), self.base, "the last one")
+        self._copied()
+        self.compare()
+        self.check()
+        report = deep(self)
+        assert (report.problems, report.unsettled, report.balanced) == ((), (), True)
+
+    def _delivered(self, end: LogPosition) -> bool:
+        self.writer.tick()
+        return self._noted(end)
+
+    def _begins(self) -> bool:
+        """An event is merged (S4)."""
+        self.land_next()
+        return self.apply().told.begins is not None
+
+    def _noted(self, end: LogPosition) -> bool:
+        try:
+            return self._how_far()[0] >= end
+        except SourceError:
+            return False
+
+    def _has_offsets(self) -> bool:
+        """Kafka Connect has noted how far it is: one that is killed before begins at the log's end, even if it has a
+        slot, and what has changed in between never comes."""
+        at = f"http://127.0.0.1:{self.port}/connectors/{self.prefix}/offsets"
+        try:
+            with urllib.request.urlopen(at, timeout=10) as found:
+                return bool(json.load(found)["offsets"])
+        except OSError:
+            return False
+
+    def _copied(self) -> None:
+        for _ in range(4):
+            self.apply()
+            reading.copy(self.context(), self.base)
+            self.close()
+        self.apply()
+
+    def compare(self, known: Callable[[Key], bool] = lambda key: True) -> None:
+        """Column by column; but for the row of ticks, whose events may be under way."""
+        tick = TICK[self.server.kind]
+        seen = {k: v for k, v in self.mirror().items() if known(k) and k != tick}
+        there = {k: _told(v) for k, v in self.writer.content().items() if known(k) and k != tick}
+        differ = [(k, seen.get(k), there.get(k)) for k in {*seen, *there} if seen.get(k) != there.get(k)]
+        assert not differ, f"{len(differ)} of {len(there)} rows differ: {differ[:3]}"
+
+
+def _told(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values that the mirror must have for those of the driver."""
+    ver, name, amount, changed, at, due, note = row
+    assert amount is None or isinstance(amount, Decimal)
+    assert due is None or isinstance(due, date)
+    micros = None if changed is None else (changed - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    return ver, name, amount, micros, at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC), due, note
+
+
+@contextmanager
+def real_world(folder: Path, server: Server, bootstrap: str, seed: int, **options: Any) -> Iterator[RealWorld]:
+    """One whose slot is gone afterwards (PostgreSQL keeps the log for it)."""
+    world = RealWorld(folder, server, bootstrap, seed, **options)
+    try:
+        yield world
+    finally:
+        world.close()
+        for database in (world.base, world.looking, world.writer.database):
+            database.close()
+        if server.kind == "postgresql":
+            _drop_slot(server, world.prefix)
+
+
+def _drop_slot(server: Server, name: str) -> None:
+    mine = f"FROM pg_replication_slots WHERE slot_name = '{name}'"
+    eventually(lambda: not server.run(f"SELECT 1 {mine} AND active"))
+    server.run(f"SELECT pg_drop_replication_slot(slot_name) {mine}", f"DROP PUBLICATION IF EXISTS {name}")

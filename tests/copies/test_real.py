@@ -1,0 +1,148 @@
+"""Mirrors of tables in a real PostgreSQL and a real MariaDB, by real Debezium and Kafka, copied while they change.
+
+A tier of its own: `make test-copies`. TIDEGATE_COPIES_SEEDS=20 lives 20 lives of each database, of which each changes
+for TIDEGATE_COPIES_SECONDS=40; TIDEGATE_COPIES_SEED=7 draws one by that seed. A seed gives the same statements and
+turns again, not the moments at which they meet."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dev.stack.info import StackInfo
+from tests.copies.real import RealWorld, real_world
+from tests.copies.writer import Key
+from tests.databases.servers import Server
+from tests.real_kafka import eventually
+from tidegate.core.base.errors import JobFailed
+from tidegate.databases.kinds import for_workers
+from tidegate.databases.postgresql.worker import PostgreSQLChunks
+from tidegate.workflow.copy import copy as reading
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.environ.get("TIDEGATE_COPIES") != "all", reason="make test-copies"),
+]
+LIVES = int(os.environ.get("TIDEGATE_COPIES_SEEDS", "1"))
+SECONDS = float(os.environ.get("TIDEGATE_COPIES_SECONDS", "40"))
+GIVEN = os.environ.get("TIDEGATE_COPIES_SEED")
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.parametrize("number", range(LIVES))
+def test_a_mirror_is_the_table(
+    server: Server, kafka: StackInfo, tmp_path: Path, rng: random.Random, number: int
+) -> None:
+    seed = rng.randrange(10**6) if GIVEN is None else int(GIVEN)
+    with real_world(tmp_path, server, kafka.kafka_bootstrap, seed) as world:
+        try:
+            world.live(SECONDS)
+        except Exception as e:
+            tail = "\n".join(world.said[-40:])
+            pytest.fail(f"{server.kind}, TIDEGATE_COPIES_SEED={seed}: {type(e).__name__}: {e}\n{tail}")
+        w = world.writer
+        print(
+            f"{server.kind} {seed}: {w.statements:,} statements, {w.commits:,} commits, {w.rollbacks} rolled back, "
+            f"{len(w.quiet)} quiet moments; {world.counts}"
+        )
+        assert world.counts["certificates"]
+
+
+def merged(world: RealWorld, events: int) -> None:
+    """So many events of the table are in its mirror."""
+    eventually(lambda: world.land_next() is None and world.apply().told.events >= events)
+
+
+def first_event(world: RealWorld) -> int:
+    """A change is merged: a connector that runs may not have begun to listen yet. How many there are."""
+    for _ in range(20):
+        world.writer.tick()
+        deadline = time.monotonic() + 6
+        while time.monotonic() < deadline:
+            if world.land_next() is not None:
+                return world.apply().told.events
+    raise AssertionError("no event has come")
+
+
+def read(world: RealWorld) -> reading.Read:
+    found = reading.copy(world.context(), world.base)
+    world.close()
+    return found
+
+
+def test_one_change_of_a_quiet_table_is_enough_for_a_copy(server: Server, kafka: StackInfo, tmp_path: Path) -> None:
+    """S4, as docs/mirrors.md says how to begin."""
+    with real_world(tmp_path, server, kafka.kafka_bootstrap, 1, rows=40) as world:
+        world.writer.first()
+        with world.connected():
+            first_event(world)
+            assert read(world).rows == 40
+            world.apply()
+            assert world.standing().copied.whole is not None
+            world.compare()
+
+
+def test_a_commit_that_is_in_the_log_and_not_yet_visible_holds_a_copy(
+    postgresql: Server, kafka: StackInfo, tmp_path: Path
+) -> None:
+    """S2: it waits for a standby that never answers, while its event and that of a later commit are merged."""
+    with real_world(tmp_path, postgresql, kafka.kafka_bootstrap, 2, rows=40) as world:
+        world.writer.first()
+        key = min(world.writer.there)
+        world.source_table = PostgreSQLChunks(for_workers(postgresql.connection), patience_s=1)
+        with world.connected(), unanswered(postgresql) as answer:
+            events = first_event(world)
+            pid, commit = invisible(world, key)
+            world.writer.tick()
+            merged(world, events + 2)
+            with pytest.raises(JobFailed, match=f"still open after 1 s.*pid {pid}"):
+                read(world)
+            assert world.writer.content()[key][-1] != "late", "nobody sees it yet"
+            answer()
+            commit.join()
+            read(world)
+            world.apply()
+            world.compare()
+            assert world.mirror()[key][-1] == "late"
+
+
+@contextmanager
+def unanswered(server: Server) -> Iterator[Callable[[], None]]:
+    """Commits of sessions that wait for a standby wait for one that does not exist, until what it gives is called."""
+
+    def answer() -> None:
+        server.run("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+
+    server.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    server.run("ALTER SYSTEM SET synchronous_commit = local", "SELECT pg_reload_conf()")
+    try:
+        yield answer
+    finally:
+        answer()
+        server.run("ALTER SYSTEM RESET synchronous_commit", "SELECT pg_reload_conf()")
+
+
+def invisible(world: RealWorld, key: Key) -> tuple[int, threading.Thread]:
+    """Commit a change that others do not see: its process, and the thread that waits for the commit's end."""
+    session = world.server.session(autocommit=False)
+    with session.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = on")
+        cursor.execute(f"UPDATE {world.data.name} SET note = 'late' WHERE {world.data.where()}", key)
+    pid = session.info.backend_pid
+    thread = threading.Thread(target=session.commit, daemon=True)
+    thread.start()
+    waits = f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'SyncRep'"
+    eventually(lambda: world.server.run(waits))
+    return pid, thread
