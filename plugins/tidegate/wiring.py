@@ -194,19 +194,21 @@ def connector_of(pipeline: Pipeline, lookup: Lookup | None) -> Connector | None:
             assert copy.connector is not None
             url = http_url(resolve(copy.connect_conn_id, lookup))
             position = connector.connect_position(url, copy.connector, SOURCE_ANSWERS_S)
-        with open_database(pipeline, lookup) as database:
+        with open_database(pipeline, lookup, SOURCE_ANSWERS_S) as database:
             return position, database.position()
 
     return told
 
 
 @contextmanager
-def open_database(pipeline: Pipeline, lookup: Lookup | None = None) -> Iterator[Database]:
+def open_database(
+    pipeline: Pipeline, lookup: Lookup | None = None, timeout_s: float = DATABASE_ANSWERS_S
+) -> Iterator[Database]:
     """The database that a mirror is copied from; it connects at the first question. Raises TidegateError."""
     from tidegate.databases.kinds import opened
 
     assert pipeline.copy is not None
-    database = opened(resolve(pipeline.copy.conn_id, lookup), DATABASE_ANSWERS_S)
+    database = opened(resolve(pipeline.copy.conn_id, lookup), timeout_s)
     try:
         yield database
     finally:

@@ -109,5 +109,7 @@ def test_a_difference_fails_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(comparing, "compare", lambda *_: Report(round=2, rows=9, differ={"surplus": 2}))
     with pytest.raises(AirflowFailException, match=r"2 of 9 keys differ(?s:.)*tidegate compare readings --fix"):
         run(CompareOperator, tmp_path)
+    monkeypatch.setattr(comparing, "compare", lambda *_: Report(round=2, rows=9, differ={"other": 1}, exact=False))
+    run(CompareOperator, tmp_path)
     monkeypatch.setattr(comparing, "compare", lambda *_: Report(round=2, rows=9, differ={}))
     run(CompareOperator, tmp_path)

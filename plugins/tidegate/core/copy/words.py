@@ -21,7 +21,7 @@ def how_far(reading: Reading | None, table: Copied) -> str:
     elif reading.round.state == RoundState.COMPARED:
         said.append(f"copy {reading.round.number} is read to be compared")
     elif reading.round.state == RoundState.GIVEN_UP:
-        said.append(f"copy {reading.round.number} was given up: {reading.round.why}")
+        said.append(f"copy {reading.round.number} has ended: {reading.round.why}")
     return "; ".join(said)
 
 

@@ -201,7 +201,7 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         job.buckets,
         bool(job.cut_before),
         commit.step if isinstance(commit, CopyIn) else None,
-        complete.told(ctx, mine.last),
+        complete.told(ctx, prefix, mine.last),
     )
     try:
         after = table.apply(prefix, merged, lambda: ctx.ledger.applies.holds(mine))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegate.core.base.errors import LedgerError, LostComparison, TidegateError
 from tidegate.core.copy.complete import Complete, Look, complete
+from tidegate.core.mirror.applies import Told
 from tidegate.workflow.base.context import Context
 
 
@@ -35,8 +36,9 @@ def look(ctx: Context) -> None:
         pass  # another task has looked at this very moment
 
 
-def told(ctx: Context, upto: int) -> Complete | None:
-    """What a table with batches 1 to `upto` may tell, if a copy of it is whole."""
-    if ctx.connector is None:
+def told(ctx: Context, table: Told, upto: int) -> Complete | None:
+    """What the table may tell once it holds batches 1 to `upto`, if a copy of it is whole; nothing where a purge has
+    kept an event out, which may have been news (M5)."""
+    if ctx.connector is None or table.below_purge:
         return None
     return complete(ctx.ledger.copies.looks(ctx.name), ctx.ledger.copies.merged_ends(ctx.name, upto))

@@ -101,10 +101,11 @@ def _read(ctx: Context, round_: Round) -> list[Chunk]:
 def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool]) -> bool:
     """Whether nothing in the table is older than `high` (S9'), after merging what has landed."""
     while True:
-        found = told(ctx, apply(ctx).told.upto)
+        table = apply(ctx).told
+        found = told(ctx, table, table.upto)
         if found is not None and found.position >= high:
             return True
-        if not wait():
+        if ctx.connector is None or not wait():
             return False
 
 
