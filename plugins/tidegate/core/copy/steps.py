@@ -44,8 +44,8 @@ def unread_topic(begins: Position | None) -> str | None:
         return None
     return (
         "no event of the table has been merged yet, so that nothing shows that the topic has all changes from here on: "
-        "start the connector, change a row of the table (to another value: MariaDB logs no update to the same one), and "
-        "let it be merged"
+        "start the connector, change a row of the table (to another value: MariaDB logs no update to the same one), "
+        "and let it be merged"
     )
 
 
