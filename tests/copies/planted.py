@@ -59,9 +59,9 @@ def _at_the_greatest_low(original, rounds, chunks, table, most_rows):
     return replace(found, step=replace(found.step, low=table.round(found.step.round).top))
 
 
-def _given_up_or_not(original, rounds, chunks, table, most_rows):
-    taken = [replace(o, state=RoundState.OPEN) if o.state == RoundState.GIVEN_UP else o for o in rounds]
-    return original(taken, chunks, table, most_rows)
+def _given_up_or_not(original, self, name):
+    found = original(self, name)
+    return [replace(o, state=RoundState.OPEN) if o.state == RoundState.GIVEN_UP else o for o in found]
 
 
 def _without_the_sweep(original, event, table, has_row, winner, wins, purged_below, swept_below=START):
@@ -105,7 +105,7 @@ COPY_BUGS = {
         _bug("a sweep goes by the greatest LOW", "S5", (seams.COPY_TO_MERGE, _at_the_greatest_low)),
         _bug("a sweep leaves no marker", "S5", (seams.MIRROR_FATES, _without_the_sweep)),
         _bug("LOW falls from copy to copy", "S5", (seams.COPY_FLOOR, always(START))),
-        _bug("a copy that was given up is merged", "S6", (seams.COPY_TO_MERGE, _given_up_or_not)),
+        _bug("a copy that was given up is merged", "S6", (seams.COPY_ROUNDS, _given_up_or_not)),
         _bug("a chunk below the purge is merged", "S7", (seams.COPY_TOO_OLD, _but_for_the_purge)),
         _bug("a copy's commit is made on what stands then", "S8", (seams.COPY_SAME, always(True))),
         _bug("an overtaken attempt is accepted", "R9", (seams.COPY_ACCEPT, _whatever_was_begun_since)),

@@ -108,7 +108,8 @@ def test_a_comparison_that_died_goes_on(world: CopyWorld) -> None:
     def dies() -> bool:
         raise KeyboardInterrupt
 
-    world.connector, world.source_table.end = None, world.source_table.end + 10
+    behind, world.source_table.end = position(world.delivered), world.source_table.end + 10
+    world.connector = lambda: (behind, world.source_table.position())
     with pytest.raises(KeyboardInterrupt):
         compare(world.context(), world.source_table, Here(), dies)
     world.close()
@@ -180,7 +181,8 @@ def test_a_comparison_that_died_long_ago_is_begun_anew(world: CopyWorld) -> None
     def dies() -> bool:
         raise KeyboardInterrupt
 
-    world.connector, world.source_table.end = None, world.source_table.end + 10
+    behind, world.source_table.end = position(world.delivered), world.source_table.end + 10
+    world.connector = lambda: (behind, world.source_table.position())
     with pytest.raises(KeyboardInterrupt):
         compare(world.context(), world.source_table, Here(), dies)
     world.close()

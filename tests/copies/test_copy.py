@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.copies.worlds import COPYING, CopyWorld
-from tests.fakes.source_table import TABLE
+from tests.fakes.source_table import TABLE, position
 from tests.hooks import Died, Hook, die
 from tests.mirror.audits import deep, dropped, overwritten
 from tests.mirror.test_where_key import ask
-from tidegate.core.base.errors import NotReady, StorageAhead
+from tidegate.core.base.errors import NotReady, SourceError, StorageAhead
 from tidegate.core.copy.port import SourceColumn
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.workflow.apply.taking_back import take_back
@@ -305,3 +305,18 @@ def test_where_key_knows_what_a_copy_has_read(world: CopyWorld) -> None:
     assert gone.state == "swept"
     older = ask(world, "id=3")
     assert [(e.state, e.batch_id) for e in older.events] == [("row", -1), ("older", 1)]
+
+
+def test_a_connector_that_has_noted_nothing_holds_the_first_copy(world: CopyWorld) -> None:
+    """Killed now, it would begin at the log's end, and lose what changed meanwhile."""
+
+    def nothing_noted() -> None:
+        raise SourceError("the connector shop has noted no place in a binary log", retry=False)
+
+    world.connector = nothing_noted
+    world.deliver()
+    world.apply()
+    with pytest.raises(NotReady, match="nobody says that its connector would go on after a restart"):
+        world.read()
+    world.connector = lambda: (position(world.source_table.end), world.source_table.position())
+    assert world.mirror() == world.source_table.rows

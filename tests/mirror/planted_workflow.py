@@ -43,13 +43,13 @@ def _taken_from_then_on(original, ctx, table, told, commit, conflicts):
     return original(ctx, table, told, commit, asked)
 
 
-def _as_if_no_cut_were_wanted(original, lacking, cut_before, settled):
+def _as_if_no_cut_were_wanted(original, lacking, cut_before, settled, copy=None):
     """Merges go first."""
-    return original(lacking, None if lacking is not None else cut_before, settled)
+    return original(lacking, None if lacking is not None else cut_before, settled, copy)
 
 
-def _without_why(original, apply, conflicts=""):
-    return original(apply, "")
+def _without_why(original, apply, conflicts="", *more, **named):
+    return original(apply, "", *more, **named)
 
 
 def _for_good(original, self, apply):

@@ -10,7 +10,16 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tidegate.core.base.errors import JobFailed, LostComparison, NotReady, PathMissing, SpecError, StepMissing
+from tidegate.core.base.errors import (
+    JobFailed,
+    LedgerError,
+    LostComparison,
+    NotReady,
+    PathMissing,
+    SpecError,
+    StepMissing,
+    TidegateError,
+)
 from tidegate.core.base.plain import loads, to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import CopyPlan
@@ -99,7 +108,28 @@ def _told(ctx: Context) -> Told:
     why = unread_topic(told.begins)
     if why is not None:
         raise NotReady(f"{ctx.name}: {why}")
+    if told.copied.whole is None:
+        _wait_for_the_connector(ctx, told)
     return told
+
+
+def _wait_for_the_connector(ctx: Context, told: Told) -> None:
+    """S4: a connector that dies before it has noted any place begins at the log's end, and what changed meanwhile never
+    comes. Raises NotReady."""
+    if ctx.connector is None or ctx.pipeline.copy is None or told.begins is None:
+        return
+    advice = "wait until it has noted its first place (offset.flush.interval.ms); then this goes on by itself"
+    try:
+        position, _ = ctx.connector()
+    except LedgerError:
+        raise
+    except TidegateError as e:
+        what = f"{ctx.name}: nobody says that its connector would go on after a restart: {str(e).splitlines()[0]}"
+        raise NotReady(what, advice=advice) from None
+    if ctx.pipeline.copy.slot is not None and position[0] < told.begins[1]:
+        raise NotReady(
+            f"{ctx.name}: the slot {ctx.pipeline.copy.slot} has confirmed no merged event yet", advice=advice
+        )
 
 
 def again(ctx: Context, database: Database, why: str) -> Round:
