@@ -189,7 +189,8 @@ def copy(world: World) -> None:
 
 
 def copied(world: World) -> None:
-    """Return when the copy is whole."""
+    """Return when the copy is whole: another run reads again what was read while the source's table was altered."""
+    world.airflow.trigger(COPY, "demo_copy_again")
 
     def whole() -> bool:
         told = world.ledger.applies.told(NAME)
