@@ -36,6 +36,7 @@ def mariadb(port: int, prefix: str, history: Path, server_id: int = 100, snapsho
         "database.server.id": str(server_id), "database.ssl.mode": "disable", "topic.prefix": prefix,
         "database.include.list": "shop", "include.schema.changes": "false", "decimal.handling.mode": "string",
         "bigint.unsigned.handling.mode": "precise", "snapshot.mode": snapshot,
+        "heartbeat.interval.ms": "5000",
         "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
         "schema.history.internal.file.filename": str(history),
     }  # fmt: skip

@@ -202,6 +202,8 @@ def copied(world: World) -> None:
     world.out.check(read >= FIRST // 2, f"the copy is whole: {read:,} rows in {len(chunks)} chunks, beside the changes")
 
 
+CATCH_UP = ("--wait", "30s")
+"""An idle connector notes how far it is by its heartbeats alone."""
 SILENT = f"""
 SET SESSION sql_log_bin = 0;
 DELETE FROM {orders.TABLE} ORDER BY id LIMIT 3;
@@ -214,13 +216,15 @@ def repair(world: World) -> None:
     out = world.out
     world.mariadb.run(SILENT)
     out.line("deleted 3 orders and changed 4 with sql_log_bin=0: the connector hears nothing of it")
-    found = world.tidegate("compare", NAME)
+    found = world.tidegate("compare", NAME, *CATCH_UP)
     out.line(found.text)
     told = "3 keys in the mirror, not in the source" in found.text and "4 keys in both, with other values" in found.text
     out.check(not found.ok and told, "tidegate compare names all seven, and changes nothing")
-    fixed = world.tidegate("compare", NAME, "--fix", "--why", "rows were changed with sql_log_bin=0")
+    fixed = world.tidegate("compare", NAME, *CATCH_UP, "--fix", "--why", "rows were changed with sql_log_bin=0")
     out.line(fixed.text)
-    out.check(fixed.ok and world.tidegate("compare", NAME).ok, "--fix puts them right: nothing differs any more")
+    out.check(
+        fixed.ok and world.tidegate("compare", NAME, *CATCH_UP).ok, "--fix puts them right: nothing differs any more"
+    )
 
 
 def take_up(world: World) -> None:
