@@ -10,10 +10,11 @@ import pytest
 
 from tests.copies.worlds import CopyWorld
 from tests.fakes.source_table import TABLE, position
-from tests.mirror.audits import Here
+from tests.mirror.audits import Here, dropped
 from tidegate.core.base.errors import JobFailed, LostComparison, NotReady
 from tidegate.core.copy.rounds import RESUMED_MS, RoundState
 from tidegate.workflow.apply.upkeep import _is_copied
+from tidegate.workflow.clean.duties import clean
 from tidegate.workflow.copy.compare import Report, compare
 from tidegate.workflow.copy.copy import to_compare
 
@@ -54,7 +55,7 @@ def test_what_is_equal_differs_in_nothing(world: CopyWorld) -> None:
     assert (found.differ, found.rows, found.exact, found.mended) == ({}, 8, True, False)
     newest = world.context().ledger.copies.newest(world.pipeline.name)
     assert newest is not None
-    assert (newest.state, newest.why) == (RoundState.GIVEN_UP, "compared: 0 of 8 keys differ")
+    assert (newest.state, newest.why) == (RoundState.ENDED, "compared: 0 of 8 keys differ")
 
 
 def test_each_kind_of_difference_is_named(world: CopyWorld) -> None:
@@ -172,7 +173,7 @@ def test_the_first_copy_begins_after_a_comparison(tmp_path: Path) -> None:
     assert compare(world.context(), world.source_table, Here(), lambda: False).differ == {"lacking": 7}
     world.close()
     assert world.mirror() == world.source_table.rows
-    assert rounds(world) == [RoundState.GIVEN_UP, RoundState.WHOLE]
+    assert rounds(world) == [RoundState.ENDED, RoundState.WHOLE]
 
 
 def test_a_comparison_that_died_long_ago_is_begun_anew(world: CopyWorld) -> None:
@@ -189,7 +190,7 @@ def test_a_comparison_that_died_long_ago_is_begun_anew(world: CopyWorld) -> None
     world.source_table.lose(2)
     world.clock.advance(RESUMED_MS)
     assert compared(world).differ == {"surplus": 1}
-    assert rounds(world) == [RoundState.WHOLE, RoundState.GIVEN_UP, RoundState.GIVEN_UP]
+    assert rounds(world) == [RoundState.WHOLE, RoundState.ENDED, RoundState.ENDED]
 
 
 def test_fix_that_has_to_read_again_has_not_mended(world: CopyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,3 +216,20 @@ def test_s7_tombstones_stay_while_it_compares(world: CopyWorld) -> None:
     assert _is_copied(ctx)
     world.clock.advance(RESUMED_MS)
     assert not _is_copied(ctx), "it has died"
+
+
+def test_what_was_read_for_a_comparison_is_cleaned(world: CopyWorld) -> None:
+    kept = {path for path in world.files() if "/copies/" in path}
+    compared(world)
+    read = {path for path in world.files() if "/copies/" in path} - kept
+    assert read
+    clean(world.context())
+    world.close()
+    assert {path for path in world.files() if "/copies/" in path} == kept | read, "it has ended lately"
+    world.clock.advance(2 * 86_400_000)
+    clean(world.context())
+    world.close()
+    assert {path for path in world.files() if "/copies/" in path} == kept
+    dropped(world)
+    world.apply()
+    assert world.rows() == world.source_table.rows

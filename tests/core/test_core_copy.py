@@ -20,7 +20,7 @@ from tidegate.core.mirror.jobs import START
 from tidegate.core.mirror.prefix import BatchRange
 from tidegate.spec.copy_rules import is_plain
 
-OPEN, COMPARED, WHOLE, GIVEN_UP = RoundState
+OPEN, COMPARED, WHOLE, GIVEN_UP, ENDED = RoundState
 MANY = 10**6
 
 
@@ -310,7 +310,7 @@ def test_ranges_that_cover_a_table() -> None:
 
 
 def test_what_is_over_stays_over() -> None:
-    """A chunk alone goes back: it is read again (S7). No round leaves WHOLE or GIVEN_UP."""
+    """A chunk alone goes back: it is read again (S7). No round leaves WHOLE, GIVEN_UP or ENDED."""
     ends = {(a, t.end) for t in transitions.ROUND_TRANSITIONS for a in t.start}
     assert ends == {
         ("-", OPEN),
@@ -318,7 +318,7 @@ def test_what_is_over_stays_over() -> None:
         (COMPARED, OPEN),
         (OPEN, WHOLE),
         (OPEN, GIVEN_UP),
-        (COMPARED, GIVEN_UP),
+        (COMPARED, ENDED),
     }
     of_attempts = [t for t in transitions.CHUNK_TRANSITIONS if t.name in ("accept", "again")]
     assert [t.guards for t in of_attempts] == [("epoch", "nonce")] * 2, "R9: an overtaken attempt changes nothing"

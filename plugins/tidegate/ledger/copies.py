@@ -164,10 +164,12 @@ class SqlCopies(Part):
         return after
 
     def give_up(self, round_: Round, why: str) -> Round:
-        after = replace(round_, state=RoundState.GIVEN_UP, why=why)
+        arrow = transitions.END if round_.state == RoundState.COMPARED else transitions.GIVE_UP
+        state = RoundState.ENDED if arrow is transitions.END else RoundState.GIVEN_UP
+        after = replace(round_, state=state, why=why)
         named, said = transitions.of_round(round_), {"why": why}
         # as it was read: who has compared must not end what another task merges by now
-        done = step(transitions.GIVE_UP, named, after, state=round_.state, sets=said, detail=said)
+        done = step(arrow, named, after, state=round_.state, sets=said, detail=said)
         with self._store.begin() as c:
             moves.move(self._store, c, r, done)
         return after

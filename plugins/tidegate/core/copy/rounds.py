@@ -22,13 +22,14 @@ _NAME = re.compile(r"([1-9][0-9]*)\.([1-9][0-9]*)-(\S+)")
 
 class RoundState(Choice):
     """OPEN: its chunks are cut, read and merged. COMPARED: they are cut and read, and not merged, but compared with the
-    table. WHOLE: the table has said that all of it is in. GIVEN_UP: a person said so, or it was compared; what is in
-    the table stays there."""
+    table. WHOLE: the table has said that all of it is in. GIVEN_UP: a person said so; what is in the table stays there.
+    ENDED: it was compared, or would have been; nothing of it was merged, or ever will be."""
 
     OPEN = "OPEN"
     COMPARED = "COMPARED"
     WHOLE = "WHOLE"
     GIVEN_UP = "GIVEN_UP"
+    ENDED = "ENDED"
 
 
 class ChunkState(Choice):
@@ -41,6 +42,8 @@ class ChunkState(Choice):
 
 UNDER_WAY = (RoundState.OPEN, RoundState.COMPARED)
 """One round of a pipeline at most."""
+BRINGS_NOTHING = (RoundState.GIVEN_UP, RoundState.ENDED)
+"""Nothing more of it is read or merged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,5 +192,5 @@ class CopyLedger(Protocol):
         ...
 
     def give_up(self, round_: Round, why: str) -> Round:
-        """OPEN or COMPARED -> GIVEN_UP. Raises LostComparison."""
+        """OPEN -> GIVEN_UP, COMPARED -> ENDED. Raises LostComparison."""
         ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tidegate.core.copy.port import Bound, KeyRange
-from tidegate.core.copy.rounds import UNDER_WAY, Chunk, ChunkState, Round, RoundState
+from tidegate.core.copy.rounds import BRINGS_NOTHING, UNDER_WAY, Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.copied import Copied, CopyStep, numbers
 from tidegate.core.mirror.jobs import Position, spelled
 
@@ -23,7 +23,7 @@ def to_read(rounds: Iterable[Round], chunks: Chunks, compared: bool = False) -> 
     read. One that was given up is left alone, and one that is `compared` is left to who compares it."""
     for one in rounds:
         left = [c for c in chunks.get(one.number, ()) if c.state == ChunkState.CUT]
-        wanted = one.state != RoundState.GIVEN_UP and (one.state == RoundState.COMPARED) == compared
+        wanted = one.state not in BRINGS_NOTHING and (one.state == RoundState.COMPARED) == compared
         if wanted and (left or (one.state in UNDER_WAY and not one.ended)):
             return one, left
     return None
@@ -82,7 +82,7 @@ def to_merge(rounds: Iterable[Round], chunks: Chunks, table: Copied, most_rows: 
 
     S6: rounds come in the order of their numbers, whole or not; those that were given up bring nothing more."""
     for one in rounds:
-        if one.state in (RoundState.GIVEN_UP, RoundState.COMPARED) or one.number < table.newest:
+        if one.state in (*BRINGS_NOTHING, RoundState.COMPARED) or one.number < table.newest:
             continue
         mine, inside = chunks.get(one.number, ()), table.round(one.number)
         lacking = [c for c in mine if c.state == ChunkState.READ and (inside is None or c.number not in inside)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.base.transition import NO_ROW, Named, Transition
-from tidegate.core.copy.rounds import UNDER_WAY, Chunk, ChunkState, Round, RoundState
+from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
 
 BEGIN = Transition(
     name="begin", start=(NO_ROW,), end=RoundState.OPEN, stamps=("begun_ms",), event="copy begun", doing="{name}"
@@ -28,10 +28,18 @@ WHOLE = Transition(
 )
 GIVE_UP = Transition(
     name="give up",
-    start=UNDER_WAY,
+    start=(RoundState.OPEN,),
     end=RoundState.GIVEN_UP,
     stamps=("done_ms",),
     event="copy given up",
+    doing="giving up {name}",
+)
+END = Transition(
+    name="end",
+    start=(RoundState.COMPARED,),
+    end=RoundState.ENDED,
+    stamps=("done_ms",),
+    event="comparison ended",
     doing="giving up {name}",
 )
 CUT = Transition(name="cut", start=(NO_ROW,), end=ChunkState.CUT)
@@ -59,7 +67,7 @@ AGAIN = Transition(
     event="chunk to be read again",
     doing="reading {name} again",
 )
-ROUND_TRANSITIONS = (BEGIN, COMPARE, MERGE, WHOLE, GIVE_UP)
+ROUND_TRANSITIONS = (BEGIN, COMPARE, MERGE, WHOLE, GIVE_UP, END)
 CHUNK_TRANSITIONS = (CUT, ATTEMPT, ACCEPT, AGAIN)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.base.wording import many
-from tidegate.core.copy.rounds import Reading, RoundState
+from tidegate.core.copy.rounds import BRINGS_NOTHING, Reading, RoundState
 from tidegate.core.mirror.copied import Copied, numbers
 
 
@@ -20,7 +20,7 @@ def how_far(reading: Reading | None, table: Copied) -> str:
         said.append(_under_way(reading, table))
     elif reading.round.state == RoundState.COMPARED:
         said.append(f"copy {reading.round.number} is read to be compared")
-    elif reading.round.state == RoundState.GIVEN_UP:
+    elif reading.round.state in BRINGS_NOTHING:
         said.append(f"copy {reading.round.number} has ended: {reading.round.why}")
     return "; ".join(said)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core.base.errors import LostComparison, StorageAhead
-from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
+from tidegate.core.copy.rounds import BRINGS_NOTHING, Chunk, ChunkState, Round, RoundState
 from tidegate.core.copy.steps import Chunks, to_merge, too_old, unknown
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.commits import CopyIn
@@ -29,7 +29,7 @@ def gather(ctx: Context, told: Told) -> CopyFacts:
     The table was read before: what was merged meanwhile is known to the ledger."""
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     # each comparison leaves a round behind that brings nothing, and this is asked for before each merge
-    wanted = [one for one in rounds if one.state != RoundState.GIVEN_UP or told.copied.round(one.number) is not None]
+    wanted = [one for one in rounds if one.state not in BRINGS_NOTHING or told.copied.round(one.number) is not None]
     chunks = {one.number: ctx.ledger.copies.chunks(ctx.name, one.number) for one in wanted}
     what = unknown(rounds, chunks, told.copied)
     if what is not None:
@@ -98,7 +98,7 @@ def read_chunks(ctx: Context, copied: Copied) -> tuple[list[Chunk], list[Chunk]]
                 continue
             if held is not None and chunk.number in held:
                 inside.append(chunk)
-            elif one.state not in (RoundState.GIVEN_UP, RoundState.COMPARED):
+            elif one.state not in (*BRINGS_NOTHING, RoundState.COMPARED):
                 others.append(chunk)
     return inside, others
 

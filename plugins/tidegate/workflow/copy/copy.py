@@ -26,7 +26,7 @@ from tidegate.core.batch.jobs import CopyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedColumn
 from tidegate.core.copy.port import Bound, Database, ReadAfter, SourceTable
-from tidegate.core.copy.rounds import RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState
+from tidegate.core.copy.rounds import BRINGS_NOTHING, RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState
 from tidegate.core.copy.steps import cut, to_read, too_old, unread_topic
 from tidegate.core.mirror.applies import Told
 from tidegate.core.spec.change_events import EVENT_COLUMNS
@@ -87,7 +87,7 @@ def _next(ctx: Context, database: Database, table: SourceTable, compared: bool) 
     """The round that is to go on, with the chunks to read now; no round if all is read. Begins the first one."""
     told = _told(ctx)
     facts = gather(ctx, told)
-    if not compared and all(one.state == RoundState.GIVEN_UP for one in facts.rounds):
+    if not compared and all(one.state in BRINGS_NOTHING for one in facts.rounds):
         _begin(ctx, table, told, facts)  # a comparison is no copy, and one that was given up has no successor yet
         return _next(ctx, database, table, compared)
     found = to_read(facts.rounds, facts.chunks, compared)
