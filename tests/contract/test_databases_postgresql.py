@@ -108,7 +108,7 @@ def test_an_open_transaction_is_refused_by_name_when_patience_ends(postgresql: S
 
 def test_a_commit_that_is_delivered_before_it_is_visible_is_waited_for(postgresql: Server, writer: Any) -> None:
     """Synchronous replication to nobody: the commit is in the log and a connector has it; no snapshot sees it."""
-    writer.rollback()  # a slot waits for whoever writes
+    writer.rollback()  # a slot is made only after open writing transactions end
     postgresql.run("CREATE PUBLICATION late FOR TABLE shop.t")
     postgresql.run("SELECT pg_create_logical_replication_slot('late', 'pgoutput')")
     postgresql.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")

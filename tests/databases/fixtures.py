@@ -1,4 +1,4 @@
-"""Both databases, once a run. Tests share them: a table `shop.t` is whoever's turn it is."""
+"""Both databases, once a run. Tests share them: each test makes the table `shop.t` anew."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def merge(cfg, table, first, last, number):
 
 
 def invariant(s, cfg):
-    """No stranger is at work: whoever calls a person does so without a reason."""
+    """Every call for a person is wrong here: no stranger writes, so nothing needs one."""
     mirror.invariant(s, cfg)
     if s.get("alarm"):
         raise Violation(f"a false {s['alarm']}")

@@ -44,7 +44,7 @@ def offset_position(name: str, answer: Any) -> LogPosition:
     try:
         return place(str(offset["file"]), int(offset["pos"]))
     except ValueError as e:
-        raise _refused(f"the connector {name} has noted a place that is none: {e}") from None
+        raise _refused(f"the connector {name} has noted an invalid place: {e}") from None
 
 
 def slot_position(connection: Connection, slot: str, timeout_s: float) -> LogPosition:

@@ -32,7 +32,7 @@ def check(spec: PipelineSpec) -> Iterator[Problem]:
         yield Problem(("copy", "slot"), "one of both says how far the connector is: leave slot or connector out")
     for i, column in enumerate(spec.columns):
         if column.expr is None and not is_plain(column.from_):
-            yield Problem(("columns", i, "from"), "a copy reads columns of the source's table, and this is none")
+            yield Problem(("columns", i, "from"), "a copy reads columns of the source's table, and this is not one")
 
 
 def is_plain(path: str | None) -> bool:
