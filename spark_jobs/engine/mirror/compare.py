@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from spark_jobs.engine.identity import row_hashes, total
 from spark_jobs.engine.mirror.events import RUN_BYTES, Handed, taken
-from spark_jobs.engine.mirror.merge import key_numbers, merge_bucket, versions_of
+from spark_jobs.engine.mirror.merge import key_numbers, merge_bucket, versions_at, versions_of
 from spark_jobs.engine.mirror.numbers import Numbers, numbers
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.mirror.words import coordinates, position, spelled
 from tidegate.core.mirror.comparison import SAMPLES, Compared, Kind, Sample
 from tidegate.core.mirror.jobs import START, Position
-from tidegate.core.mirror.order import Version, is_below, newer
+from tidegate.core.mirror.order import is_below, newer
 
 _TEXT = 60
 """Letters of a value that are shown."""
@@ -83,13 +83,13 @@ def against_source(shape: Shape, number: int, read: pa.Table, held: pa.Table, be
     count = int(keys.max()) + 1 if len(keys) else 0
     times, place, of = np.bincount(theirs, minlength=count), np.full(count, -1), np.full(count, -1)
     place[theirs], of[mine] = np.arange(len(theirs)), np.arange(len(mine))
-    stands, told = _versions(shape, held), _versions(shape, read)
+    stands, told = versions_of(shape, held), versions_of(shape, read)
     both = np.flatnonzero((times == 1) & (of >= 0))
-    both = both[newer(_at(told, of[both]), _at(stands, place[both]))]
+    both = both[newer(versions_at(told, of[both]), versions_at(stands, place[both]))]
     mine_hash, theirs_hash = (numbers(row_hashes(rows.select(shape.content), {})) for rows in (read, held))
     gone = deleted[place[both]]
     alone = np.flatnonzero((times == 1) & (of < 0))
-    alone = alone[~deleted[place[alone]] & is_below(_at(stands, place[alone]), below)]
+    alone = alone[~deleted[place[alone]] & is_below(versions_at(stands, place[alone]), below)]
     differ = {
         Kind.LACKING: np.concatenate([np.flatnonzero((times == 0) & (of >= 0)), both[gone]]),
         Kind.SURPLUS: alone,
@@ -103,14 +103,6 @@ def against_source(shape: Shape, number: int, read: pa.Table, held: pa.Table, be
     ]
     counts = tuple((kind.value, len(some)) for kind, some in differ.items() if len(some))
     return replace(found, differ=counts, samples=tuple(samples[:SAMPLES]))
-
-
-def _versions(shape: Shape, rows: pa.Table) -> Version:
-    return versions_of(shape, rows, np.zeros(len(rows), np.uint64))
-
-
-def _at(versions: Version, places: Numbers) -> Version:
-    return Version(*(column[places] for column in versions))
 
 
 def _hashes(rows: pa.Table) -> pa.Array:
@@ -156,13 +148,13 @@ def _keyed(
 
 def _may_be_purged(shape: Shape, made: pa.Table, below: Position) -> Numbers:
     """Tombstones that a purge may have taken (M5)."""
-    found = versions_of(shape, made, np.zeros(len(made), np.uint64))
+    found = versions_of(shape, made)
     return found.deleted & is_below(found, below)
 
 
 def _may_be_kept_out(shape: Shape, made: pa.Table, below: Position) -> Numbers:
     """Rows that the purge may have kept out, since their tombstone was gone (M5)."""
-    found = versions_of(shape, made, np.zeros(len(made), np.uint64))
+    found = versions_of(shape, made)
     return ~found.deleted & is_below(found, below)
 
 

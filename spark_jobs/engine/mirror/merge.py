@@ -63,7 +63,7 @@ def merge_bucket(shape: Shape, base: pa.Table, events: pa.Table, purged_below: P
     table, tombstones = _standing(shape, base, found, has_row)
     if not shape.takes_conflicts:
         _refuse_conflicts(shape, base, events, found, table, has_row)
-    winner = _at(found.versions, found.winner)
+    winner = versions_at(found.versions, found.winner)
     fate = fates(found.versions, table, has_row, winner, found.wins, purged_below, shape.swept_below)
     if not shape.takes_conflicts:
         refuse_other_logs(
@@ -130,7 +130,7 @@ def _sorted(shape: Shape, events: pa.Table, keys: Numbers) -> _Sorted:
     key = keys[order]
     ends = np.flatnonzero(np.diff(key, append=-1))
     winner = np.repeat(ends, np.diff(ends, prepend=-1))
-    return _Sorted(order, key, winner, _at(versions, order))
+    return _Sorted(order, key, winner, versions_at(versions, order))
 
 
 def _least_first(versions: Version) -> Sequence[Numbers]:
@@ -148,8 +148,11 @@ def _order(columns: Sequence[Numbers]) -> Numbers:
     return np.lexsort(told_apart) if told_apart else np.arange(len(columns[0]))
 
 
-def versions_of(shape: Shape, rows: pa.Table, digest: Numbers) -> Version:
+def versions_of(shape: Shape, rows: pa.Table, digest: Numbers | None = None) -> Version:
+    """Each row's version. Without digests they are 0: a caller that compares positions alone need not hash rows."""
     commit, row, n = (numbers(rows[name]) for name in (shape.commit, shape.row, shape.n))
+    if digest is None:
+        digest = np.zeros(len(rows), np.uint64)
     return Version(commit, row, n, numbers(shape.deleted(rows)), digest)
 
 
@@ -159,7 +162,8 @@ def _digests(shape: Shape, rows: pa.Table) -> Numbers:
     return np.where(numbers(shape.deleted(rows)), np.uint64(0), found)
 
 
-def _at(versions: Version, places: Numbers) -> Version:
+def versions_at(versions: Version, places: Numbers) -> Version:
+    """The versions at these places, in their order."""
     return Version(*(column[places] for column in versions))
 
 
@@ -169,13 +173,13 @@ def _standing(shape: Shape, base: pa.Table, found: _Sorted, has_row: Numbers) ->
     Only where an event is at its row's very position does the row's content matter."""
     if not len(base):
         return found.versions, 0
-    whole = versions_of(shape, base, np.zeros(len(base), np.uint64))
+    whole = versions_of(shape, base)
     places = np.where(has_row, found.key, 0)
-    table = _at(whole, places)
+    table = versions_at(whole, places)
     alike = np.unique(places[has_row & at_one_position(found.versions, table)])
     if len(alike):
         whole.digest[alike] = _digests(shape, base.take(column_of(alike)))
-        table = _at(whole, places)
+        table = versions_at(whole, places)
     return table, int(whole.deleted.sum())
 
 
@@ -187,7 +191,7 @@ def _refuse_conflicts(
 ) -> None:
     """M7. Contents at one position are neighbours: the events of a key are in their order."""
     before = np.maximum(np.arange(len(found.key)) - 1, 0)
-    wrong = contradict(found.versions, _at(found.versions, before)) & (found.key == found.key[before])
+    wrong = contradict(found.versions, versions_at(found.versions, before)) & (found.key == found.key[before])
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
         raise _conflict(shape, events, int(found.at[at - 1]), events, int(found.at[at]))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -57,13 +56,13 @@ def _without(shape: Shape, rows: pa.Table, gone: Numbers) -> Merged:
 
 def going(shape: Shape, rows: pa.Table, below: Position) -> Numbers:
     """Which rows a purge drops."""
-    found = versions_of(shape, rows, np.zeros(len(rows), np.uint64))
+    found = versions_of(shape, rows)
     return found.deleted & is_below(found, below)
 
 
 def _older(shape: Shape, rows: pa.Table, below: Position) -> Numbers:
     """Which rows a sweep drops."""
-    return is_below(versions_of(shape, rows, np.zeros(len(rows), np.uint64)), below)
+    return is_below(versions_of(shape, rows), below)
 
 
 def has_any(
