@@ -280,7 +280,9 @@ def test_status_says_how_far_the_copy_is(world: CopyWorld) -> None:
     assert said() == "nothing of the source's table is read yet"
     world.source_table.rows |= {key: "more" for key in range(20, 60)}
     world.read(go_on=lambda: False)
-    assert said() == "copy 1: 8 of 16 chunks so far read (24 rows), 0 merged; until it is whole the table lacks rows"
+    assert (
+        said() == "copy 1: 8 of 16 chunks so far read (24 rows), 0 merged; readers see an empty table until it is whole"
+    )
     world.mirror()
     world.apply()
     assert said().startswith("whole since copy 1, read from (109")

@@ -168,7 +168,8 @@ class ApplyOperator(PipelineOperator):
         """Merge for LONGEST_APPLY_S seconds; a run that it triggers goes on.
 
         Raises AirflowSkipException where nothing was merged, so that no dataset event is written; not in a further try:
-        one that died behind its commit has told nobody, and an event that comes twice does no harm."""
+        one that died behind its commit has told nobody, and an event that comes twice does no harm. Nor is one written
+        while readers see nothing yet."""
         from tidegate.airflow.runs import trigger_apply
         from tidegate.workflow.apply.apply import apply
 
@@ -179,6 +180,8 @@ class ApplyOperator(PipelineOperator):
             self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"after_batch_{done.told.upto}"))
         if not done.merges and context["ti"].try_number <= 1:
             raise AirflowSkipException(f"nothing to merge: the table has all that landed, up to batch {done.told.upto}")
+        if done.told.copied.hidden:
+            raise AirflowSkipException("merged; readers see an empty table until its first copy is whole")
 
 
 class CopyOperator(PipelineOperator):

@@ -26,12 +26,14 @@ def how_far(reading: Reading | None, table: Copied) -> str:
 
 
 def _under_way(reading: Reading, table: Copied) -> str:
-    """`copy 2: 12 of 40 chunks read (1,200,000 rows), 8 merged; readers see a part of the table`."""
+    """`copy 1: 12 of 40 chunks read (1,200,000 rows), 8 merged; readers see an empty table until it is whole`."""
     inside = table.round(reading.round.number)
     merged = 0 if inside is None else len(numbers(inside.chunks))
     cut = f"{reading.chunks:,} chunks" + ("" if reading.round.ended else " so far")
     read = f"{reading.read:,} of {cut} read ({many(reading.rows, 'row')})"
     words = f"copy {reading.round.number}: {read}, {merged:,} merged"
+    if table.hidden:
+        return f"{words}; readers see an empty table until it is whole"
     if table.whole is None:
         return f"{words}; until it is whole the table lacks rows"
     return words

@@ -32,10 +32,12 @@ class RoundIn:
 
 @dataclass(frozen=True)
 class Copied:
-    """`rounds`: in the order of their numbers. `high`: the greatest HIGH of all chunks (S9), as (commit, row, 0)."""
+    """`rounds`: in the order of their numbers. `high`: the greatest HIGH of all chunks (S9), as (commit, row, 0).
+    `hidden`: readers see an empty table, until the first round is whole."""
 
     rounds: tuple[RoundIn, ...] = ()
     high: Position = START
+    hidden: bool = False
 
     @property
     def newest(self) -> int:
@@ -80,6 +82,12 @@ class Copied:
 
 
 NOTHING = Copied()
+
+
+def stays_hidden(shown: bool, copies: bool, after: Copied) -> bool:
+    """Whether readers see nothing of a commit yet: the table's first copy is not whole after it. What they once saw
+    (`shown`) is never taken from them; nobody waits where the pipeline does not copy."""
+    return not shown and copies and after.whole is None
 
 
 def ranges(values: Collection[int]) -> Places:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tidegate.core.copy.complete import Complete
 from tidegate.core.mirror.applies import Told
-from tidegate.core.mirror.copied import CopyStep
+from tidegate.core.mirror.copied import Copied, CopyStep
 from tidegate.core.mirror.jobs import ApplyReceipt
 
 
@@ -37,3 +37,7 @@ class Merged:
     anew: bool = False
     copy: CopyStep | None = None
     complete: Complete | None = None
+
+    def copied(self, before: Copied) -> Copied:
+        """What the table says of copies once it is committed."""
+        return before if self.copy is None else self.copy.after(before)

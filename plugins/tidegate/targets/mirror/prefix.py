@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
@@ -16,7 +17,8 @@ from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import START, Position, position_of, spelled
 from tidegate.core.mirror.purge import marker
 from tidegate.core.target.prefix import Merged, Prefix
-from tidegate.targets.iceberg.live import PREFIX, line, said_by
+from tidegate.targets.iceberg.live import PREFIX, line, newest, said_by
+from tidegate.targets.iceberg.tags import FIRST_COPY
 
 UPTO = f"{PREFIX}upto"
 ATTEMPT = f"{PREFIX}attempt"
@@ -39,14 +41,13 @@ FIRST = 1
 parent (pyiceberg takes the name of an expired one away)."""
 
 
-def summary_of(pipeline: str, merged: Merged, sums: Totals, before: Prefix) -> dict[str, str]:
+def summary_of(pipeline: str, merged: Merged, sums: Totals, before: Prefix, copied: Copied) -> dict[str, str]:
     """What the snapshot of a merge says; sums are of the table's whole life, `rows` and `tombstones` of now."""
     receipt, below = merged.receipt, before.purged_below
     purges = receipt.purged_below is not None
     kept_out = add_up(b.counts for b in receipt.buckets).below_purge
     buckets = merged.buckets or before.buckets
     begins, last = _positions(merged, before)
-    copied = before.copied if merged.copy is None else merged.copy.after(before.copied)
     return {
         f"{PREFIX}pipeline": pipeline,
         f"{PREFIX}first": str(merged.first),
@@ -89,13 +90,13 @@ def _positions(merged: Merged, before: Prefix) -> tuple[Position | None, Positio
 
 
 def prefix_of(metadata: TableMetadata) -> Prefix:
-    """The table as its current snapshot has it: what the newest merge in its line says. A compaction by others adds a
+    """The table as its newest snapshot has it: what the newest merge in its line says. A compaction by others adds a
     snapshot and says nothing. A snapshot that the current one need not come from says nothing, even if it is kept:
     a table that was taken back may have one that is further.
 
     Raises ValueError for a summary that no merge has written, and where the line of snapshots ends before it tells."""
-    current = metadata.current_snapshot_id
-    snapshot = None if current is None else str(current)
+    current, hidden = newest(metadata), FIRST_COPY in metadata.refs
+    snapshot = None if current is None else str(current.snapshot_id)
     oldest = None
     for oldest in line(metadata):
         said = said_by(oldest)
@@ -113,7 +114,7 @@ def prefix_of(metadata: TableMetadata) -> Prefix:
                 kept_out=tuple(json.loads(said.get(_KEPT_OUT, "[]"))),
                 begins=position_of(said[_BEGINS]) if _BEGINS in said else None,
                 last_position=position_of(said[_LAST]) if _LAST in said else None,
-                copied=loads(Copied, said[_COPIED]) if _COPIED in said else NOTHING,
+                copied=replace(loads(Copied, said[_COPIED]) if _COPIED in said else NOTHING, hidden=hidden),
                 complete=_complete(said),
                 **sums,
             )
