@@ -249,10 +249,11 @@ class RealWorld(MirrorWorld):
         self.counts["applies"] += 1
         standing = self.standing()
         assert imbalance(standing) is None
-        if standing.complete is None:
+        if standing.copied.complete is None:
             return
         found = {key: row[0] for key, row in self.mirror().items()}
-        position, at_ms = standing.complete.position, standing.complete.at_ms
+        complete = standing.copied.complete
+        position, at_ms = complete.position, complete.at_ms
         reached = [q for q in list(self.writer.quiet) if q.position <= position]
         if reached:
             self.counts["certificates"] += 1

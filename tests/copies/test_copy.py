@@ -13,7 +13,7 @@ from tests.fakes.source_table import TABLE, position
 from tests.hooks import Died, Hook, die
 from tests.mirror.audits import deep, dropped, overwritten
 from tests.mirror.test_where_key import ask
-from tidegate.core.base.errors import NotReady, SourceError, StorageAhead
+from tidegate.core.base.errors import NotReady, SourceError, SpecError, StorageAhead
 from tidegate.core.copy.port import SourceColumn
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.workflow.apply.taking_back import take_back
@@ -249,6 +249,9 @@ def test_a_column_that_nobody_takes_holds_the_copy(tmp_path: Path) -> None:
     made.apply()
     more = SourceColumn("city", "varchar(20)")
     made.source_table.table = replace(TABLE, columns=(*TABLE.columns, more))
+    with pytest.raises(SpecError, match="no column takes city of shop.readings"):
+        made.read()
+    made.pipeline = replace(made.pipeline, format=replace(made.pipeline.format, unknown_fields="evolve"))
     with pytest.raises(NotReady, match="no column takes city of shop.readings"):
         made.read()
     made.close()

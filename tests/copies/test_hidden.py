@@ -54,7 +54,7 @@ def test_readers_see_nothing_and_then_all(world: CopyWorld) -> None:
     told = world.standing()
     assert told.copied.hidden
     name = world.pipeline.name
-    assert "empty table until it is whole" in how_far(world.context().ledger.reads.readings([name])[name], told.copied)
+    assert "empty table until it is whole" in how_far(world.context().ledger.reads.readings([name])[name], told, False)
     world.source_table.set(2, "changed")
     world.source_table.set(5, None)
     assert world.mirror() == world.source_table.rows

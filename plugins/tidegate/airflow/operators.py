@@ -18,6 +18,7 @@ from tidegate.airflow.task import PipelineOperator, report, run_key, window_of
 from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import GivesWay, NotReady, StillClosing, TidegateError
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.tell import announcement
 from tidegate.core.window.states import WindowKey
 
 if TYPE_CHECKING:
@@ -181,7 +182,10 @@ class ApplyOperator(PipelineOperator):
         if not done.merges and context["ti"].try_number <= 1:
             raise AirflowSkipException(f"nothing to merge: the table has all that landed, up to batch {done.told.upto}")
         if done.told.copied.hidden:
-            raise AirflowSkipException("merged; readers see an empty table until its first copy is whole")
+            self.outlets = []  # nothing has changed for readers, who see an empty table
+        else:
+            extra = announcement.of_mirror(self.pipeline, done.told)
+            context["outlet_events"][datasets.dataset_of(self.pipeline)].extra = extra
 
 
 class CopyOperator(PipelineOperator):
@@ -207,7 +211,8 @@ class CopyOperator(PipelineOperator):
             except NotReady as e:
                 raise AirflowSkipException(str(e)) from None
         if not done.chunks:
-            raise AirflowSkipException("nothing to read: every chunk of the newest copy is read")
+            why = "another task reads what is left" if done.left else "every chunk of the newest copy is read"
+            raise AirflowSkipException(f"nothing to read: {why}")
         run = context["dag_run"].run_id
         self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"copied_by_{run}"))
         if done.left:

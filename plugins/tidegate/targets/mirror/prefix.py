@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 
 from tidegate.core.base.plain import dumps, loads
-from tidegate.core.copy.complete import Complete
 from tidegate.core.mirror.balance import Totals
-from tidegate.core.mirror.copied import NOTHING, Copied
+from tidegate.core.mirror.copied import NOTHING, Complete, Copied
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import START, Position, position_of, spelled
 from tidegate.core.mirror.purge import marker
@@ -60,25 +58,18 @@ def summary_of(pipeline: str, merged: Merged, sums: Totals, before: Prefix, copi
         **({_BUCKETS: str(buckets)} if buckets else {}),
         **({_BEGINS: spelled(begins), _LAST: spelled(last)} if begins and last else {}),
         **({_COPIED: dumps(copied)} if copied != NOTHING else {}),
-        **(_completeness(merged.complete) if copied.whole is not None else {}),
+        **_completeness(copied.complete),
         _NEWEST_MS: str(max(before.newest_ms, receipt.newest_ms)),
         **{f"{PREFIX}{name}": str(getattr(sums, name)) for name in _SUMS},
     }
 
 
 def _completeness(found: Complete | None) -> dict[str, str]:
-    """S9': of a table with a whole copy only."""
+    """S9', for readers."""
     if found is None:
         return {}
     instant = {} if found.at_ms is None else {_COMPLETE_MS: str(found.at_ms)}
     return {_COMPLETE_TO: ",".join(map(str, found.position)), **instant}
-
-
-def _complete(said: Mapping[str, str]) -> Complete | None:
-    if _COMPLETE_TO not in said:
-        return None
-    commit, row = said[_COMPLETE_TO].split(",")
-    return Complete((int(commit), int(row)), int(said[_COMPLETE_MS]) if _COMPLETE_MS in said else None)
 
 
 def _positions(merged: Merged, before: Prefix) -> tuple[Position | None, Position | None]:
@@ -115,7 +106,6 @@ def prefix_of(metadata: TableMetadata) -> Prefix:
                 begins=position_of(said[_BEGINS]) if _BEGINS in said else None,
                 last_position=position_of(said[_LAST]) if _LAST in said else None,
                 copied=replace(loads(Copied, said[_COPIED]) if _COPIED in said else NOTHING, hidden=hidden),
-                complete=_complete(said),
                 **sums,
             )
     if oldest is not None and oldest.sequence_number != FIRST:
