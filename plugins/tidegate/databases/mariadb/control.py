@@ -18,6 +18,8 @@ ENGINES = ("innodb", "rocksdb")
 """Those that have snapshots."""
 _TABLE = """
 SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = BINARY %s AND TABLE_NAME = BINARY %s"""
+_TABLES = """
+SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"""
 _COLUMNS = """
 SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE = 'YES' FROM information_schema.COLUMNS
 WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND (GENERATION_EXPRESSION IS NULL OR GENERATION_EXPRESSION = '')
@@ -57,6 +59,14 @@ class MariaDB:
         made = SourceTable(schema=schema, name=name, key=tuple(n for n, _ in key), columns=columns)
         _check_key(made, {n for n, part in key if part})
         return made
+
+    def tables(self) -> Sequence[str]:
+        with self._asking() as cursor:
+            cursor.execute(_TABLES)
+            return [f"{schema}.{name}" for schema, name in cursor.fetchall()]
+
+    def event_names(self, table: SourceTable) -> Mapping[str, str]:
+        return {"db": table.schema, "table": table.name}
 
     def rows_about(self, table: SourceTable) -> int:
         with self._asking() as cursor:
