@@ -45,6 +45,15 @@ class KeyRange:
 
 
 @dataclass(frozen=True)
+class Times:
+    """Rows with `lower` <= column < `upper`: texts that the database compares with the column's values."""
+
+    column: str
+    lower: str
+    upper: str
+
+
+@dataclass(frozen=True)
 class ReadAfter:
     """What is known before a chunk is read (S2). `position`: of the log; what the database itself says when it is read
     is used instead where that belongs to the read's own snapshot (MariaDB); None: nothing has landed yet.
@@ -106,9 +115,15 @@ class ChunkReader(Protocol):
     """The worker's side."""
 
     def read(
-        self, table: SourceTable, columns: Sequence[tuple[str, str]], keys: KeyRange, after: ReadAfter
+        self,
+        table: SourceTable,
+        columns: Sequence[tuple[str, str]],
+        keys: KeyRange,
+        after: ReadAfter | None,
+        times: Times | None = None,
     ) -> AbstractContextManager[Rows]:
-        """`columns`: (name in the source, Hive type wanted). Raises JobError: to be tried again where the server does
+        """`columns`: (name in the source, Hive type wanted). `after` None: the rows need no place in the log, so that
+        `low` and `high` say nothing. Raises JobError: to be tried again where the server does
         not answer or transactions of `after.unseen` stay open, refused where a type does not become the wanted one, or
         where a value does not fit."""
         ...

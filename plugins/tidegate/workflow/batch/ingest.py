@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import cast
 
 from tidegate.core.base.errors import BatchRefused, GivesWay, JobFailed, LogCut, LostComparison, PathExists, SourceError
+from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import dumps, to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch import planning
 from tidegate.core.batch.jobs import IngestPlan, JobPart, RedrivePlan
 from tidegate.core.batch.planning import NothingToPlan
+from tidegate.core.batch.readings import Reading, TableSource, whole_window
 from tidegate.core.batch.states import (
     AbandonedBatch,
     LandedBatch,
@@ -22,6 +25,7 @@ from tidegate.core.batch.states import (
 )
 from tidegate.core.dirty.redrive import source_batches
 from tidegate.core.files.receipt import RangeResult, Receipt
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import RECEIPT, join
 from tidegate.workflow.base import preflight, records, tables, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
@@ -69,12 +73,15 @@ def plan(ctx: Context, run: str) -> int | None:
             continue  # somebody planned, closed a window or accepted a topic meanwhile: gather again
         for loss in decided.losses:
             ctx.say(f"LOST: partition {loss.partition} offsets [{loss.start}, {loss.end}) ({loss.reason})")
-        ctx.say(
-            f"planned batch {decided.batch_id}: {many(decided.records, 'offset')} in "
-            f"{many(len(decided.ranges), 'partition')}"
-        )
+        ctx.say(f"planned batch {decided.batch_id}: {_what(ctx, decided)}")
         return decided.batch_id
     raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while planning")
+
+
+def _what(ctx: Context, plan: Plan) -> str:
+    if ctx.source.traits.windowed:
+        return f"{plan.topic} is read for the window {iso(whole_window(plan.ranges[0]).start_ms)}"
+    return f"{many(plan.records, 'offset')} in {many(len(plan.ranges), 'partition')}"
 
 
 def _give_way(ctx: Context) -> None:
@@ -91,10 +98,12 @@ def _decide(ctx: Context, view: planning.PlanningView) -> Plan | NothingToPlan:
     view = replace(view, cuts=log_cut.of(ctx, view, topic))
     first: dict[int, int] = {}
     if not view.begun:  # whatever comes later is read from its beginning
-        at_time = {}
-        if isinstance(spec.source.start, int):
-            at_time = ctx.source.offsets_at(spec.source.topic, spec.source.start)
-        first = planning.first_offsets(spec.source.start, topic, at_time)
+        at_time, start = {}, spec.source.start
+        if topic.traits.windowed and start == "latest":
+            start = clock_ms  # a lane that is time has no end
+        if isinstance(start, int):
+            at_time = ctx.source.offsets_at(spec.source.topic, start)
+        first = planning.first_offsets(start, topic, at_time)
     return planning.plan_batch(spec, ctx.spec_version, view, topic, first, clock_ms)
 
 
@@ -199,6 +208,7 @@ def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
                 ranges=plan_.ranges,
                 rules_version=plan_.rules_version,
                 zone=plan_.zone,
+                reading=_reading(ctx, spec, plan_),
             ),
         ),
         nonce=batch.nonce,
@@ -211,6 +221,16 @@ def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
         return job
     files = dirty_files.sources(ctx, source_batches(plan_))
     return replace(job, parts=tuple(replace(part, sources=files) for part in job.parts))
+
+
+def _reading(ctx: Context, spec: Pipeline, plan_: Plan) -> Reading | None:
+    """Of a table without a log: each attempt cuts chunks of its own, and reads all of them."""
+    if plan_.is_redrive or not ctx.source.traits.windowed:
+        return None
+    window = whole_window(plan_.ranges[0])
+    found = cast(TableSource, ctx.source).reading(plan_.topic, window, window.end_ms + spec.windows.watermark_delay_ms)
+    ctx.say(f"{found.server}: {plan_.topic} in {many(len(found.chunks), 'chunk')}")
+    return found
 
 
 def _write_empty_receipt(ctx: Context, batch: WritingBatch) -> None:

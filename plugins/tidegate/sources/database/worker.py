@@ -1,0 +1,54 @@
+"""Chunks of a table as ranges of offsets: the rows of one query, numbered in the order in which they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.base.plain import from_plain
+from tidegate.core.batch.jobs import ReadPlan
+from tidegate.core.batch.readings import Reading
+from tidegate.core.copy.port import ChunkReader, KeyRange
+from tidegate.core.files.failure import refuse
+from tidegate.core.source.records import Chunk, Reader
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.databases import kinds
+from tidegate.databases.pace import paced
+from tidegate.sources.database.records import records_of
+
+ROOT = "$."
+
+
+class TableReader(Reader):
+    """`database`: instead of the one that the settings tell of."""
+
+    def __init__(self, plan: ReadPlan, settings: dict[str, Any], database: ChunkReader | None = None) -> None:
+        self._parts = [(part.ranges[0], part.reading) for part in plan.parts if part.reading is not None]
+        self._database = database or kinds.reader(settings, "base64")
+        columns = from_plain(Pipeline, plan.pipeline).decoded_columns if self._parts else ()
+        # two columns of a table may take the same one of the source
+        self._columns = {c.path.removeprefix(ROOT): c.type for c in columns}
+
+    def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
+        reading, keys = self._chunk(wanted)
+        columns, at, stamp = list(self._columns.items()), wanted.start, reading.window.start_ms
+        with self._database.read(reading.table, columns, keys, None, reading.times) as rows:
+            for batch in paced(rows.batches(), reading.rate and reading.rate / reading.tasks):
+                values, end = records_of(batch, [*self._columns]), at + len(batch)
+                if not values:
+                    continue
+                if end > wanted.end:
+                    raise refuse(f"a chunk has more than {wanted.count} rows", advice="lower source.chunk_rows")
+                yield Chunk(list(range(at, end)), [stamp] * len(values), [None] * len(values), list(values))
+                at = end
+
+    def _chunk(self, wanted: OffsetRange) -> tuple[Reading, KeyRange]:
+        for whole, reading in self._parts:
+            for number, keys in enumerate(reading.chunks):
+                if reading.part(whole, number) == wanted:
+                    return reading, keys
+        raise refuse(
+            f"offsets [{wanted.start}, {wanted.end}) of {wanted.topic} are no chunk of this reading",
+            advice="run workers and control plane from the same release",
+        )
