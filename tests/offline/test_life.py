@@ -8,24 +8,51 @@ from pathlib import Path
 
 import pytest
 
+from tests.late.late_rows import in_process
 from tests.offline.worlds import DAY, START, TableWorld, window
-from tidegate.core.base.errors import NotReady
+from tidegate.core.base.errors import BatchRefused, NotReady, ReplayRefused, SourceError
+from tidegate.core.batch.readings import offset_at
+from tidegate.core.batch.states import WritingBatch
+from tidegate.core.copy.port import KeyRange, SourceColumn
+from tidegate.core.replay.origin import KAFKA
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.batch import ingest
 
-NOON = datetime.fromtimestamp(START / 1000, UTC) + timedelta(hours=12)
+
+class _Gone(BaseException):
+    """The process that reads is killed."""
+
+
+def noon(day: int) -> datetime:
+    return datetime.fromtimestamp((START + day * DAY) / 1000, UTC) + timedelta(hours=12)
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[TableWorld]:
     made = TableWorld(tmp_path)
-    made.fake.rows = {key: (f"w{key}", NOON) for key in range(1, 11)}
+    made.fake.rows = {key: (f"w{key}", noon(0)) for key in range(1, 11)}
     yield made
     made.close()
+
+
+def balanced(world: TableWorld) -> None:
+    ctx = world.context()
+    report = audit(ctx, ctx.ledger.reads, in_process)  # type: ignore[attr-defined]
+    world.close()
+    assert (report.problems, report.balanced) == ((), True)
+
+
+def ids(world: TableWorld, day: int) -> list[int]:
+    return sorted(key for (key,) in world.rows(day, "id"))
+
+
+# ---------------------------------------------------------------- whole tables
 
 
 def test_a_day_is_one_reading(world: TableWorld) -> None:
     assert world.ingest("too early") is None
     assert "the window 2026-11-01T00:00Z is read at 2026-11-02T01:00Z" in world.said
-    with pytest.raises(NotReady):
+    with pytest.raises(NotReady, match="the first ingest run from 2026-11-02T01:00Z on reads it"):
         world.publish(0)
     assert world.read(0) == 1
     assert world.publish(0).rows == 10
@@ -35,5 +62,226 @@ def test_a_day_is_one_reading(world: TableWorld) -> None:
     assert world.ingest("nothing is due") is None
     assert world.read(1) == 2
     world.publish(1)
-    assert sorted(id for (id,) in world.rows(1, "id")) == [1, 2, 4, 5, 6, 7, 8, 9, 10, 11]
+    assert ids(world, 1) == [1, 2, 4, 5, 6, 7, 8, 9, 10, 11]
     assert len(world.rows(0)) == 10
+    balanced(world)
+
+
+def test_the_certificate_says_which_reading_it_was(world: TableWorld) -> None:
+    world.read(0)
+    world.publish(0)
+    certificate = world.context().ledger.windows.certificate("readings", window(0))
+    world.close()
+    assert certificate is not None
+    assert "has landed: batch 1, table shop.t of postgresql db:5432/shop, 4 chunks from 2" in certificate.reason
+    assert certificate.reason.endswith(", 10 rows")
+
+
+def test_an_empty_table_is_an_empty_window(world: TableWorld) -> None:
+    world.fake.rows.clear()
+    world.read(0)
+    assert world.publish(0).rows == 0
+    world.fake.rows[1] = ("w", None)
+    world.read(1)
+    assert world.publish(1).rows == 1
+    balanced(world)
+
+
+def test_chunks_meet_at_keys_that_come_meanwhile(world: TableWorld) -> None:
+    """Each row that is there all the time comes once, whatever is written between two queries."""
+
+    def others_write(number: int) -> None:
+        world.fake.rows |= {100 * number: ("late", None), number: ("changed", None)}
+        world.fake.rows.pop(10, None)
+
+    world.fake.during = others_write
+    world.read(0)
+    world.publish(0)
+    assert {*world.fake.reads} == {
+        KeyRange(None, (3,)), KeyRange((3,), (6,)), KeyRange((6,), (9,)), KeyRange((9,), None),
+    }  # fmt: skip
+    found = ids(world, 0)
+    assert len(found) == len(set(found))
+    assert {*range(1, 10)} <= {*found}
+    balanced(world)
+
+
+def test_days_that_were_missed_are_read_one_after_the_other(world: TableWorld) -> None:
+    assert world.read(2) == 1
+    assert [world.ingest(f"more {n}") for n in range(3)] == [2, 3, None]
+    for day in range(3):
+        assert world.publish(day).rows == 10
+    with pytest.raises(NotReady):
+        world.publish(3)
+    balanced(world)
+
+
+def test_a_pipeline_that_starts_at_a_time_leaves_out_what_was_before(tmp_path: Path) -> None:
+    world = TableWorld(tmp_path, 'start: "2026-11-03T15:00:00Z"')
+    world.fake.rows[1] = ("w", None)
+    world.read(1)
+    assert "the window 2026-11-03T00:00Z is read at 2026-11-04T01:00Z" in world.said
+    assert world.read(2) == 1
+    assert world.publish(2).rows == 1
+    world.close()
+
+
+def test_latest_is_the_day_that_goes_on(tmp_path: Path) -> None:
+    world = TableWorld(tmp_path, "start: latest")
+    world.ends(4)
+    assert world.ingest("first") is None
+    assert "the window 2026-11-06T00:00Z is read at 2026-11-07T01:00Z" in world.said
+    world.close()
+
+
+# ---------------------------------------------------------------- deaths, and what people do
+
+
+def test_a_reading_that_was_killed_is_read_again_whole(world: TableWorld) -> None:
+    def killed(number: int) -> None:
+        if number == 3:
+            raise _Gone
+
+    world.fake.during = killed
+    with pytest.raises(_Gone):
+        world.read(0, "run")
+    batch = world.context().ledger.batches.open("readings")
+    assert isinstance(batch, WritingBatch)
+    world.close()
+    world.fake.during = lambda number: None
+    del world.fake.rows[2], world.fake.rows[9]
+    world.fake.rows[5] = ("newer", None)
+    assert world.ingest("run") == 1
+    assert len(world.fake.reads) == 3 + 3, "two chunks and a half are no reading: all are read again"
+    world.publish(0)
+    assert ids(world, 0) == [1, 3, 4, 5, 6, 7, 8, 10]
+    assert (5, "newer") in world.rows(0, "id", "word")
+    balanced(world)
+
+
+def test_a_second_complete_reading_is_not_held_against_the_first(world: TableWorld) -> None:
+    """The first attempt's receipt is lost with its seal; the next one reads what is there by then."""
+    world.ends(0)
+    ingest.plan(world.context(), "run")
+    ctx = world.context()
+    with pytest.raises(_Gone):
+        ctx.ledger.batches.seal = _dies  # type: ignore[method-assign]
+        ingest.write(ctx, "run")
+    world.close()
+    batch = world.context().ledger.batches.get("readings", 1)
+    assert isinstance(batch, WritingBatch)
+    world.context().ledger.batches.take(batch, "other")
+    world.close()
+    world.fake.rows = {1: ("w", None), 20: ("x", None)}
+    assert world.ingest("run") == 1
+    world.publish(0)
+    assert ids(world, 0) == [1, 20]
+    balanced(world)
+
+
+def _dies(*given: object) -> None:
+    raise _Gone
+
+
+def test_clear_verifies_what_stands_and_reads_nothing(world: TableWorld) -> None:
+    world.read(0, "run")
+    assert world.publish(0).new
+    reads = len(world.fake.reads)
+    world.fake.rows.clear()
+    assert world.ingest("run") == 1
+    assert not world.publish(0).new
+    assert (len(world.fake.reads), len(world.rows(0))) == (reads, 10)
+
+
+def test_a_replay_takes_rows_from_files(world: TableWorld) -> None:
+    world.read(0)
+    world.publish(0)
+    world.fake.rows.clear()
+    world.alter("word, type: string", "word, type: string, hidden: true")
+    assert world.again(0).new
+    assert ids(world, 0) == [*range(1, 11)]
+    with pytest.raises(ReplayRefused, match="a second reading of shop.t may give other records"):
+        world.again(0, wanted=KAFKA)
+    balanced(world)
+
+
+# ---------------------------------------------------------------- tables that are not what they were
+
+
+def test_a_column_that_was_dropped_refuses_the_reading_and_loses_nothing(world: TableWorld) -> None:
+    """It is named; once the YAML does without, the same run goes on."""
+    world.fake.gone = "word"
+    with pytest.raises(BatchRefused, match="has no column word"):
+        world.read(0, "run")
+    with pytest.raises(NotReady):
+        world.publish(0)
+    world.alter("  - {name: word, type: string}\n", "")
+    assert world.ingest("run") == 1
+    world.publish(0)
+    assert ids(world, 0) == [*range(1, 11)]
+    balanced(world)
+
+
+def test_a_table_that_vanished_is_named_and_waited_for(world: TableWorld) -> None:
+    world.read(0)
+    world.fake.missing = True
+    with pytest.raises(SourceError, match=r"there is no table shop\.t"):
+        world.read(1)
+    world.fake.missing = False
+    assert world.read(1) == 2
+
+
+def test_a_row_that_is_null_where_it_may_not_be_is_dirty(tmp_path: Path) -> None:
+    world = TableWorld(tmp_path, columns="  - {name: id, type: bigint}\n  - {name: word, type: string, nullable: false}")
+    world.alter("partition_by", "dirty: {max_count: null, max_ratio: null}\npartition_by")
+    world.fake.rows = {1: ("w", None), 2: (None, None)}
+    world.read(0)
+    assert world.publish(0).rows == 1
+    assert world.table("__dirty") == [(0, offset_at(START) + 1)]
+    balanced(world)
+    world.close()
+
+
+def test_too_many_chunks_for_a_window_are_refused(world: TableWorld) -> None:
+    world.yaml = world.yaml.replace("size: 1d", "size: 1m").replace("chunk_rows: 3", "chunk_rows: 1")
+    world.alter("partition_by: [date]", "partition_by: [date, hour, minute]")
+    world.fake.rows = {key: ("w", None) for key in range(20)}
+    with pytest.raises(SourceError, match="21 chunks, such a window takes 14"):
+        world.read(0)
+
+
+# ---------------------------------------------------------------- by a column
+
+
+def changed(world: TableWorld, key: int, day: float) -> None:
+    world.fake.rows[key] = (f"at {day}", noon(0) + timedelta(days=day - 0.5))
+
+
+def test_a_window_has_what_changed_in_it(tmp_path: Path) -> None:
+    world = TableWorld(tmp_path, "column: changed")
+    for key, day in ((1, 0), (2, 0.5), (3, 1), (4, 1.5), (5, -1)):
+        changed(world, key, day)
+    world.fake.rows[6] = ("never", None)
+    world.read(1)
+    world.ingest("second")
+    for day in (0, 1):
+        world.publish(day)
+    assert (ids(world, 0), ids(world, 1)) == ([1, 2], [3, 4])
+    assert world.fake.reads == [KeyRange(), KeyRange()]
+    balanced(world)
+    world.close()
+
+
+def test_an_overlap_takes_up_what_came_late(tmp_path: Path) -> None:
+    world = TableWorld(tmp_path, "column: changed, overlap: 2h")
+    changed(world, 1, 0.9)
+    changed(world, 2, 0.95)
+    world.read(0)
+    changed(world, 3, 0.96)  # it was committed after the reading, with a time of before
+    changed(world, 4, 1.2)
+    world.read(1)
+    for day in (0, 1):
+        world.publish(day)
+    assert (ids(world, 0), ids(world, 1)) == ([1, 2], [2, 3, 4])
+    balanced(world)
+    world.close()

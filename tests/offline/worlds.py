@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from spark_jobs.engine.types import schema_of
 from tests.databases.servers import Server
 from tests.world import World
 from tidegate.core.base.connection import Connection
+from tidegate.core.base.errors import SourceError
 from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.copy.port import Bound, KeyRange, ReadAfter, SourceColumn, SourceTable, Times
 from tidegate.core.files.receipt import DATA
@@ -22,6 +24,7 @@ from tidegate.core.source.records import Reader
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.tables import told_columns
 from tidegate.core.window.states import WindowKey
+from tidegate.databases.conversions import planned
 from tidegate.sources.database.control import TableOfDatabase
 from tidegate.sources.database.worker import TableReader
 from tidegate.spec.loader import load_text
@@ -50,12 +53,14 @@ Row = tuple[Any, ...]
 class FakeTable:
     """A table in memory: both sides of `core.copy.port`, without a log.
 
-    `during`: called before each query, with its number; `reads`: of all queries."""
+    `during`: called before each query, with its number; `reads`: of all queries. `gone`: a column that was dropped;
+    `missing`: the table was."""
 
     def __init__(self) -> None:
         self.rows: dict[int, tuple[str | None, datetime | None]] = {}
         self.during: Callable[[int], None] = lambda number: None
         self.reads: list[KeyRange] = []
+        self.gone, self.missing = "", False
         self.table = SourceTable(
             schema="shop",
             name="t",
@@ -68,7 +73,9 @@ class FakeTable:
         )
 
     def describe(self, table: str) -> SourceTable:
-        return self.table
+        if self.missing:
+            raise SourceError(f"there is no table {table}", retry=False)
+        return replace(self.table, columns=tuple(c for c in self.table.columns if c.name != self.gone))
 
     def bounds(self, table: SourceTable, after: Bound | None, rows: int, most: int) -> Sequence[Bound]:
         keys = [key for key in sorted(self.rows) if after is None or key > after[0]]  # type: ignore[operator]
@@ -88,6 +95,7 @@ class FakeTable:
     ) -> Iterator[Any]:
         self.reads.append(keys)
         self.during(len(self.reads))
+        planned("postgresql", table, columns, "base64")
         found = [(key, *self.rows[key]) for key in sorted(self.rows) if within(key, keys)]
         if times is not None:
             low, high = (
