@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dev.stack.ports import choose_ports
 from tests.databases.reading import series
 from tests.databases.servers import Server
 from tests.offline.test_life import balanced, ids
@@ -107,8 +109,6 @@ def _wanted(given: Any, found: Any) -> Any:
     if isinstance(found, date):
         return date.fromisoformat(given)
     if isinstance(given, float) and found != given:
-        import struct
-
         return struct.unpack("f", struct.pack("f", given))[0]
     return given
 
@@ -123,7 +123,8 @@ def test_a_window_by_a_column_with_times(tmp_path: Path, server: Server) -> None
 
 
 def test_a_column_without_a_zone_is_read_in_the_zone_that_the_yaml_names(tmp_path: Path, server: Server) -> None:
-    numbers(server, 0)
+    numbers(server, 1)
+    server.run("DELETE FROM shop.t")
     server.run("ALTER TABLE shop.t ADD local " + ("DATETIME" if server.kind == "mariadb" else "TIMESTAMP"))
     for key, at in ((1, "2026-11-01 00:59:59"), (2, "2026-11-01 01:00:00"), (3, "2026-11-02 00:59:59")):
         server.run(f"INSERT INTO shop.t VALUES ({key}, 'w', NULL, '{at}')")
@@ -197,7 +198,7 @@ def test_a_value_that_does_not_fit_refuses_the_reading_by_its_key(world: TableWo
     numbers(server, 5)
     world.alter("name: id, type: bigint", "name: id, type: tinyint")
     server.run("INSERT INTO shop.t VALUES (1000, 'big', NULL)")
-    with pytest.raises(BatchRefused, match="the row with the key 1000: the value of id"):
+    with pytest.raises(BatchRefused, match="the row with the key id 1000: the value of id"):
         world.read(0, "run")
     server.run("DELETE FROM shop.t WHERE id = 1000")
     assert world.ingest("run") == 1
@@ -205,15 +206,14 @@ def test_a_value_that_does_not_fit_refuses_the_reading_by_its_key(world: TableWo
 
 
 def test_a_server_that_is_away_or_refuses_loses_nothing(world: TableWorld, server: Server) -> None:
-    from dev.stack.ports import choose_ports
-
     numbers(server, 5)
     world.ends(0)
-    world.reach(replace(server.connection, login="nobody", password="wrong"))
-    with pytest.raises(SourceError) as refused:
-        world.ingest("run")
-    assert "wrong" not in str(refused.value)
-    assert not isinstance(refused.value, SourceUnavailable)
+    if server.kind == "postgresql":  # the test's MariaDB asks for no password
+        world.reach(replace(server.connection, login="nobody", password="sesame"))
+        with pytest.raises(SourceError, match="PostgreSQL refused: .*authentication failed") as refused:
+            world.ingest("run")
+        assert "sesame" not in str(refused.value)
+        assert not refused.value.retry
     world.reach(replace(server.connection, port=choose_ports(("away",), {})["away"]))
     with pytest.raises(SourceUnavailable):
         world.ingest("run")
