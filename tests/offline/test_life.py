@@ -13,7 +13,7 @@ from tests.offline.worlds import DAY, START, TableWorld, window
 from tidegate.core.base.errors import BatchRefused, NotReady, ReplayRefused, SourceError
 from tidegate.core.batch.readings import offset_at
 from tidegate.core.batch.states import WritingBatch
-from tidegate.core.copy.port import KeyRange, SourceColumn
+from tidegate.core.copy.port import KeyRange
 from tidegate.core.replay.origin import KAFKA
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
@@ -164,8 +164,8 @@ def test_a_second_complete_reading_is_not_held_against_the_first(world: TableWor
     world.ends(0)
     ingest.plan(world.context(), "run")
     ctx = world.context()
+    ctx.ledger.batches.seal = _dies  # type: ignore[method-assign]
     with pytest.raises(_Gone):
-        ctx.ledger.batches.seal = _dies  # type: ignore[method-assign]
         ingest.write(ctx, "run")
     world.close()
     batch = world.context().ledger.batches.get("readings", 1)
@@ -232,7 +232,8 @@ def test_a_table_that_vanished_is_named_and_waited_for(world: TableWorld) -> Non
 
 
 def test_a_row_that_is_null_where_it_may_not_be_is_dirty(tmp_path: Path) -> None:
-    world = TableWorld(tmp_path, columns="  - {name: id, type: bigint}\n  - {name: word, type: string, nullable: false}")
+    columns = "  - {name: id, type: bigint}\n  - {name: word, type: string, nullable: false}"
+    world = TableWorld(tmp_path, columns=columns)
     world.alter("partition_by", "dirty: {max_count: null, max_ratio: null}\npartition_by")
     world.fake.rows = {1: ("w", None), 2: (None, None)}
     world.read(0)

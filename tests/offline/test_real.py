@@ -150,9 +150,7 @@ def test_chunks_of_a_whole_table(world: TableWorld, server: Server) -> None:
 def test_composite_keys_of_texts(tmp_path: Path, server: Server) -> None:
     server.run("CREATE TABLE shop.t (word VARCHAR(20), id BIGINT, PRIMARY KEY (word, id))")
     server.run(f"INSERT INTO shop.t SELECT CONCAT('W', n / 3), n FROM {series(server, 1, 20)}")
-    world = TableWorld(
-        tmp_path, columns="  - {name: id, type: bigint}\n  - {name: word, type: string}", server=server
-    )
+    world = TableWorld(tmp_path, columns="  - {name: id, type: bigint}\n  - {name: word, type: string}", server=server)
     world.read(0)
     world.publish(0)
     assert ids(world, 0) == [*range(1, 21)]

@@ -222,5 +222,3 @@ class TableWorld(World):
 
 def window(day: int) -> WindowKey:
     return WindowKey(START + day * DAY, START + (day + 1) * DAY)
-
-

@@ -242,9 +242,7 @@ def _print_one(line: Line) -> None:
     paragraph(out, "open batch", _open_words(o.open_batch))
     if o.newest_landed is not None:
         n = o.newest_landed
-        paragraph(
-            out, "landed", f"batch {n.batch_id}, {_ago(n.landed_ms)}, {offsets(n.records)}; {_counts(o.batches)}"
-        )
+        paragraph(out, "landed", f"batch {n.batch_id}, {_ago(n.landed_ms)}, {offsets(n.records)}; {_counts(o.batches)}")
     paragraph(out, "behind", _behind_words(line))
     if s.loss is not None:
         loss_warning.show(out, line.name, s.loss)

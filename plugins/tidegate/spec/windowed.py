@@ -31,7 +31,7 @@ def read_by_windows(document: dict[str, Any], own: Mapping[str, Any]) -> tuple[d
     what `defaults.yaml` says of them is for other pipelines. Others' documents stay as they are."""
     if not is_windowed(document):
         return document, []
-    names = [(name,) for name in FIXED if name in own]
+    names: list[tuple[str, ...]] = [(name,) for name in FIXED if name in own]
     for section, keys in (("windows", _OF_WINDOWS), ("source", _OF_SOURCE)):
         given = getattr(own.get(section), "value", own.get(section))
         names += [(section, key) for key in keys if isinstance(given, Mapping) and key in given]

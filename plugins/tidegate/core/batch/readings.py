@@ -1,7 +1,7 @@
 """A table without a log as a lane: the lane is time, and a batch is one reading of the table for one window.
 
-The window `[a, b)` is the offsets `[offset_at(a), offset_at(b))`. Its rows are numbered within that range as they are read,
-chunk by chunk: each chunk has an equal part of it, far more offsets than it can have rows.
+The window `[a, b)` is the offsets `[offset_at(a), offset_at(b))`. Its rows are numbered within that range as they are
+read, chunk by chunk: each chunk has an equal part of it, far more offsets than it can have rows.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def instant_of(offset: int) -> int:
 class Reading:
     """One attempt's reading of a table for a window: fixed before its first query, so that no row is in two chunks.
 
-    `server`: for people. `complete_ms`: up to where the lane is read once all chunks are. `times`: of a column; None: all
-    rows. `tasks`: chunks that are read at once; `rate`: most rows a second, of all of them together."""
+    `server`: for people. `complete_ms`: up to where the lane is read once all chunks are. `times`: of a column; None:
+    all rows. `tasks`: chunks that are read at once; `rate`: most rows a second, of all of them together."""
 
     server: str
     table: SourceTable

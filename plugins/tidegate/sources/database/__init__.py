@@ -1,4 +1,4 @@
-"""A table of MariaDB or PostgreSQL as a source, from its YAML section to the worker's reader: a window is one reading."""
+"""Tables of MariaDB and PostgreSQL as a source, from the YAML section to the worker's reader: no log is needed."""
 
 from __future__ import annotations
 

@@ -19,9 +19,13 @@ def problems(pipeline: Pipeline) -> Problems:
     sink = target_kind(pipeline.sink.kind)
     if sink.unit is not Unit.WINDOW or sink.follows:
         found.append((("sink", "kind"), "such a table is made of change events, and a table has none: see copy"))
+    types: dict[str, str] = {}
     for i, column in enumerate(pipeline.columns):
         if column.expr is not None:
             continue
+        if types.setdefault(column.path, column.type) != column.type:
+            what = f"{column.path} is read as {types[column.path]} already; compute the other one (expr)"
+            found.append((("columns", i, "type"), what))
         if not _COLUMN.fullmatch(column.path):
             found.append((("columns", i, "from"), f"{column.path} must name a column of the table: $.name"))
         if column.type == "binary":

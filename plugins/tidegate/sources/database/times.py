@@ -14,8 +14,8 @@ from tidegate.databases.types import family
 def times_of(
     kind: str, table: SourceTable, column: str, window: WindowKey, overlap_ms: int, timezone: str = "UTC"
 ) -> Times:
-    """Rows of the window, and of `overlap_ms` before. `timezone`: of values without a zone of their own; sessions are in
-    UTC. Two windows side by side share a bound: no row is between them. Raises SourceError."""
+    """Rows of the window, and of `overlap_ms` before. `timezone`: of values without a zone of their own; sessions are
+    in UTC. Two windows side by side share a bound: no row is between them. Raises SourceError."""
     found = next((c for c in table.columns if c.name == column), None)
     where = f"table {table.schema}.{table.name}"
     if found is None:

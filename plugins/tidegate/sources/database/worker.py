@@ -12,7 +12,7 @@ from tidegate.core.batch.readings import Reading
 from tidegate.core.copy.port import ChunkReader, KeyRange
 from tidegate.core.files.failure import refuse
 from tidegate.core.source.records import Chunk, Reader
-from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.databases import kinds
 from tidegate.databases.pace import paced
 from tidegate.sources.database.records import records_of
@@ -26,9 +26,8 @@ class TableReader(Reader):
     def __init__(self, plan: ReadPlan, settings: dict[str, Any], database: ChunkReader | None = None) -> None:
         self._parts = [(part.ranges[0], part.reading) for part in plan.parts if part.reading is not None]
         self._database = database or kinds.reader(settings, "base64")
-        columns = from_plain(Pipeline, plan.pipeline).decoded_columns if self._parts else ()
-        # two columns of a table may take the same one of the source
-        self._columns = {c.path.removeprefix(ROOT): c.type for c in columns}
+        columns: tuple[Column, ...] = from_plain(Pipeline, plan.pipeline).decoded_columns
+        self._columns = {c.path.removeprefix(ROOT): c.type for c in columns}  # of two with one name both have its type
 
     def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
         reading, keys = self._chunk(wanted)
