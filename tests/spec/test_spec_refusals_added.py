@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tests.spec.test_spec_refusals import ONE_VALUE
-from tests.spec.test_spec_windowless import COPY_REFUSED
 from tests.spec.test_spec_windowed import REFUSED as OF_TABLES
+from tests.spec.test_spec_windowless import COPY_REFUSED
 from tests.spec.test_spec_windowless import REFUSED as OF_MIRRORS
 from tests.spec_texts import GOOD, assert_refused
 from tidegate.spec.pydantic_errors import all_keys
