@@ -143,7 +143,7 @@ class TableInReach(TableOfDatabase):
         return TableReader(plan, {**told.settings, **told.secrets}, self.fake)
 
 
-SHOP = Connection(conn_id="shop", conn_type="postgres", host="db", login="reader", password="secret", schema="shop")
+SHOP = Connection(conn_id="shop", conn_type="postgres", host="db", login="reader", password="sesame", schema="shop")
 
 
 class TableWorld(World):

@@ -326,6 +326,8 @@ def _open_words(batch: BatchRow | None) -> str:
 
 
 def _behind_words(line: Line) -> str:
+    if line.status is not None and line.status.pipeline.windows.read_whole:
+        return "a table does not say how many rows wait before it is read"
     if line.status is None or line.status.lag is None:
         return f"not known: {line.kafka or 'the topic was recreated'}"
     lag = line.status.lag

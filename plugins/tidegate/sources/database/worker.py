@@ -43,6 +43,8 @@ class TableReader(Reader):
                 at = end
 
     def _chunk(self, wanted: OffsetRange) -> tuple[Reading, KeyRange]:
+        if not self._parts:
+            raise refuse("rows of a table are read by its ingest runs only", advice="look at the table itself")
         for whole, reading in self._parts:
             for number, keys in enumerate(reading.chunks):
                 if reading.part(whole, number) == wanted:
