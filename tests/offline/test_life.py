@@ -14,9 +14,12 @@ from tidegate.core.base.errors import BatchRefused, NotReady, ReplayRefused, Sou
 from tidegate.core.batch.readings import offset_at
 from tidegate.core.batch.states import WritingBatch
 from tidegate.core.copy.port import KeyRange
+from tidegate.core.look.status import PipelineStatus
 from tidegate.core.replay.origin import KAFKA
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
+from tidegate.workflow.look.status import statuses
+from tidegate.workflow.restore.reset import survey
 
 
 class _Gone(BaseException):
@@ -285,4 +288,37 @@ def test_an_overlap_takes_up_what_came_late(tmp_path: Path) -> None:
         world.publish(day)
     assert (ids(world, 0), ids(world, 1)) == ([1, 2], [2, 3, 4])
     balanced(world)
+    world.close()
+
+
+# ---------------------------------------------------------------- what people see
+
+
+def test_what_is_said_of_a_reading_that_is_overdue(world: TableWorld) -> None:
+    world.read(0)
+    world.publish(0)
+    world.ends(1)
+    assert standing(world).concerns == ()
+    world.clock.advance(7 * 3_600_000)
+    found = standing(world)
+    (concern,) = found.concerns
+    assert concern.kind == "unready_window"
+    assert "no reading of the source for this window has landed" in concern.what
+    assert "is readings.ingest paused, or failing? look at the runs of readings.ingest" in concern.advice
+    assert (found.lag, found.plan_lag, found.expected) == (None, None, None), "a table does not say how many rows wait"
+
+
+def standing(world: TableWorld) -> PipelineStatus:
+    ctx = world.context()
+    topics = {"readings": (ctx.log(), world.clock.now_ms())}
+    found = statuses([world.pipeline], topics, ctx.ledger.reads, world.clock.now_ms())  # type: ignore[attr-defined]
+    world.close()
+    return found["readings"]
+
+
+def test_a_table_is_never_another_one(world: TableWorld) -> None:
+    """Nothing is accepted, so that nothing is read from the beginning again."""
+    world.read(0)
+    ctx = world.context()
+    assert survey(ctx, told=True) == ctx.log()
     world.close()

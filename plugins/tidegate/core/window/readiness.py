@@ -57,7 +57,7 @@ def certify(
         ready, reason, blocking = True, "ends before windows.start: nothing belongs here", ()
     elif windows.read_whole:
         ready = not blocking and bool(marks)
-        reason = _read_whole(windows, window, ready)
+        reason, blocking = _read_whole(windows, window, ready), ()  # nobody waits for a partition
     elif facts.batch_id is None:
         ready, reason = False, f"no batch has landed yet: {first or 'run the ingest DAG (an empty topic has none)'}"
     elif not marks:
