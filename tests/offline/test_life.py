@@ -10,7 +10,7 @@ import pytest
 
 from tests.late.late_rows import in_process
 from tests.offline.worlds import DAY, START, TableWorld, window
-from tidegate.core.base.errors import BatchRefused, NotReady, ReplayRefused, SourceError
+from tidegate.core.base.errors import Alarm, BatchRefused, NotReady, ReplayRefused, SourceError, StepMissing
 from tidegate.core.batch.readings import offset_at
 from tidegate.core.batch.states import WritingBatch
 from tidegate.core.copy.port import KeyRange
@@ -18,7 +18,9 @@ from tidegate.core.look.status import PipelineStatus
 from tidegate.core.replay.origin import KAFKA
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
+from tidegate.workflow.dirty import redrive
 from tidegate.workflow.look.status import statuses
+from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.restore.reset import survey
 
 
@@ -119,24 +121,6 @@ def test_days_that_were_missed_are_read_one_after_the_other(world: TableWorld) -
     balanced(world)
 
 
-def test_a_pipeline_that_starts_at_a_time_leaves_out_what_was_before(tmp_path: Path) -> None:
-    world = TableWorld(tmp_path, 'start: "2026-11-03T15:00:00Z"')
-    world.fake.rows[1] = ("w", None)
-    world.read(1)
-    assert "the window 2026-11-03T00:00Z is read at 2026-11-04T01:00Z" in world.said
-    assert world.read(2) == 1
-    assert world.publish(2).rows == 1
-    world.close()
-
-
-def test_latest_is_the_day_that_goes_on(tmp_path: Path) -> None:
-    world = TableWorld(tmp_path, "start: latest")
-    world.ends(4)
-    assert world.ingest("first") is None
-    assert "the window 2026-11-06T00:00Z is read at 2026-11-07T01:00Z" in world.said
-    world.close()
-
-
 # ---------------------------------------------------------------- deaths, and what people do
 
 
@@ -206,6 +190,67 @@ def test_a_replay_takes_rows_from_files(world: TableWorld) -> None:
     with pytest.raises(ReplayRefused, match="a second reading of shop.t may give other records"):
         world.again(0, wanted=KAFKA)
     balanced(world)
+
+
+def test_an_open_reading_is_read_again_and_never_given_up(world: TableWorld) -> None:
+    """A window without a reading could never be published."""
+    world.ends(0)
+    ingest.plan(world.context(), "run")
+    with pytest.raises(StepMissing, match="batch 1 is the only reading of its window"):
+        reconcile.abandon(world.context(), 1, "why", force=True)
+    reconcile.reread(world.context(), 1, "why")
+    world.close()
+    assert world.ingest("another run") == 1
+    assert world.publish(0).rows == 10
+    balanced(world)
+
+
+def test_a_window_that_the_ledger_knows_no_reading_of_is_not_published(world: TableWorld) -> None:
+    """However far the watermark is."""
+    world.ends(0)
+    ingest.plan(world.context(), "run")
+    batch = world.context().ledger.batches.open("readings")
+    assert batch is not None
+    world.context().ledger.batches.abandon(batch, "somebody has changed the ledger")
+    world.close()
+    assert world.read(1) == 2
+    with pytest.raises(NotReady, match="the ledger knows no reading of the source for this window"):
+        world.publish(0)
+    assert world.publish(1).rows == 10
+
+
+def test_files_of_a_landed_reading_that_are_lost_are_not_read_again(world: TableWorld) -> None:
+    """They would be of another snapshot: a person restores them."""
+    world.read(0)
+    lost = next(p for p in (world.folder / "lake/readings/_tidegate/landed").rglob("*.parquet"))
+    kept = lost.rename(world.folder / "kept")
+    with pytest.raises(Alarm, match="a second reading of shop.t may give other records"):
+        world.publish(0)
+    kept.rename(lost)
+    blocks = world.context().ledger.pipelines.blocks("readings")
+    if blocks:
+        world.context().ledger.repairs.clear_window("readings", window(0), blocks[0].reason, "restored")
+    world.close()
+    assert world.publish(0).rows == 10
+
+
+def test_a_dirty_row_becomes_data_by_a_redrive(tmp_path: Path) -> None:
+    """Its record is in the dirty table: the source is not asked."""
+    columns = "  - {name: id, type: bigint}\n  - {name: word, type: string, nullable: false}"
+    world = TableWorld(tmp_path, columns=columns)
+    world.alter("partition_by", "dirty: {max_count: null, max_ratio: null}\npartition_by")
+    world.fake.rows = {1: ("w", None), 2: (None, None)}
+    world.read(0)
+    world.alter("type: string, nullable: false", "type: string")
+    world.fake.rows.clear()
+    redrive.plan(world.context(), "redrive")
+    found = redrive.carry_out(world.context(), "redrive")
+    assert found is not None
+    assert (found.rows, found.data) == (1, 1)
+    assert world.publish(0).rows == 2
+    assert world.rows(0) == [(1, "w"), (2, None)]
+    balanced(world)
+    world.close()
 
 
 # ---------------------------------------------------------------- tables that are not what they were

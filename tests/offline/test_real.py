@@ -122,6 +122,30 @@ def test_a_window_by_a_column_with_times(tmp_path: Path, server: Server) -> None
     world.close()
 
 
+def test_a_window_by_a_column_with_dates(tmp_path: Path, server: Server) -> None:
+    numbers(server, 3)
+    server.run("ALTER TABLE shop.t ADD day DATE", "UPDATE shop.t SET day = '2026-11-01' WHERE id <> 2")
+    server.run("UPDATE shop.t SET day = '2026-11-02' WHERE id = 2")
+    world = TableWorld(tmp_path, "column: day, overlap: 1d", server=server)
+    world.read(0)
+    world.publish(0)
+    world.read(1)
+    world.publish(1)
+    assert (ids(world, 0), ids(world, 1)) == ([1, 3], [1, 2, 3])
+    world.close()
+
+
+def test_a_column_that_is_no_time_is_refused(tmp_path: Path, server: Server) -> None:
+    numbers(server, 3)
+    world = TableWorld(tmp_path, "column: word", server=server)
+    with pytest.raises(SourceError, match=r"column word: .* is no time or date"):
+        world.read(0)
+    world.alter("column: word", "column: nope")
+    with pytest.raises(SourceError, match=r"table shop\.t has no column nope"):
+        world.read(0, "another")
+    world.close()
+
+
 def test_a_column_without_a_zone_is_read_in_the_zone_that_the_yaml_names(tmp_path: Path, server: Server) -> None:
     numbers(server, 1)
     server.run("DELETE FROM shop.t")

@@ -58,6 +58,7 @@ REFUSED = [
         "column_timezone: Europe/Berlin",
         "source.column_timezone: has a meaning with source.column only",
     ),
+    ("chunk_rows: 3", "start: latest", "source.start: has no meaning with source.kind: database"),
     ("chunk_rows: 3", "on_data_loss: fail", "source.on_data_loss: has no meaning with source.kind: database"),
     ("chunk_rows: 3", "loss_warning: 1d", "source.loss_warning: has no meaning with source.kind: database"),
     ("version: 1", "version: 1\nformat: {type: csv}", "format: has no meaning with source.kind: database"),

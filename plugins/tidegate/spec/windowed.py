@@ -17,7 +17,8 @@ FIXED: dict[str, Any] = {
 }
 """A row belongs to the window that it was read for, and comes as a record of the types that its columns have there."""
 _OF_WINDOWS = ("max_age", "idle", "idle_max_lag", "topic_silence", "on_silence")
-_OF_SOURCE = ("on_data_loss", "loss_warning")
+_OF_SOURCE = ("start", "on_data_loss", "loss_warning")
+"""`windows.start` is the first window that is read: one that is never read could never be published."""
 
 
 def is_windowed(document: Mapping[str, Any]) -> bool:

@@ -84,7 +84,7 @@ class PostgreSQL:
                 raise _refused(f"table {table} has no primary key", "a mirror needs one: add it")
             cursor.execute(_COLUMNS, {"oid": oid})
             columns = tuple(SourceColumn(*row) for row in cursor.fetchall())
-        if not self._logged and (has_children or {*key} - {c.name for c in columns}):
+        if not self._logged and ((kind == "r" and has_children) or {*key} - {c.name for c in columns}):
             key = ()  # one query alone sees rows of a table and of those that inherit from it by one key
         return SourceTable(schema=schema, name=name, key=key, columns=columns)
 

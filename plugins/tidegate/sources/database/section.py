@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tidegate.spec.section import key
 from tidegate.spec.source import SourceSection
-from tidegate.spec.values import ConnectionId, Count, Duration, SourceTableName, Start, Text, Timezone
+from tidegate.spec.values import ConnectionId, Count, Duration, SourceTableName, Text, Timezone
 
 MOST_TASKS = 64
 
@@ -24,11 +24,6 @@ class DatabaseSection(SourceSection):
         "The table (or view), `schema.name`; the schema is MariaDB's database. It is read window by window "
         "([tables without a log](offline.md)).",
         alias="table",
-    )
-    start: Start = key(
-        "The first window that is read: that of `windows.start` (`earliest`), the one that holds a time, or the one "
-        "that goes on when the pipeline begins (`latest`). Windows that ended long ago are read now, as the table is.",
-        "earliest",
     )
     column: Text | None = key(
         "Column with the time of a row's last change. A window then has the rows whose time lies in it, as they are "

@@ -99,12 +99,10 @@ def _decide(ctx: Context, view: planning.PlanningView) -> Plan | NothingToPlan:
     view = replace(view, cuts=log_cut.of(ctx, view, topic))
     first: dict[int, int] = {}
     if not view.begun:  # whatever comes later is read from its beginning
-        at_time, start = {}, spec.source.start
-        if topic.traits.windowed and start == "latest":
-            start = clock_ms  # a lane that is time has no end
-        if isinstance(start, int):
-            at_time = ctx.source.offsets_at(spec.source.topic, start)
-        first = planning.first_offsets(start, topic, at_time)
+        at_time = {}
+        if isinstance(spec.source.start, int):
+            at_time = ctx.source.offsets_at(spec.source.topic, spec.source.start)
+        first = planning.first_offsets(spec.source.start, topic, at_time)
     return planning.plan_batch(spec, ctx.spec_version, view, topic, first, clock_ms)
 
 
