@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
+from tests.copies.worlds import COPYING, CopyWorld
+from tests.mirror.worlds import Tables as MirrorTables
+from tests.mirror.worlds import event
 from tests.targets.iceberg.catalogues import Site
 from tests.targets.iceberg.lab import Tables
 from tests.targets.iceberg.spark import Spark, SparkFailed
@@ -231,3 +234,43 @@ def compact(lake: Lake) -> None:
         "CALL {c}.system.rewrite_data_files(table => '" + lake.table + "', options => map('rewrite-all', 'true'))"
     )
     assert done[0]["rewritten_data_files_count"] > 0
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "rest"])
+def test_a_mirror_is_empty_until_its_first_copy_is_whole(
+    kind: str, spark: Spark, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    catalog, namespace = f"copied_{kind}", "transit"
+    if kind == "rest":
+        site: Site = request.getfixturevalue("on_rest")
+        spark.catalog(catalog, type="rest", uri=site.at)
+        catalogue, namespace = site.opened(), site.namespace
+    else:
+        url = f"sqlite:///{tmp_path}/catalogue.db" if kind == "sqlite" else request.getfixturevalue("on_postgres").at
+        catalogue = SqlCatalogue(url, catalog, LocalStorage(), 10.0)
+        spark.catalog(catalog, type="jdbc", warehouse=f"file://{tmp_path}/warehouse", **_jdbc(url))
+    table = f"{namespace}.hidden"
+    world = CopyWorld(tmp_path, COPYING.replace("lake.readings", table))
+    world.tables = lambda world: MirrorTables(catalogue)
+
+    def seen() -> dict[int, str]:
+        spark(f"REFRESH TABLE {catalog}.{table}")
+        rows = spark(f"SELECT id, word FROM {catalog}.{table} WHERE _op <> 'd'")
+        return {int(row["id"]): row["word"] for row in rows}
+
+    world.source_table.rows = {key: f"old {key}" for key in range(1, 61)}
+    world.source_table.set(3, "first event")
+    world.deliver()
+    world.apply()
+    world.read(go_on=lambda: False)
+    world.apply()
+    assert world.standing().copied.hidden
+    assert seen() == {}
+    assert len(spark(f"SELECT * FROM {catalog}.{table} VERSION AS OF 'tidegate-first-copy'")) == 24
+    world.read()
+    world.apply()
+    assert seen() == world.source_table.rows
+    world.land(event(61, "later", 10_000))
+    world.apply()
+    assert seen() == world.source_table.rows | {61: "later"}
+    world.close()

@@ -110,6 +110,7 @@ COPY_BUGS = {
         _bug("a copy's commit is made on what stands then", "S8", (seams.COPY_SAME, always(True))),
         _bug("an overtaken attempt is accepted", "R9", (seams.COPY_ACCEPT, _whatever_was_begun_since)),
         _bug("a restored ledger gives chunks other ranges", "R11", (seams.COPY_UNKNOWN, always(None))),
+        _bug("readers see what is copied so far", "S9'", (seams.MIRROR_HIDDEN, always(False))),
         _bug("rows of a copy count as events", "balance", (seams.MIRROR_AFTER, _as_events)),
     )
 }

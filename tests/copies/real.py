@@ -39,6 +39,7 @@ from tidegate.core.base.errors import LostComparison, NotReady, SourceError
 from tidegate.core.copy.port import LogPosition
 from tidegate.core.mirror.balance import imbalance
 from tidegate.databases import connector, kinds
+from tidegate.targets.iceberg.tags import FIRST_COPY
 from tidegate.workflow.copy import copy as reading
 
 LANES = 3
@@ -228,12 +229,15 @@ class RealWorld(MirrorWorld):
     # ------------------------------------------------------------ what must hold
 
     def mirror(self) -> dict[Key, tuple[Any, ...]]:
-        """The rows that readers see, as `Writer.content` has the table's."""
+        """The rows that stand, as `Writer.content` has the table's: readers see none before the first copy is whole."""
         table = self.opened()
         if table is None:
             return {}
         names = [*self.data.key, "ver", "name", "amount", "changed", "at", "due", "note"]
-        found = table.scan(row_filter="_op != 'd'").to_arrow().select(names)
+        refs = table.metadata.refs
+        hidden = refs[FIRST_COPY].snapshot_id if FIRST_COPY in refs else None
+        assert hidden is None or table.scan().to_arrow().num_rows == 0, "readers see a part of the table"
+        found = table.scan(row_filter="_op != 'd'", snapshot_id=hidden).to_arrow().select(names)
         many = len(self.data.key)
         rows = list(zip(*(c.to_pylist() for c in found.columns), strict=True))
         made = {row[:many]: row[many:] for row in rows}
@@ -245,10 +249,11 @@ class RealWorld(MirrorWorld):
         self.counts["applies"] += 1
         standing = self.standing()
         assert imbalance(standing) is None
-        if standing.complete is None:
+        if standing.copied.complete is None:
             return
         found = {key: row[0] for key, row in self.mirror().items()}
-        position, at_ms = standing.complete.position, standing.complete.at_ms
+        complete = standing.copied.complete
+        position, at_ms = complete.position, complete.at_ms
         reached = [q for q in list(self.writer.quiet) if q.position <= position]
         if reached:
             self.counts["certificates"] += 1

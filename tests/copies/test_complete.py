@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from tests.fakes.source_table import position
 from tests.world import TOPIC
 from tidegate.adapters.connections import ConnectionMissing
 from tidegate.core.base.errors import SourceUnavailable
-from tidegate.core.copy.complete import Complete, Look, complete
+from tidegate.core.copy.complete import Look, complete
+from tidegate.core.copy.words import how_far
+from tidegate.core.mirror.copied import Complete
 from tidegate.ledger import schema
 from tidegate.workflow.restore.reset import Recreated, accept, survey
 
@@ -29,7 +32,7 @@ def world(tmp_path: Path) -> Iterator[CopyWorld]:
 
 
 def told(world: CopyWorld) -> Complete | None:
-    return world.standing().complete
+    return world.standing().copied.complete
 
 
 def test_a_whole_copy_tells_since_which_position_nothing_is_older(world: CopyWorld) -> None:
@@ -67,6 +70,34 @@ def test_what_the_connector_has_not_noted_is_not_claimed(world: CopyWorld) -> No
     found = told(world)
     assert found is not None
     assert found.position == position(noted)
+
+
+def test_nothing_is_told_once_a_person_has_decided_between_events(world: CopyWorld) -> None:
+    """Positions that contradict each other say nothing for certain, also once later merges are sound."""
+    world.mirror()
+    world.apply(conflicts="another server, and both rows are right")
+    world.source_table.set(1, "newer")
+    world.deliver()
+    world.apply(conflicts="another server, and both rows are right")
+    assert told(world) is None
+    world.source_table.set(1, "newest")
+    world.mirror()
+    assert told(world) is None
+    assert "a person has let the order decide" in how_far(None, world.standing(), True)
+
+
+def test_it_says_why_it_cannot_say(world: CopyWorld) -> None:
+    world.mirror()
+    standing, name = world.standing(), world.pipeline.name
+    reading = world.context().ledger.reads.readings([name])[name]
+    assert f"nothing in it is older than {position(world.delivered)}, what the source had at" in how_far(
+        reading, standing, True
+    )
+    silent = replace(standing, copied=replace(standing.copied, complete=None))
+    assert "nobody says how far the connector is" in how_far(reading, silent, False)
+    assert "is not merged, or records were lost" in how_far(reading, silent, True)
+    assert "has not said yet how far it is" in how_far(replace(reading, asked_ms=None), silent, True)
+    assert "a purge has kept events out" in how_far(reading, replace(silent, below_purge=1), True)
 
 
 def test_an_idle_table_is_complete_up_to_where_the_connector_is(world: CopyWorld) -> None:

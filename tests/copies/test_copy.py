@@ -13,7 +13,7 @@ from tests.fakes.source_table import TABLE, position
 from tests.hooks import Died, Hook, die
 from tests.mirror.audits import deep, dropped, overwritten
 from tests.mirror.test_where_key import ask
-from tidegate.core.base.errors import NotReady, SourceError, StorageAhead
+from tidegate.core.base.errors import NotReady, SourceError, SpecError, StorageAhead
 from tidegate.core.copy.port import SourceColumn
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.workflow.apply.taking_back import take_back
@@ -249,6 +249,9 @@ def test_a_column_that_nobody_takes_holds_the_copy(tmp_path: Path) -> None:
     made.apply()
     more = SourceColumn("city", "varchar(20)")
     made.source_table.table = replace(TABLE, columns=(*TABLE.columns, more))
+    with pytest.raises(SpecError, match="no column takes city of shop.readings"):
+        made.read()
+    made.pipeline = replace(made.pipeline, format=replace(made.pipeline.format, unknown_fields="evolve"))
     with pytest.raises(NotReady, match="no column takes city of shop.readings"):
         made.read()
     made.close()
@@ -280,7 +283,9 @@ def test_status_says_how_far_the_copy_is(world: CopyWorld) -> None:
     assert said() == "nothing of the source's table is read yet"
     world.source_table.rows |= {key: "more" for key in range(20, 60)}
     world.read(go_on=lambda: False)
-    assert said() == "copy 1: 8 of 16 chunks so far read (24 rows), 0 merged; until it is whole the table lacks rows"
+    assert (
+        said() == "copy 1: 8 of 16 chunks so far read (24 rows), 0 merged; readers see an empty table until it is whole"
+    )
     world.mirror()
     world.apply()
     assert said().startswith("whole since copy 1, read from (109")

@@ -212,6 +212,7 @@ def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
     try:
         for task in STEPS[step].tasks:
             _until_done(world, faults, task)
+            _not_by_half(world)
         if faults.fired != [life.calls[step][at].site]:
             return f"the fault did not fire, but {faults.fired}"
         faults.arrive()
@@ -224,6 +225,12 @@ def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
         faults.arrive()
         world.close()
     return None
+
+
+def _not_by_half(world: CopyWorld) -> None:
+    """A first copy is shown once it is whole; what was shown once may be taken back by hand."""
+    assert world.standing().copied.whole is not None or not world.standing().copied.hidden or world.shown() == {}
+    world.close()
 
 
 def _until_done(world: CopyWorld, faults: Faults, task: Task) -> None:
@@ -265,7 +272,7 @@ def _finish(world: CopyWorld) -> None:
 
 def _sound(world: CopyWorld) -> None:
     """Readers, the table's sums and the ledger agree."""
-    assert world.rows() == world.source_table.rows
+    assert world.rows() == world.shown() == world.source_table.rows
     ctx = world.context()
     assert ctx.keyed is not None
     stands = ctx.keyed.standing()

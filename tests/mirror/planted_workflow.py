@@ -65,8 +65,8 @@ def _with_the_last_one_again(original, name, upto, landed, newest, open_batch=No
     return found and BatchRange(max(1, found.first - 1), found.last)
 
 
-def _as_the_first_batch(original, pipeline, merged, sums, before):
-    return original(pipeline, replace(merged, last=merged.first), sums, before)
+def _as_the_first_batch(original, pipeline, merged, sums, before, copied):
+    return original(pipeline, replace(merged, last=merged.first), sums, before, copied)
 
 
 def _of_this_merge(original, before, receipt):
@@ -117,8 +117,9 @@ def _as_of_now(original, now):
     return now.now_ms
 
 
-def _without_its_marker(original, pipeline, merged, sums, before):
-    return original(pipeline, replace(merged, receipt=replace(merged.receipt, purged_below=None)), sums, before)
+def _without_its_marker(original, pipeline, merged, sums, before, copied):
+    silent = replace(merged, receipt=replace(merged.receipt, purged_below=None))
+    return original(pipeline, silent, sums, before, copied)
 
 
 def _none(original, shape, made, below):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from tests.mirror.worlds import YAML, mirror
 from tidegate.airflow import factory, gauges, messages, operators, runs, switches, task
 from tidegate.airflow.operators import ApplyOperator
 from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.copied import NOTHING, Complete, Copied
 from tidegate.workflow.apply import apply as workflow
 from tidegate.workflow.apply.apply import Applied
 from tidegate.workflow.batch import ingest
@@ -75,13 +77,18 @@ def run(
     where = context()
     where["ti"].try_number = attempt
     where["dag_run"].run_type, where["dag_run"].conf = run_type, conf
+    where["outlet_events"] = EVENTS
     made = kind(task_id="t", dag=None, pipeline=mirror(tmp_path), **more)
     made.execute(where)
     return made
 
 
-def done(merges: int, left: bool = False) -> Applied:
-    return Applied(merges=merges, events=merges, told=Told(upto=9), left=left)
+EVENTS: dict[Any, Any] = defaultdict(SimpleNamespace)
+"""What the last run has given to its dataset events."""
+
+
+def done(merges: int, left: bool = False, copied: Copied = NOTHING) -> Applied:
+    return Applied(merges=merges, events=merges, told=Told(upto=9, copied=copied), left=left)
 
 
 def test_a_landing_triggers_the_merge(triggered: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +109,24 @@ def test_a_merge_that_found_nothing_is_skipped_so_that_nobody_hears_of_it(
     monkeypatch.setattr(workflow, "apply", lambda ctx, **_: done(2))
     assert [o.uri for o in run(ApplyOperator, tmp_path).outlets] == ["tidegate://lake.readings/"]
     assert triggered == []
+
+
+def test_the_event_says_since_when_nothing_is_older(
+    triggered: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete = Complete((7, 0), 1_000)
+    monkeypatch.setattr(workflow, "apply", lambda ctx, **_: done(2, copied=Copied(complete=complete)))
+    (outlet,) = run(ApplyOperator, tmp_path).outlets
+    said = EVENTS[outlet].extra
+    assert (said["table"], said["upto"], said["complete_to"]) == ("lake.readings", 9, "7,0")
+    assert said["complete_at"] == "1970-01-01T00:00:01+00:00"
+
+
+def test_nobody_hears_of_a_table_that_readers_see_empty(
+    triggered: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflow, "apply", lambda ctx, **_: done(2, copied=Copied(hidden=True)))
+    assert run(ApplyOperator, tmp_path).outlets == []
 
 
 def test_a_further_try_says_so_even_if_it_found_nothing(

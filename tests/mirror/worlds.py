@@ -29,6 +29,7 @@ from tidegate.core.target.prefix import Prefix
 from tidegate.spec.loader import load_text
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.iceberg.catalogue import Catalogue
+from tidegate.targets.iceberg.tags import FIRST_COPY
 from tidegate.targets.mirror.side import NoSide
 from tidegate.targets.mirror.table import MirrorTable
 from tidegate.workflow.apply.apply import MOST_EVENTS, Applied, apply
@@ -155,11 +156,19 @@ class MirrorWorld(World):
         return self.iceberg.load(self.pipeline.sink.table)
 
     def rows(self) -> dict[int, str]:
-        """As a reader by pyiceberg sees them, tombstones left out."""
+        """What stands, tombstones left out, read by pyiceberg: also while readers see an empty table."""
         table = self.opened()
+        refs = {} if table is None else table.metadata.refs
+        return self._rows(table, refs[FIRST_COPY].snapshot_id if FIRST_COPY in refs else None)
+
+    def shown(self) -> dict[int, str]:
+        """What readers see, tombstones left out."""
+        return self._rows(self.opened(), None)
+
+    def _rows(self, table: StaticTable | None, snapshot: int | None) -> dict[int, str]:
         if table is None:
             return {}
-        found: pa.Table = table.scan(row_filter="_op != 'd'").to_arrow()
+        found: pa.Table = table.scan(row_filter="_op != 'd'", snapshot_id=snapshot).to_arrow()
         rows = found.select(["id", "word"]).to_pylist()
         assert len({r["id"] for r in rows}) == len(rows), "a key has two rows"
         return {r["id"]: r["word"] for r in rows}

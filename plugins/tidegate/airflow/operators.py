@@ -18,6 +18,7 @@ from tidegate.airflow.task import PipelineOperator, report, run_key, window_of
 from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import GivesWay, NotReady, StillClosing, TidegateError
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.tell import announcement
 from tidegate.core.window.states import WindowKey
 
 if TYPE_CHECKING:
@@ -168,7 +169,8 @@ class ApplyOperator(PipelineOperator):
         """Merge for LONGEST_APPLY_S seconds; a run that it triggers goes on.
 
         Raises AirflowSkipException where nothing was merged, so that no dataset event is written; not in a further try:
-        one that died behind its commit has told nobody, and an event that comes twice does no harm."""
+        one that died behind its commit has told nobody, and an event that comes twice does no harm. Nor is one written
+        while readers see nothing yet."""
         from tidegate.airflow.runs import trigger_apply
         from tidegate.workflow.apply.apply import apply
 
@@ -179,6 +181,11 @@ class ApplyOperator(PipelineOperator):
             self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"after_batch_{done.told.upto}"))
         if not done.merges and context["ti"].try_number <= 1:
             raise AirflowSkipException(f"nothing to merge: the table has all that landed, up to batch {done.told.upto}")
+        if done.told.copied.hidden:
+            self.outlets = []  # nothing has changed for readers, who see an empty table
+        else:
+            extra = announcement.of_mirror(self.pipeline, done.told)
+            context["outlet_events"][datasets.dataset_of(self.pipeline)].extra = extra
 
 
 class CopyOperator(PipelineOperator):
@@ -204,7 +211,8 @@ class CopyOperator(PipelineOperator):
             except NotReady as e:
                 raise AirflowSkipException(str(e)) from None
         if not done.chunks:
-            raise AirflowSkipException("nothing to read: every chunk of the newest copy is read")
+            why = "another task reads what is left" if done.left else "every chunk of the newest copy is read"
+            raise AirflowSkipException(f"nothing to read: {why}")
         run = context["dag_run"].run_id
         self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"copied_by_{run}"))
         if done.left:

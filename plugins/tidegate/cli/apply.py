@@ -83,16 +83,22 @@ def _take_back(spec: Pipeline, to: str, why: str) -> None:
 def _preview(spec: Pipeline, back_to: str | None, as_json: bool) -> None:
     from tidegate.workflow.apply import taking_back
     from tidegate.workflow.apply.apply import seen
+    from tidegate.workflow.apply.complete import unmerged_now
 
     with surroundings.ledger() as ledger:
         ctx = surroundings.context(spec, ledger, progress)
         found = seen(ctx) if back_to is None else taking_back.at(ctx, back_to)
+        waits = unmerged_now(ctx, found.told.upto) if spec.copy is not None else []
     if as_json:
         first, last = (None, None) if found.range is None else (found.range.first, found.range.last)
-        print_json({"pipeline": spec.name, "table": found.told, "first_batch": first, "last_batch": last})
+        print_json(
+            {"pipeline": spec.name, "table": found.told, "first_batch": first, "last_batch": last, "unmerged": waits}
+        )
     else:
         then = f"at {back_to} " if back_to else ""
         click.echo(f"{spec.name}: {then}{_would(found)}")
+        for partition, has, end in waits:
+            click.echo(f"  partition {partition} is merged up to offset {has:,}, the connector had filled {end:,}")
 
 
 def _would(found: Seen) -> str:

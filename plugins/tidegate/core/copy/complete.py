@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.core.copy.port import LogPosition
+from tidegate.core.mirror.copied import Complete
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,15 +21,6 @@ class Look:
     ends: Mapping[int, int]
 
 
-@dataclass(frozen=True)
-class Complete:
-    """Nothing is older than `position`: whatever committed below it is in the table. So is whatever committed before
-    `at_ms` (UTC); None: no look tells."""
-
-    position: LogPosition
-    at_ms: int | None = None
-
-
 def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | None:
     """What the newest look says whose ends are all merged; None if no look does. `looks`: in the order of time;
     `merged`: offsets (exclusive) up to which the table has each partition; empty: nobody knows.
@@ -37,9 +29,14 @@ def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | Non
     in each partition are not needed."""
     if not merged:  # a topic without records has no ends that could be missing
         return None
-    found = [one for one in looks if all(merged.get(p, 0) >= end for p, end in one.ends.items())]
+    found = [one for one in looks if not unmerged(one, merged)]
     if not found:
         return None
     position = max(one.position for one in found)
     times = [one.at_ms for one in looks if one.log_end <= position]
     return Complete(position, max(times, default=None))
+
+
+def unmerged(look: Look, merged: Mapping[int, int]) -> list[tuple[int, int, int]]:
+    """(partition, offset that the table has, offset that the look asks for), both exclusive, of those that it lacks."""
+    return [(p, merged.get(p, 0), end) for p, end in sorted(look.ends.items()) if merged.get(p, 0) < end]

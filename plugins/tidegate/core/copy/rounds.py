@@ -118,13 +118,15 @@ def parse_attempt(name: str) -> tuple[int, int, str] | None:
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """How far a copy is, by the ledger: the newest round, the chunks that are cut of it, and how many of them are read,
-    with their rows. `since_ms`: when the newest chunk was read (UTC); None: none was."""
+    with their rows. `since_ms`: when the newest chunk was read (UTC); None: none was. `asked_ms`: when the connector
+    last said how far it is (UTC); None: never."""
 
     round: Round
     chunks: int = 0
     read: int = 0
     rows: int = 0
     since_ms: int | None = None
+    asked_ms: int | None = None
 
 
 class CopyLedger(Protocol):

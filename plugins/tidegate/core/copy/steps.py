@@ -23,6 +23,7 @@ def to_read(rounds: Iterable[Round], chunks: Chunks, compared: bool = False) -> 
     read. One that was given up is left alone, and one that is `compared` is left to who compares it."""
     for one in rounds:
         left = [c for c in chunks.get(one.number, ()) if c.state == ChunkState.CUT]
+        left.sort(key=lambda c: c.tried_ms or 0)  # what no other task may be reading now comes first
         wanted = one.state not in BRINGS_NOTHING and (one.state == RoundState.COMPARED) == compared
         if wanted and (left or (one.state in UNDER_WAY and not one.ended)):
             return one, left

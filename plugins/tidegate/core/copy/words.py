@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.copy.rounds import BRINGS_NOTHING, Reading, RoundState
-from tidegate.core.mirror.copied import Copied, numbers
+from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.copied import NOTHING, Copied, numbers
 
 
-def how_far(reading: Reading | None, table: Copied) -> str:
-    """What stands in the table of copies, and what the newest one waits for. `reading`: by the ledger; None before the
-    first copy."""
+def how_far(reading: Reading | None, told: Told | None, asks: bool) -> str:
+    """What stands in the table of copies, what the newest one waits for, and since when nothing is older. `reading`: by
+    the ledger; None before the first copy. `asks`: whether anybody says how far the connector is."""
+    table = NOTHING if told is None else told.copied
     whole, said = table.whole, []
-    if whole is not None:
-        said.append(f"whole since copy {whole.number}, read from {_position(whole.low)} on")
+    if told is not None and whole is not None:
+        said.append(f"whole since copy {whole.number}, read from {_position(whole.low[:2])} on")
+        said.append(_age(told, asks, None if reading is None else reading.asked_ms))
     if reading is None:
         said.append("nothing of the source's table is read yet")
         return "; ".join(said)
@@ -26,16 +30,38 @@ def how_far(reading: Reading | None, table: Copied) -> str:
 
 
 def _under_way(reading: Reading, table: Copied) -> str:
-    """`copy 2: 12 of 40 chunks read (1,200,000 rows), 8 merged; readers see a part of the table`."""
+    """`copy 1: 12 of 40 chunks read (1,200,000 rows), 8 merged; readers see an empty table until it is whole`."""
     inside = table.round(reading.round.number)
     merged = 0 if inside is None else len(numbers(inside.chunks))
     cut = f"{reading.chunks:,} chunks" + ("" if reading.round.ended else " so far")
     read = f"{reading.read:,} of {cut} read ({many(reading.rows, 'row')})"
     words = f"copy {reading.round.number}: {read}, {merged:,} merged"
+    if table.hidden:
+        return f"{words}; readers see an empty table until it is whole"
     if table.whole is None:
         return f"{words}; until it is whole the table lacks rows"
     return words
 
 
-def _position(low: tuple[int, int, int]) -> str:
-    return f"({low[0]}, {low[1]})"
+def _age(told: Told, asks: bool, asked_ms: int | None) -> str:
+    """S9', or why it is not known."""
+    found, unknown = told.copied.complete, "it cannot say since when nothing is older"
+    if found is not None:
+        instant = "" if found.at_ms is None else f", what the source had at {iso(found.at_ms)}"
+        return f"nothing in it is older than {_position(found.position)}{instant}"
+    if told.copied.by_hand:
+        return f"{unknown}: a person has let the order decide between events that contradict each other"
+    if told.below_purge:
+        return f"{unknown}: a purge has kept events out"
+    if not asks:
+        return f"{unknown}: nobody says how far the connector is (copy.connector or copy.slot)"
+    if asked_ms is None:
+        return f"{unknown}: the connector has not said yet how far it is"
+    return (
+        f"{unknown}: what the connector had delivered at {iso(asked_ms)} is not merged, or records were lost "
+        f"(tidegate apply --dry-run names the partitions)"
+    )
+
+
+def _position(at: tuple[int, int]) -> str:
+    return f"({at[0]}, {at[1]})"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from tidegate.core.batch.totals import BatchSteps, Spent
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import Survey, WindowSteps
+from tidegate.core.mirror.applies import Merging
 from tidegate.core.source.loss_warning import CRITICAL, OK, WARN
 from tidegate.core.source.progress import Progress
 from tidegate.core.window.cut import window_end
@@ -48,6 +49,8 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "tidegate_oldest_due_age_seconds": (GAUGE, "Time since the oldest due window became ready."),
     "tidegate_batches_to_merge": (GAUGE, "Landed batches that a mirror's table lacks; of mirrors only."),
     "tidegate_merge_age_seconds": (GAUGE, "Time since the oldest of them landed."),
+    "tidegate_mirror_age_seconds": (GAUGE, "Time since whatever the source had is in a mirror; of those that can say "
+                                           "it."),
     "tidegate_windows_published": (GAUGE, "Windows with a generation in force."),
     "tidegate_rows_published": (GAUGE, "Rows of the generations in force."),
     "tidegate_publish_delay_seconds": (GAUGE, "From the end of the newest published window to its first publication."),
@@ -148,6 +151,12 @@ def broken(name: str) -> Measure:
     return Measure("tidegate_spec_ok", (("pipeline", name),), 0)
 
 
+def _complete_ms(merging: Merging | None) -> int | None:
+    told = None if merging is None else merging.told
+    complete = None if told is None else told.copied.complete
+    return None if complete is None else complete.at_ms
+
+
 def _of_ledger(status: PipelineStatus, survey: Survey) -> dict[str, float | None]:
     merging = status.merging
     published, landed, batch, now_ms = survey.published, survey.progress.landed, survey.open_batch, status.now_ms
@@ -170,6 +179,7 @@ def _of_ledger(status: PipelineStatus, survey: Survey) -> dict[str, float | None
         "tidegate_oldest_due_age_seconds": _age(status.due_since_ms, now_ms),
         "tidegate_batches_to_merge": None if merging is None else merging.waiting,
         "tidegate_merge_age_seconds": None if merging is None else _age(merging.since_ms, now_ms),
+        "tidegate_mirror_age_seconds": _age(_complete_ms(merging), now_ms),
         "tidegate_windows_published": published.windows,
         "tidegate_rows_published": published.rows,
         "tidegate_publish_delay_seconds": _seconds(delay),

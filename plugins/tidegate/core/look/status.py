@@ -15,7 +15,6 @@ from tidegate.core.look.overdue import Concern
 from tidegate.core.look.survey import Block, Survey
 from tidegate.core.look.views import Overview
 from tidegate.core.mirror.applies import Merging
-from tidegate.core.mirror.copied import NOTHING
 from tidegate.core.source.loss_warning import TimeToLoss
 from tidegate.core.source.port import LogState
 from tidegate.core.source.progress import Progress
@@ -84,7 +83,7 @@ class PipelineStatus:
         """How far the copy of a mirror's source table is; empty for a pipeline that copies none."""
         if self.pipeline.copy is None or self.merging is None:
             return ""
-        return how_far(self.reading, NOTHING if self.merging.told is None else self.merging.told.copied)
+        return how_far(self.reading, self.merging.told, self.pipeline.copy.is_told)
 
     @property
     def name(self) -> str:

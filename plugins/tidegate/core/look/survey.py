@@ -194,7 +194,7 @@ class SurveyLedger(Protocol):
         ...
 
     def readings(self, names: Collection[str]) -> dict[str, Reading]:
-        """How far the newest copies into the keyed tables of `names` are, of those that have any: two statements."""
+        """How far the newest copies into the keyed tables of `names` are, of those that have any: three statements."""
         ...
 
     def earlier_each(self, names: Collection[str]) -> dict[str, TopicFacts]:

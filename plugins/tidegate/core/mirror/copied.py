@@ -7,8 +7,9 @@ position of its rows (S1). Once all of its chunks are in the table, a *sweep* en
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.mirror.jobs import START, Position
 
 Places = tuple[tuple[int, int], ...]
@@ -31,11 +32,26 @@ class RoundIn:
 
 
 @dataclass(frozen=True)
+class Complete:
+    """Nothing is older than `position`, (commit, row): whatever committed below it is in the table. So is whatever
+    committed before `at_ms` (UTC); None: no look tells."""
+
+    position: tuple[int, int]
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True)
 class Copied:
-    """`rounds`: in the order of their numbers. `high`: the greatest HIGH of all chunks (S9), as (commit, row, 0)."""
+    """`rounds`: in the order of their numbers. `high`: the greatest HIGH of all chunks (S9), as (commit, row, 0).
+    `hidden`: readers see an empty table, until the first round is whole. `complete`: since which position of the source
+    nothing in the table is older (S9'); None: nothing tells. `by_hand`: a person has let the order decide between
+    events that contradict each other (M7, M8): positions say nothing for certain any more."""
 
     rounds: tuple[RoundIn, ...] = ()
     high: Position = START
+    hidden: bool = field(default=False, metadata=LEFT_OUT)
+    complete: Complete | None = field(default=None, metadata=LEFT_OUT)
+    by_hand: bool = field(default=False, metadata=LEFT_OUT)
 
     @property
     def newest(self) -> int:
@@ -80,6 +96,12 @@ class Copied:
 
 
 NOTHING = Copied()
+
+
+def stays_hidden(shown: bool, copies: bool, after: Copied) -> bool:
+    """Whether readers see nothing of a commit yet: the table's first copy is not whole after it. What they once saw
+    (`shown`) is never taken from them; nobody waits where the pipeline does not copy."""
+    return not shown and copies and after.whole is None
 
 
 def ranges(values: Collection[int]) -> Places:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tidegate.core.copy.complete import Complete
 from tidegate.core.mirror.applies import Told
-from tidegate.core.mirror.copied import CopyStep
+from tidegate.core.mirror.copied import Complete, Copied, CopyStep
 from tidegate.core.mirror.jobs import ApplyReceipt
 
 
@@ -14,11 +13,9 @@ from tidegate.core.mirror.jobs import ApplyReceipt
 class Prefix(Told):
     """A keyed table as one snapshot of it says (M3, M4). `snapshot`: names it; None for a table without any. Sums are
     those of its whole life: `rows + tombstones + purged = inserted`; `rows`, `tombstones` stand in it. `newest_ms`: the
-    newest time at the source (UTC) of all events in it, 0 if none is known (M8). `complete`: since which position of
-    the source nothing in it is older (S9'); None: nothing tells."""
+    newest time at the source (UTC) of all events in it, 0 if none is known (M8)."""
 
     newest_ms: int = 0
-    complete: Complete | None = None
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class Merged:
     """What an apply job has made of the batches above `upto`: `last` is the new one, `files` have their URIs in
     `directory`; buckets that are not named stay as they are. Of upkeep `last` is `upto` itself. `copy`: what it brings
     of a copy, or ends (S8). `buckets`: how many the table has then; 0: as many as before. `anew`: no old file stays.
-    `complete`: what the table may tell then (S9')."""
+    `complete`: what the table may tell then (S9'). `by_hand`: a person has its contradicting events taken (M7, M8)."""
 
     first: int
     last: int
@@ -37,3 +34,11 @@ class Merged:
     anew: bool = False
     copy: CopyStep | None = None
     complete: Complete | None = None
+    by_hand: bool = False
+
+    def copied(self, before: Copied) -> Copied:
+        """What the table says of copies once it is committed."""
+        after = before if self.copy is None else self.copy.after(before)
+        by_hand = before.by_hand or self.by_hand
+        told = None if after.whole is None or by_hand else self.complete
+        return replace(after, complete=told, by_hand=by_hand)

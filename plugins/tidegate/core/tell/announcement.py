@@ -1,4 +1,4 @@
-"""What other DAGs are told of a generation that is in force: a few plain values, whatever the window's size."""
+"""What other DAGs are told of a generation that is in force, or of a mirror: a few plain values, whatever its size."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Protocol
 from tidegate.core.base.partition_values import partition_path
 from tidegate.core.base.wording import those
 from tidegate.core.completeness.rules import WARN
+from tidegate.core.mirror.applies import Told
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import time_values, window_id
 from tidegate.core.window.readiness import Certificate
@@ -95,6 +96,21 @@ def extra(pipeline: Pipeline, notice: Notice) -> dict[str, Value]:
         "ready_reason": None if certificate is None else _short(certificate.reason),
         "decided_at": None if certificate is None else _instant(certificate.decided_ms),
         "warning": warning(certificate, notice.taken_up),
+    }
+
+
+def of_mirror(pipeline: Pipeline, told: Told) -> dict[str, Value]:
+    """What a dataset event of a mirror carries: the table as it is now, and since when nothing in it is older (S9'),
+    where that is known."""
+    complete = told.copied.complete
+    return {
+        "pipeline": pipeline.name,
+        "table": pipeline.sink.table,
+        "upto": told.upto,
+        "snapshot": told.snapshot,
+        "rows": told.rows,
+        "complete_to": None if complete is None else ",".join(map(str, complete.position)),
+        "complete_at": None if complete is None else _instant(complete.at_ms),
     }
 
 

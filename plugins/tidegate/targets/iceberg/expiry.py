@@ -17,6 +17,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.target.port import Settled
 from tidegate.targets.iceberg.catalogue import Catalogue
 from tidegate.targets.iceberg.complete import days_let_go
+from tidegate.targets.iceberg.live import newest
 from tidegate.targets.iceberg.tags import publication_of
 
 KEEP = "history.expire.min-snapshots-to-keep"
@@ -45,7 +46,7 @@ def let_go(metadata: TableMetadata, settled: Settled, needed: int = 1) -> tuple[
     done = settled(set(tags.values())) if tags else set()
     dropped = [name for name, publication in tags.items() if publication in done] + days_let_go(metadata)
     named = {ref.snapshot_id for name, ref in metadata.refs.items() if name not in dropped and name != MAIN_BRANCH}
-    line = [s.snapshot_id for s in ancestors_of(metadata.current_snapshot(), metadata)]
+    line = [s.snapshot_id for s in ancestors_of(newest(metadata), metadata)]
     kept = named | set(line[: max(1, needed, int(metadata.properties.get(KEEP, KEPT)))])
     gone = [s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in kept]
     updates: list[TableUpdate] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in dropped]

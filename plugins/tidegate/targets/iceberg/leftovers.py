@@ -12,6 +12,7 @@ from tidegate.core.base.storage import Storage
 from tidegate.core.target.paths import join
 from tidegate.targets.iceberg import names
 from tidegate.targets.iceberg.catalogue import Catalogue, Loaded
+from tidegate.targets.iceberg.live import newest
 from tidegate.targets.iceberg.names import Kind
 from tidegate.targets.iceberg.rules import Needed, may_go
 
@@ -31,7 +32,7 @@ def leftovers(catalogue: Catalogue, name: str, location: str, storage: Storage, 
         return []
     table = loaded.metadata.table_uuid
     ours = {n: made for n in there if (made := names.made(n, table)) is not None}
-    current = loaded.metadata.current_snapshot()
+    current = newest(loaded.metadata)
     first = _needed(loaded, _manifests(loaded, [] if current is None else [current]))
     found = [n for n in ours if may_go(n, ours[n], first, now_ms)]
     if sum(ours[n].kind is Kind.MANIFEST for n in found) > WORTH:
@@ -48,7 +49,7 @@ def _manifests(loaded: Loaded, snapshots: Iterable[Snapshot]) -> set[str]:
 
 def _needed(loaded: Loaded, manifests: Iterable[str]) -> Needed:
     metadata = loaded.metadata
-    line = list(ancestors_of(metadata.current_snapshot(), metadata))
+    line = list(ancestors_of(newest(metadata), metadata))
     log = metadata.metadata_log
     named = {loaded.metadata_location, *_logged(metadata), *_lists(metadata), *manifests}
     return Needed(

@@ -22,7 +22,7 @@ from tidegate.core.base.errors import CatalogueError
 from tidegate.core.mirror.jobs import BUCKET
 from tidegate.core.target.port import BATCH, Token
 from tidegate.targets.iceberg.columns import WINDOW
-from tidegate.targets.iceberg.tags import publication_of
+from tidegate.targets.iceberg.tags import FIRST_COPY, publication_of
 
 Units = Collection[int]
 """What units are in their partition: a window's start in us, a batch, a bucket."""
@@ -83,10 +83,10 @@ class Look:
 
 
 def look(metadata: TableMetadata, io: FileIO, units: Units | None) -> Look:
-    """What stands for these units (None: all) in the current snapshot.
+    """What stands for these units (None: all) in the newest snapshot.
 
     Raises CatalogueError for a table that somebody has partitioned otherwise (C9)."""
-    snapshot = metadata.current_snapshot()
+    snapshot = newest(metadata)
     manifests = [] if snapshot is None else snapshot.manifests(io)
     found: list[Found] = []
     deletes: list[Found] = []
@@ -287,10 +287,16 @@ def places_of(metadata: TableMetadata) -> dict[int, str]:
     return found
 
 
+def newest(metadata: TableMetadata) -> Snapshot | None:
+    """The snapshot that the next commit is made on: the one that readers see, or that of the first copy's branch."""
+    ref = metadata.refs.get(FIRST_COPY)
+    return metadata.current_snapshot() if ref is None else metadata.snapshot_by_id(ref.snapshot_id)
+
+
 def line(metadata: TableMetadata) -> Iterator[Snapshot]:
-    """The current snapshot and those that it was certainly made from, newest first, as far back as none is missing."""
+    """The newest snapshot and those that it was certainly made from, newest first, as far back as none is missing."""
     by_id = {s.snapshot_id: s for s in metadata.snapshots}
-    at = metadata.current_snapshot()
+    at = newest(metadata)
     while at is not None:
         yield at
         at = None if at.parent_snapshot_id is None else by_id.get(at.parent_snapshot_id)

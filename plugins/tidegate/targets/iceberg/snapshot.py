@@ -32,21 +32,31 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
+    RemoveSnapshotRefUpdate,
     SetSnapshotRefUpdate,
     TableUpdate,
 )
 
 from tidegate.targets.iceberg import merging, names
-from tidegate.targets.iceberg.live import Found, Look, first_unit, unit_of
+from tidegate.targets.iceberg.live import Found, Look, first_unit, newest, unit_of
+from tidegate.targets.iceberg.tags import FIRST_COPY
 
 CODEC: Literal["deflate"] = "deflate"
 
 
 def replaced(
-    metadata: TableMetadata, io: FileIO, seen: Look, added: list[DataFile], said: dict[str, str], tag: str | None
+    metadata: TableMetadata,
+    io: FileIO,
+    seen: Look,
+    added: list[DataFile],
+    said: dict[str, str],
+    tag: str | None,
+    hidden: bool = False,
 ) -> tuple[TableUpdate, ...]:
     """Return the commit after which `added` stand where the files that were seen stood. Writes its manifests,
-    under names that nobody else uses; those of a refused commit stay, and no table has them."""
+    under names that nobody else uses; those of a refused commit stay, and no table has them.
+
+    `hidden`: on the branch of the first copy; the first commit that is not hidden makes it what readers see."""
     maker = _Maker(metadata, io)
     manifests = maker.added(added)
     going = [*seen.found, *seen.deletes]  # a delete file means rows of its own partition only (C7)
@@ -55,15 +65,17 @@ def replaced(
         manifests.append(maker.without(one))
     manifests += maker.merged([m for m in seen.manifests if m.manifest_path not in taken and _lives(m)])
     snapshot = maker.snapshot(manifests, maker.summary(added, [*seen.files, *seen.delete_files], said))
-    refs = [(MAIN_BRANCH, SnapshotRefType.BRANCH)]
+    refs = [(FIRST_COPY if hidden else MAIN_BRANCH, SnapshotRefType.BRANCH)]
     if tag is not None:
         refs.append((tag, SnapshotRefType.TAG))
+    shows = not hidden and FIRST_COPY in metadata.refs
     return (
         AddSnapshotUpdate(snapshot=snapshot),
         *(
             SetSnapshotRefUpdate.model_validate({"ref-name": n, "type": kind, "snapshot-id": snapshot.snapshot_id})
             for n, kind in refs
         ),
+        *((RemoveSnapshotRefUpdate.model_validate({"ref-name": FIRST_COPY}),) if shows else ()),
     )
 
 
@@ -137,19 +149,21 @@ class _Maker:
             collector.add_file(file, schema, specs[self.metadata.default_spec_id])
         for file in removed:
             collector.remove_file(file, schema, specs[file.spec_id])
-        before = self.metadata.current_snapshot()
+        before = newest(self.metadata)
         return update_snapshot_summaries(
             Summary(Operation.OVERWRITE if removed else Operation.APPEND, **collector.build(), **said),
             None if before is None else before.summary,
         )
 
     def snapshot(self, manifests: list[ManifestFile], summary: Summary) -> Snapshot:
+        before = newest(self.metadata)
+        parent = None if before is None else before.snapshot_id
         output = self._output(f"snap-{self.id}-{self.sequence}-{self.name}.avro")
         with write_manifest_list(
             format_version=self.metadata.format_version,
             output_file=output,
             snapshot_id=self.id,
-            parent_snapshot_id=self.metadata.current_snapshot_id,
+            parent_snapshot_id=parent,
             sequence_number=self.sequence,
             avro_compression=CODEC,
         ) as writer:
@@ -157,7 +171,7 @@ class _Maker:
         return Snapshot.model_validate(
             {
                 "snapshot-id": self.id,
-                "parent-snapshot-id": self.metadata.current_snapshot_id,
+                "parent-snapshot-id": parent,
                 "manifest-list": output.location,
                 "sequence-number": self.sequence,
                 "timestamp-ms": max(int(time.time() * 1000), self.metadata.last_updated_ms),  # hosts' clocks differ

@@ -1,10 +1,12 @@
-"""Tags that keep the snapshots of publications from expiry (C5)."""
+"""Tags that keep the snapshots of publications from expiry (C5), and the branch of what readers do not see yet."""
 
 from __future__ import annotations
 
 from tidegate.core.target.port import Token
 
 TAG = "tidegate-"
+FIRST_COPY = "tidegate-first-copy"
+"""Branch of a table whose first full copy is not whole: readers, who read `main`, see an empty table (S9')."""
 
 
 def tag_of(token: Token) -> str:

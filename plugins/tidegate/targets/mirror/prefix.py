@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 
 from tidegate.core.base.plain import dumps, loads
-from tidegate.core.copy.complete import Complete
 from tidegate.core.mirror.balance import Totals
-from tidegate.core.mirror.copied import NOTHING, Copied
+from tidegate.core.mirror.copied import NOTHING, Complete, Copied
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import START, Position, position_of, spelled
 from tidegate.core.mirror.purge import marker
 from tidegate.core.target.prefix import Merged, Prefix
-from tidegate.targets.iceberg.live import PREFIX, line, said_by
+from tidegate.targets.iceberg.live import PREFIX, line, newest, said_by
+from tidegate.targets.iceberg.tags import FIRST_COPY
 
 UPTO = f"{PREFIX}upto"
 ATTEMPT = f"{PREFIX}attempt"
@@ -39,14 +39,13 @@ FIRST = 1
 parent (pyiceberg takes the name of an expired one away)."""
 
 
-def summary_of(pipeline: str, merged: Merged, sums: Totals, before: Prefix) -> dict[str, str]:
+def summary_of(pipeline: str, merged: Merged, sums: Totals, before: Prefix, copied: Copied) -> dict[str, str]:
     """What the snapshot of a merge says; sums are of the table's whole life, `rows` and `tombstones` of now."""
     receipt, below = merged.receipt, before.purged_below
     purges = receipt.purged_below is not None
     kept_out = add_up(b.counts for b in receipt.buckets).below_purge
     buckets = merged.buckets or before.buckets
     begins, last = _positions(merged, before)
-    copied = before.copied if merged.copy is None else merged.copy.after(before.copied)
     return {
         f"{PREFIX}pipeline": pipeline,
         f"{PREFIX}first": str(merged.first),
@@ -59,25 +58,18 @@ def summary_of(pipeline: str, merged: Merged, sums: Totals, before: Prefix) -> d
         **({_BUCKETS: str(buckets)} if buckets else {}),
         **({_BEGINS: spelled(begins), _LAST: spelled(last)} if begins and last else {}),
         **({_COPIED: dumps(copied)} if copied != NOTHING else {}),
-        **(_completeness(merged.complete) if copied.whole is not None else {}),
+        **_completeness(copied.complete),
         _NEWEST_MS: str(max(before.newest_ms, receipt.newest_ms)),
         **{f"{PREFIX}{name}": str(getattr(sums, name)) for name in _SUMS},
     }
 
 
 def _completeness(found: Complete | None) -> dict[str, str]:
-    """S9': of a table with a whole copy only."""
+    """S9', for readers."""
     if found is None:
         return {}
     instant = {} if found.at_ms is None else {_COMPLETE_MS: str(found.at_ms)}
     return {_COMPLETE_TO: ",".join(map(str, found.position)), **instant}
-
-
-def _complete(said: Mapping[str, str]) -> Complete | None:
-    if _COMPLETE_TO not in said:
-        return None
-    commit, row = said[_COMPLETE_TO].split(",")
-    return Complete((int(commit), int(row)), int(said[_COMPLETE_MS]) if _COMPLETE_MS in said else None)
 
 
 def _positions(merged: Merged, before: Prefix) -> tuple[Position | None, Position | None]:
@@ -89,13 +81,13 @@ def _positions(merged: Merged, before: Prefix) -> tuple[Position | None, Positio
 
 
 def prefix_of(metadata: TableMetadata) -> Prefix:
-    """The table as its current snapshot has it: what the newest merge in its line says. A compaction by others adds a
+    """The table as its newest snapshot has it: what the newest merge in its line says. A compaction by others adds a
     snapshot and says nothing. A snapshot that the current one need not come from says nothing, even if it is kept:
     a table that was taken back may have one that is further.
 
     Raises ValueError for a summary that no merge has written, and where the line of snapshots ends before it tells."""
-    current = metadata.current_snapshot_id
-    snapshot = None if current is None else str(current)
+    current, hidden = newest(metadata), FIRST_COPY in metadata.refs
+    snapshot = None if current is None else str(current.snapshot_id)
     oldest = None
     for oldest in line(metadata):
         said = said_by(oldest)
@@ -113,8 +105,7 @@ def prefix_of(metadata: TableMetadata) -> Prefix:
                 kept_out=tuple(json.loads(said.get(_KEPT_OUT, "[]"))),
                 begins=position_of(said[_BEGINS]) if _BEGINS in said else None,
                 last_position=position_of(said[_LAST]) if _LAST in said else None,
-                copied=loads(Copied, said[_COPIED]) if _COPIED in said else NOTHING,
-                complete=_complete(said),
+                copied=replace(loads(Copied, said[_COPIED]) if _COPIED in said else NOTHING, hidden=hidden),
                 **sums,
             )
     if oldest is not None and oldest.sequence_number != FIRST:

@@ -12,6 +12,7 @@ from pyiceberg.manifest import DataFile
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure, LostComparison
 from tidegate.core.base.wording import many
 from tidegate.core.mirror.balance import after, imbalance
+from tidegate.core.mirror.copied import stays_hidden
 from tidegate.core.mirror.jobs import BaseFile, Bucket, TableColumn
 from tidegate.core.mirror.prefix import follows
 from tidegate.core.target.paths import join
@@ -22,11 +23,12 @@ from tidegate.targets.iceberg.catalogue import Conflict, Loaded
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import data_file
 from tidegate.targets.iceberg.in_catalogue import InCatalogue
-from tidegate.targets.iceberg.live import Look, look, unit_of
+from tidegate.targets.iceberg.live import Look, look, newest, unit_of
+from tidegate.targets.iceberg.tags import FIRST_COPY
 from tidegate.targets.mirror.definition import MirrorDefinition
 from tidegate.targets.mirror.prefix import has, prefix_of, still, summary_of, telling
 from tidegate.targets.mirror.rules import buckets_of, key_of, tombstones_of
-from tidegate.targets.mirror.taking_back import as_of, back_to, meant
+from tidegate.targets.mirror.taking_back import as_of, back_to, meant, on_branch
 from tidegate.workflow.base import bounds
 from tidegate.workflow.base.context import ATTEMPTS
 
@@ -129,9 +131,11 @@ class MirrorTable(InCatalogue):
         loaded = self._load()
         prefix = self._whole(loaded, to)
         allow(prefix)
-        if prefix.snapshot != str(loaded.metadata.current_snapshot_id):
+        current = newest(loaded.metadata)
+        if current is None or prefix.snapshot != str(current.snapshot_id):
             try:
-                self.catalogue.commit(loaded, (), back_to(meant(self.name, loaded.metadata, to)))
+                updates = back_to(loaded.metadata, meant(self.name, loaded.metadata, to))
+                self.catalogue.commit(loaded, on_branch(loaded.metadata), updates)
             except Conflict as e:
                 raise LostComparison(f"{self.name} has moved on meanwhile: nothing was taken back") from e
         return prefix
@@ -156,8 +160,12 @@ class MirrorTable(InCatalogue):
                 added.append(data_file(loaded.metadata, uri, part, (f.rows, f.bytes), known.get(f.path)))
         seen = look(loaded.metadata, loaded.io, None if merged.anew else changed)
         sums = after(before, merged.receipt)
-        said = summary_of(self.site.pipeline.name, merged, sums, before)
-        return self.catalogue.commit(loaded, (), snapshot.replaced(loaded.metadata, loaded.io, seen, added, said, None))
+        copied = merged.copied(before.copied)
+        shown = loaded.metadata.current_snapshot_id is not None
+        hidden = stays_hidden(shown, self.site.pipeline.copy is not None, copied)
+        said = summary_of(self.site.pipeline.name, merged, sums, before, replace(copied, hidden=hidden))
+        updates = snapshot.replaced(loaded.metadata, loaded.io, seen, added, said, None, hidden)
+        return self.catalogue.commit(loaded, on_branch(loaded.metadata), updates)
 
     def _refuse_changed(self, prefix: Prefix, seen: Look) -> None:
         """Raises CatalogueMismatch."""
@@ -173,6 +181,9 @@ class MirrorTable(InCatalogue):
             raise CatalogueMismatch(f"{self.name}: {wrong}", advice=_TAKE_BACK)
 
     def _prefix(self, loaded: Loaded) -> Prefix:
+        if loaded.metadata.current_snapshot_id is not None and FIRST_COPY in loaded.metadata.refs:
+            what = f"{self.name}: somebody has written to it while its first copy is not whole, and readers see that"
+            raise CatalogueMismatch(what, advice="find out who, and drop the table: the next merge makes it anew")
         try:
             return prefix_of(loaded.metadata)
         except (KeyError, ValueError) as e:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.update import SetSnapshotRefUpdate, TableUpdate
+from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, TableRequirement, TableUpdate
 
 from tidegate.core.base.errors import CatalogueMismatch
+from tidegate.targets.iceberg.tags import FIRST_COPY
 
 _TOLD = 10
 
 
 def meant(name: str, metadata: TableMetadata, to: str) -> int:
     """The snapshot that the tag `to` names, or whose id it is. Raises CatalogueMismatch."""
-    tags = sorted(tag for tag in metadata.refs if tag != MAIN_BRANCH)
+    tags = sorted(tag for tag in metadata.refs if tag not in (MAIN_BRANCH, FIRST_COPY))
     if to in tags:
         return metadata.refs[to].snapshot_id
     if to in {str(s.snapshot_id) for s in metadata.snapshots}:
@@ -27,11 +28,29 @@ def meant(name: str, metadata: TableMetadata, to: str) -> int:
 
 
 def as_of(metadata: TableMetadata, snapshot: int) -> TableMetadata:
-    """The table as it would be if that were its current snapshot."""
-    return metadata.model_copy(update={"current_snapshot_id": snapshot})
+    """The table as it would be if that were its newest snapshot."""
+    refs = {name: ref for name, ref in metadata.refs.items() if name != FIRST_COPY}
+    return metadata.model_copy(update={"current_snapshot_id": snapshot, "refs": refs})
 
 
-def back_to(snapshot: int) -> tuple[TableUpdate, ...]:
-    """What makes it the current one."""
-    said = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot}
+def back_to(metadata: TableMetadata, snapshot: int) -> tuple[TableUpdate, ...]:
+    """What makes it the newest one; readers see no more than before."""
+    branch = FIRST_COPY if FIRST_COPY in metadata.refs else MAIN_BRANCH
+    said = {"ref-name": branch, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot}
     return (SetSnapshotRefUpdate.model_validate(said),)
+
+
+def on_branch(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+    """What holds as long as nobody has moved the branch of the first copy, or begun it (C1)."""
+    ref = metadata.refs.get(FIRST_COPY)
+    said = {"ref": FIRST_COPY, "snapshot-id": None if ref is None else ref.snapshot_id}
+    return (_Branch.model_validate({"type": "assert-ref-snapshot-id", **said}),)
+
+
+class _Branch(AssertRefSnapshotId):
+    """The library's own check lets a table's first snapshot be on `main` only."""
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        """Raises CommitFailedException."""
+        if base_metadata is None or base_metadata.snapshots:
+            super().validate(base_metadata)

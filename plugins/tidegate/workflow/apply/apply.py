@@ -202,6 +202,7 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         bool(job.cut_before),
         commit.step if isinstance(commit, CopyIn) else None,
         complete.told(ctx, prefix, mine.last),
+        bool(taken),
     )
     try:
         after = table.apply(prefix, merged, lambda: ctx.ledger.applies.holds(mine))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tidegate.core.base.errors import LedgerError, LostComparison, TidegateError
-from tidegate.core.copy.complete import Complete, Look, complete
+from tidegate.core.copy.complete import Look, complete, unmerged
 from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.copied import Complete
 from tidegate.workflow.base.context import Context
 
 
@@ -38,7 +39,15 @@ def look(ctx: Context) -> None:
 
 def told(ctx: Context, table: Told, upto: int) -> Complete | None:
     """What the table may tell once it holds batches 1 to `upto`, if a copy of it is whole; nothing where a purge has
-    kept an event out, which may have been news (M5)."""
-    if ctx.connector is None or table.below_purge:
+    kept an event out, which may have been news (M5), or a person has decided between events."""
+    if ctx.connector is None or table.below_purge or table.copied.by_hand:
         return None
     return complete(ctx.ledger.copies.looks(ctx.name), ctx.ledger.copies.merged_ends(ctx.name, upto))
+
+
+def unmerged_now(ctx: Context, upto: int) -> list[tuple[int, int, int]]:
+    """(partition, offset that batches 1 to `upto` have read, offset at the newest look), exclusive, of partitions that
+    have more; for people."""
+    looks = ctx.ledger.copies.looks(ctx.name)
+    merged = ctx.ledger.copies.merged_ends(ctx.name, upto)
+    return unmerged(looks[-1], merged) if looks and merged else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import LostComparison, StorageAhead
 from tidegate.core.copy.rounds import BRINGS_NOTHING, Chunk, ChunkState, Round, RoundState
@@ -62,7 +62,8 @@ def next_of_copy(ctx: Context, told: Told, most_rows: int) -> CopyIn | None:
 def same_for_a_copy(now: Told, before: Told) -> bool:
     """Whether a commit of a copy that was decided by `before` would be decided by `now`, too (S7, S8). Such a commit
     moves no `upto`, so that the number of batches says nothing of it."""
-    return (now.copied, now.purged_below, now.begins) == (before.copied, before.purged_below, before.begins)
+    first, second = ((replace(t.copied, complete=None), t.purged_below, t.begins) for t in (now, before))
+    return first == second
 
 
 def _send_back(ctx: Context, told: Told, chunks: tuple[Chunk, ...]) -> bool:

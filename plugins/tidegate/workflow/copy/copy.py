@@ -73,6 +73,9 @@ def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: T
             if round_ is None or (done.chunks and not go_on()):
                 return replace(done, left=round_ is not None)
             accepted = _read(ctx, database, table, chunks)
+            if not accepted:
+                ctx.say(f"{ctx.name}: another task reads these chunks: they are left to it")
+                return replace(done, left=True)
         except LostComparison:
             lost += 1
             if lost == ATTEMPTS:
@@ -213,7 +216,7 @@ def _cut(ctx: Context, database: Database, table: SourceTable, round_: Round, fa
 
 
 def _read(ctx: Context, database: Database, table: SourceTable, chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Those that were accepted, at least one. Raises JobFailed."""
+    """Those that were accepted; none where another task has begun each of them anew. Raises JobFailed."""
     told = _told(ctx)
     tries = [ctx.ledger.copies.attempt(chunk, ctx.nonce()) for chunk in chunks]
     job = _plan(ctx, database, table, told, tries)
@@ -222,7 +225,16 @@ def _read(ctx: Context, database: Database, table: SourceTable, chunks: Sequence
     if described(ctx, database).columns != table.columns:
         # its rows would lack what the events of before them have brought of a new column
         raise LostComparison(f"{ctx.name}: {job.table.name} was altered while it was read: its chunks are read again")
-    accepted = [chunk for chunk in (_accepted(ctx, told, one) for one in tries) if chunk is not None]
+    accepted, overtaken = [], 0
+    for one in tries:
+        try:
+            chunk = _accepted(ctx, told, one)
+        except LostComparison:
+            overtaken += 1  # another task has begun another attempt: that one's counts
+        else:
+            accepted += [] if chunk is None else [chunk]
+    if overtaken == len(tries):
+        return []
     if error is not None and (not accepted or not error.retry):
         raise error
     if error is not None:
@@ -257,7 +269,8 @@ def _plan(ctx: Context, database: Database, table: SourceTable, told: Told, trie
 
 
 def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | None:
-    """The chunk with what its attempt has read; None if it left no receipt, or what it read may not be merged."""
+    """The chunk with what its attempt has read; None if it left no receipt, or what it read may not be merged. Raises
+    LostComparison."""
     home = ctx.layout.copied(chunk.attempt)
     try:
         receipt = loads(ChunkReceipt, ctx.storage.read(join(home, RECEIPT)))
@@ -271,10 +284,7 @@ def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | None:
     if why is not None:
         ctx.say(f"{ctx.name}: chunk {chunk.number} is to be read again: {why}")
         return None
-    try:
-        return ctx.ledger.copies.accept(chunk, receipt.low, receipt.high, receipt.files)
-    except LostComparison:
-        return None  # another task has begun another attempt: that one's counts
+    return ctx.ledger.copies.accept(chunk, receipt.low, receipt.high, receipt.files)
 
 
 def _say_how_far(ctx: Context, database: Database, table: SourceTable, round_: Round) -> None:
@@ -303,17 +313,17 @@ def described(ctx: Context, database: Database) -> SourceTable:
 
 
 def _refuse_unknown(ctx: Context, table: SourceTable) -> None:
-    """Raises NotReady for a column that no column takes, where no field may be unknown: an older event with its value
-    would lose to a row without it."""
+    """Raises SpecError for a column that no column takes, where no field may be unknown: an older event with its value
+    would lose to a row without it. NotReady where its first event takes it up."""
     if ctx.pipeline.format.unknown_fields == "ignore":
         return
     taken = {_of(c) for c in ctx.pipeline.decoded_columns}
     unknown = [c.name for c in table.columns if c.name not in taken]
     if unknown:
-        raise NotReady(
-            f"{ctx.name}: no column takes {', '.join(unknown)} of {table.schema}.{table.name}",
-            advice=f"tidegate schema propose {ctx.name} --write adds it; with evolve its first event does",
-        )
+        what = f"{ctx.name}: no column takes {', '.join(unknown)} of {table.schema}.{table.name}"
+        if ctx.pipeline.format.unknown_fields == "evolve":
+            raise NotReady(what, advice="the first event that has it takes it up, and the copy goes on by itself")
+        raise SpecError(what, advice=f"tidegate schema propose {ctx.name} --write adds it; then clear the task")
 
 
 def copied_columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]:
