@@ -350,7 +350,7 @@ def test_what_is_said_of_a_reading_that_is_overdue(world: TableWorld) -> None:
     assert concern.kind == "unready_window"
     assert "no reading of the source for this window has landed" in concern.what
     assert "is readings.ingest paused, or failing? look at the runs of readings.ingest" in concern.advice
-    assert (found.lag, found.plan_lag, found.expected) == (None, None, None), "a table does not say how many rows wait"
+    assert (found.lag, found.plan_lag, found.expected, found.loss) == (None,) * 4, "a table does not say what waits"
 
 
 def standing(world: TableWorld) -> PipelineStatus:
