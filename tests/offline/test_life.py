@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -72,14 +73,26 @@ def test_a_day_is_one_reading(world: TableWorld) -> None:
     balanced(world)
 
 
-def test_the_certificate_says_which_reading_it_was(world: TableWorld) -> None:
-    world.read(0)
-    world.publish(0)
-    certificate = world.context().ledger.windows.certificate("readings", window(0))
+def reason(world: TableWorld, day: int, read_ms: int) -> str:
+    """What the day's certificate says where the worker's clock stood there."""
+    with mock.patch("time.time", return_value=read_ms / 1000):
+        world.read(day)
+    world.publish(day)
+    certificate = world.context().ledger.windows.certificate("readings", window(day))
     world.close()
     assert certificate is not None
-    assert "has landed: batch 1, table shop.t of postgresql db:5432/shop, 4 chunks from 2" in certificate.reason
-    assert certificate.reason.endswith(", 10 rows")
+    return certificate.reason
+
+
+def test_the_certificate_says_which_reading_it_was(world: TableWorld) -> None:
+    said = reason(world, 0, START + DAY + 3_600_000)
+    assert "has landed: batch 1, table shop.t of postgresql db:5432/shop, 4 chunks from 2026-11-02T0" in said
+    assert said.endswith(" to 2026-11-02T01:00Z, 10 rows")
+
+
+def test_a_day_that_was_read_long_after_says_that_it_shows_another_time(world: TableWorld) -> None:
+    said = reason(world, 0, START + 26 * DAY)
+    assert said.endswith(", 10 rows; read 25.0 days after the window's end: it shows the table of that time")
 
 
 def test_an_empty_table_is_an_empty_window(world: TableWorld) -> None:

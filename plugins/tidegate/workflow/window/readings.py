@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.core.base.instants import iso
+from tidegate.core.base.instants import iso, span
 from tidegate.core.base.wording import many
 from tidegate.core.batch.readings import offset_at
 from tidegate.core.batch.states import LandedBatch
@@ -33,14 +33,14 @@ def note_of(ctx: Context, window: WindowKey) -> str | None:
         batch = ctx.ledger.batches.get(ctx.name, batch_id)
         starts = [r.start for r in batch.plan.ranges if not batch.plan.is_redrive]
         if isinstance(batch, LandedBatch) and starts == [offset_at(window.start_ms)]:
-            return _words(ctx, batch_id)
+            return _words(ctx, window, batch_id)
         if starts and starts[0] < offset_at(window.start_ms):
             break  # windows are read in their order
     return ""
 
 
-def _words(ctx: Context, batch_id: int) -> str:
-    """Who was asked, when, and for how many rows."""
+def _words(ctx: Context, window: WindowKey, batch_id: int) -> str:
+    """Who was asked, when, and for how many rows; and that it was long after the window, where that is so."""
     record = records.batch_record(ctx, batch_id)
     manifest = None if record is None else record.manifest
     if manifest is None or manifest.reading is None:
@@ -48,4 +48,7 @@ def _words(ctx: Context, batch_id: int) -> str:
     note = manifest.reading
     asked = f"table {note.table} of {note.server}, {many(note.chunks, 'chunk')}"
     when = f"from {iso(note.began_ms)} to {iso(note.ended_ms)}"
-    return f"batch {batch_id}, {asked} {when}, {many(manifest.read_rows, 'row')}"
+    after, late = note.began_ms - window.end_ms, ""
+    if after > window.end_ms - window.start_ms:
+        late = f"; read {span(after)} after the window's end: it shows the table of that time"
+    return f"batch {batch_id}, {asked} {when}, {many(manifest.read_rows, 'row')}{late}"
