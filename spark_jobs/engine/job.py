@@ -280,6 +280,7 @@ def _note(plan: ReadPlan, seconds: float) -> ReadingNote | None:
     return ReadingNote(
         server=reading.server,
         table=table,
+        columns=tuple((c.name, c.type) for c in reading.table.columns),
         chunks=len(reading.chunks),
         began_ms=ended - round(seconds * 1000),
         ended_ms=ended,

@@ -20,7 +20,7 @@ from tests.databases.reading import series
 from tests.databases.servers import Server
 from tests.offline.test_life import balanced, ids
 from tests.offline.worlds import TableWorld
-from tidegate.core.base.errors import BatchRefused, JobFailed, SourceError, SourceUnavailable
+from tidegate.core.base.errors import AttemptSpoilt, BatchRefused, JobFailed, SourceError, SourceUnavailable
 from tidegate.sources.database.doctor import examined
 from tidegate.sources.database.records import records_of
 
@@ -213,6 +213,24 @@ def test_a_table_that_vanishes_and_comes_back_otherwise(world: TableWorld, serve
     for day in (0, 1):
         world.publish(day)
     assert (ids(world, 0), world.rows(1, "id", "more")) == ([*range(1, 6)], [(7, 1)])
+    balanced(world)
+
+
+def test_a_table_that_is_altered_while_it_is_read_is_read_again(world: TableWorld, server: Server) -> None:
+    """Rows of before and after are never in one window."""
+    numbers(server, 5)
+    reader = world.kafka.reader
+
+    def altering(plan: Any) -> Any:
+        if not server.run("SELECT 1 FROM information_schema.columns WHERE table_name = 't' AND column_name = 'more'"):
+            server.run("ALTER TABLE shop.t ADD more INT")
+        return reader(plan)
+
+    world.kafka.reader = altering
+    with pytest.raises(AttemptSpoilt, match=r"shop\.t was altered since it was read"):
+        world.read(0, "run")
+    assert world.ingest("run") == 1
+    assert world.publish(0).rows == 5
     balanced(world)
 
 

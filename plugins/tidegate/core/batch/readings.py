@@ -67,6 +67,10 @@ class Reading:
 class TableSource(Source, Protocol):
     """A source with the trait `windowed`."""
 
+    def described(self, topic: str) -> SourceTable:
+        """The table as it is now. Raises SourceUnavailable, SourceError."""
+        ...
+
     def reading(self, topic: str, window: WindowKey, complete_ms: int) -> Reading:
         """What an attempt reads for a window: its chunks are cut now. Raises SourceUnavailable, SourceError."""
         ...

@@ -115,10 +115,12 @@ class DirtySample:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingNote:
-    """What was read of a table that has no log, and when. Times: the driver's clock, UTC ms."""
+    """What was read of a table that has no log, and when. `columns`: (name, type) of the table as its rows were taken.
+    Times: the driver's clock, UTC ms."""
 
     server: str
     table: str
+    columns: tuple[tuple[str, str], ...]
     chunks: int
     began_ms: int
     ended_ms: int
