@@ -334,6 +334,14 @@ def test_a_window_has_what_changed_in_it(tmp_path: Path) -> None:
     world.close()
 
 
+def test_a_day_before_the_first_one_is_never_published(world: TableWorld) -> None:
+    """An empty day would say that the table was empty."""
+    world.read(0)
+    with pytest.raises(NotReady, match="it begins before windows.start: the source is never read for it"):
+        world.publish(-1)
+    assert world.partitions("lake.readings") == {}
+
+
 def test_an_overlap_takes_up_what_came_late(tmp_path: Path) -> None:
     world = TableWorld(tmp_path, "column: changed, overlap: 2h")
     changed(world, 1, 0.9)
