@@ -275,7 +275,7 @@ def test_a_server_that_ends_in_the_middle_is_tried_again(world: TableWorld, serv
         def once(wanted: Any) -> Any:
             ended.append(1)
             if len(ended) == 3:
-                found._database._settings = {**found._database._settings, "port": "1"}
+                found._settings = {**found._settings, "port": "1"}
             return read(wanted)
 
         found.read = once

@@ -20,10 +20,13 @@ from tests.databases.reading import series
 from tests.databases.servers import Server
 from tests.offline.test_life import balanced, ids
 from tests.offline.worlds import COLUMNS, SHOP, YAML, TableWorld, window
+from tests.source_suite import plan_for
 from tidegate import wiring
 from tidegate.core.base.connection import Connection
+from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.files.failure import JobError
 from tidegate.core.files.receipt import DATA
-from tidegate.kinds import dags_of
+from tidegate.kinds import dags_of, source_kind
 from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.spec.loader import load_text
 
@@ -54,6 +57,15 @@ def test_the_password_is_a_secret_of_jobs_and_in_no_plan(tmp_path: Path) -> None
     assert '"host": "db"' in plan.read_text() or '"host":"db"' in plan.read_text()
     assert "sesame" not in plan.read_text()
     world.close()
+
+
+def test_jobs_that_read_files_alone_ask_no_database() -> None:
+    """A replay's plan has no settings of the source."""
+    reader = source_kind("database").reader(plan_for("shop.t"), {})
+    assert reader.topic_id() is None
+    with pytest.raises(JobError, match="rows of a table are read by its ingest runs only"):
+        next(reader.read(OffsetRange("shop.t", 0, 0, 1)))
+    reader.close()
 
 
 def test_a_day_in_iceberg(tmp_path: Path) -> None:

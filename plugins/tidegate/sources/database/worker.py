@@ -21,26 +21,31 @@ ROOT = "$."
 
 
 class TableReader(Reader):
-    """`database`: instead of the one that the settings tell of."""
+    """`database`: instead of the one that the settings tell of. Jobs that read files alone have no settings."""
 
     def __init__(self, plan: ReadPlan, settings: dict[str, Any], database: ChunkReader | None = None) -> None:
+        self._plan, self._settings, self._database = plan, settings, database
         self._parts = [(part.ranges[0], part.reading) for part in plan.parts if part.reading is not None]
-        self._database = database or kinds.reader(settings, "base64")
-        columns: tuple[Column, ...] = from_plain(Pipeline, plan.pipeline).decoded_columns
-        self._columns = {c.path.removeprefix(ROOT): c.type for c in columns}  # of two with one name both have its type
 
     def read(self, wanted: OffsetRange) -> Iterator[Chunk]:
         reading, keys = self._chunk(wanted)
-        columns, at, stamp = list(self._columns.items()), wanted.start, reading.window.start_ms
-        with self._database.read(reading.table, columns, keys, None, reading.times) as rows:
+        columns = self._columns()
+        names, at, stamp = [name for name, _ in columns], wanted.start, reading.window.start_ms
+        database = self._database or kinds.reader(self._settings, "base64")
+        with database.read(reading.table, columns, keys, None, reading.times) as rows:
             for batch in paced(rows.batches(), reading.rate and reading.rate / reading.tasks):
-                values, end = records_of(batch, [*self._columns]), at + len(batch)
+                values, end = records_of(batch, names), at + len(batch)
                 if not values:
                     continue
                 if end > wanted.end:
                     raise refuse(f"a chunk has more than {wanted.count} rows", advice="lower source.chunk_rows")
                 yield Chunk(list(range(at, end)), [stamp] * len(values), [None] * len(values), list(values))
                 at = end
+
+    def _columns(self) -> list[tuple[str, str]]:
+        """(name in the source, type wanted); of two columns that take the same one both have its type."""
+        columns: tuple[Column, ...] = from_plain(Pipeline, self._plan.pipeline).decoded_columns
+        return list({c.path.removeprefix(ROOT): c.type for c in columns}.items())
 
     def _chunk(self, wanted: OffsetRange) -> tuple[Reading, KeyRange]:
         if not self._parts:
