@@ -30,6 +30,7 @@ from tidegate.core.copy.rounds import ChunkFile
 from tidegate.core.spec.change_events import EVENT_COLUMNS
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS, Pipeline, table_columns
 from tidegate.core.target.paths import RECEIPT, join
+from tidegate.databases.pace import paced
 
 FORMAT = "parquet"
 READ = "r"
@@ -93,7 +94,7 @@ def read_chunk(
     source = plan.tables[chunk.table]
     wanted = [(column.of, column.type) for column in source.columns]
     with reader.read(source.table, wanted, chunk.keys, plan.after) as rows:
-        batches = _paced(rows.batches(), plan.rate and plan.rate / plan.tasks)
+        batches = paced(rows.batches(), plan.rate and plan.rate / plan.tasks)
         made = _as_events(plan, pipeline, chunk, rows.low, batches)
         files = tuple(_written(plan, pipeline, open_storage, chunk, made, attempt))
         receipt = ChunkReceipt(chunk.attempt, rows.low, rows.high, files, round(time.monotonic() - started, 3))
@@ -102,18 +103,6 @@ def read_chunk(
     except PathExists:
         pass  # another try of this task was first: its files count
     return receipt
-
-
-def _paced(batches: Iterator[pa.RecordBatch], rate: float | None) -> Iterator[pa.RecordBatch]:
-    """The same, no faster than so many rows a second."""
-    started, rows = time.monotonic(), 0
-    for batch in batches:
-        yield batch
-        rows += len(batch)
-        if rate:
-            ahead = rows / rate - (time.monotonic() - started)
-            if ahead > 0:
-                time.sleep(ahead)
 
 
 def _as_events(

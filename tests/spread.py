@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 AIRFLOW, SERVICES = "airflow", "services"
 _LANES = {
     "e2e": AIRFLOW, "operators": AIRFLOW, "cluster": AIRFLOW,
-    "integration": SERVICES, "contract": SERVICES, "upgrade": SERVICES,
+    "integration": SERVICES, "contract": SERVICES, "upgrade": SERVICES, "offline": SERVICES,
 }  # fmt: skip
 
 

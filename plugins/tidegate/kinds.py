@@ -46,7 +46,8 @@ class SourceKind:
 
     `connection_types`: of Airflow connections that fit. `section`: the pydantic model of its YAML section, a subclass
     of `tidegate.spec.source.SourceSection`. `reader(plan, settings)`: the worker's side, secrets included.
-    `numbering`: keys of its own by which lanes have their numbers: lists that are appended to and never reordered."""
+    `numbering`: keys of its own by which lanes have their numbers: lists that are appended to and never reordered.
+    `problems`: (path in the YAML, what is wrong) of a pipeline that such a source cannot feed."""
 
     name: str
     title: str
@@ -58,6 +59,7 @@ class SourceKind:
     examined: Examined
     reader: Callable[[ReadPlan, dict[str, Any]], Reader]
     numbering: tuple[str, ...] = ()
+    problems: Callable[[pipeline.Pipeline], list[tuple[tuple[str | int, ...], str]]] = lambda pipeline: []
 
 
 def late(place: str) -> Callable[..., Any]:
@@ -198,7 +200,11 @@ def _brought(group: str) -> EntryPoints:
     return entry_points(group=group)
 
 
-_SOURCES = {"kafka": "tidegate.sources.kafka:KIND", "rocketmq": "tidegate.sources.rocketmq:KIND"}
+_SOURCES = {
+    "kafka": "tidegate.sources.kafka:KIND",
+    "rocketmq": "tidegate.sources.rocketmq:KIND",
+    "database": "tidegate.sources.database:KIND",
+}
 SOURCES = Kinds("source", _SOURCES, SourceKind, SourceError)
 _TARGETS = {
     "hive": "tidegate.targets.hive.kind:KIND",

@@ -25,7 +25,7 @@ from tidegate.core.batch.jobs import JobPart, ReadPlan, ReplayPlan, kind_of
 from tidegate.core.batch.rules_version import KNOWN_RULES
 from tidegate.core.files import slow_path
 from tidegate.core.files.overflow import Known, overflow_values, staying
-from tidegate.core.files.receipt import DATA, DIRTY, LATE, RangeResult, Receipt, arithmetic_errors
+from tidegate.core.files.receipt import DATA, DIRTY, LATE, RangeResult, ReadingNote, Receipt, arithmetic_errors
 from tidegate.core.source.records import Reader
 from tidegate.core.source.unreadable import recreated
 from tidegate.core.spec.pipeline import Pipeline
@@ -200,6 +200,8 @@ def cut(plan: ReadPlan, tasks: int | None) -> list[Task]:
 
     Those of parts that are read from dirty files may lie among them: tasks of their own. `tasks` is their number where
     `ingest.task_records` is silent; None: by TASK_RECORDS, so that it depends on the plan alone."""
+    if any(part.reading for part in plan.parts):
+        return _cut_readings(plan)
     most = from_plain(Pipeline, plan.pipeline).ingest.task_records
     smaller = {"smallest": most} if most and most < SMALLEST else {}
     if most or tasks is None:
@@ -226,6 +228,17 @@ def cut(plan: ReadPlan, tasks: int | None) -> list[Task]:
     return cuts + [Task(len(cuts) + i, (), mine) for i, mine in enumerate(cut_copies(plan, tasks))]
 
 
+def _cut_readings(plan: ReadPlan) -> list[Task]:
+    """A table's chunks as tasks: as many as the source may be asked at once."""
+    lists = []
+    for number, part in enumerate(plan.parts):
+        if part.reading is not None:
+            chunks = [Piece(number, offsets) for offsets in part.reading.parts(part.ranges[0])]
+            at_once = min(part.reading.tasks, len(chunks))
+            lists += [tuple(chunks[i::at_once]) for i in range(at_once)]
+    return [Task(i, pieces) for i, pieces in enumerate(lists)]
+
+
 def _owner(owners: dict[int, list[tuple[int, int, int]]], piece: OffsetRange) -> int:
     return next(part for start, end, part in owners[piece.partition] if start <= piece.start and piece.end <= end)
 
@@ -235,7 +248,7 @@ def _combine(plan: ReadPlan, results: list[TaskResult], seconds: float) -> Recei
     for result in results:
         for piece, found in zip(result.task.pieces, result.results, strict=True):
             pieces.setdefault(piece.part, []).append(found)
-    ranges = [_merged(r, pieces.get(i, [])) for i, part in enumerate(plan.parts) for r in part.ranges]
+    ranges = [_read(part, r, pieces.get(i, [])) for i, part in enumerate(plan.parts) for r in part.ranges]
     files = sorted((f for r in results for f in r.files), key=lambda f: f.path)
     return Receipt(
         attempt=plan.attempt,
@@ -254,7 +267,30 @@ def _combine(plan: ReadPlan, results: list[TaskResult], seconds: float) -> Recei
         overflow=combined([o for r in results for o in r.overflow]),
         slow=together(r.slow for r in results),
         slow_seconds=round(sum(r.slow_seconds for r in results), 3),
+        reading=_note(plan, seconds),
     )
+
+
+def _note(plan: ReadPlan, seconds: float) -> ReadingNote | None:
+    reading = plan.parts[0].reading if plan.parts else None
+    if reading is None:
+        return None
+    ended = round(time.time() * 1000)
+    table = f"{reading.table.schema}.{reading.table.name}"
+    return ReadingNote(
+        server=reading.server,
+        table=table,
+        columns=tuple((c.name, c.type) for c in reading.table.columns),
+        chunks=len(reading.chunks),
+        began_ms=ended - round(seconds * 1000),
+        ended_ms=ended,
+    )
+
+
+def _read(part: JobPart, whole: OffsetRange, pieces: list[RangeResult]) -> RangeResult:
+    """A table that was read whole is read up to its window's end, and says no more of time than that."""
+    found = _merged(whole, pieces)
+    return found if part.reading is None else replace(found, max_event_ms=part.reading.complete_ms)
 
 
 def _merged(whole: OffsetRange, pieces: list[RangeResult]) -> RangeResult:

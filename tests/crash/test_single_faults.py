@@ -55,6 +55,7 @@ NO_PORTS = {
     "Fence", "SideTarget", "Site", "Target", "Targets",  # they hold storage, the catalogue and the ledger
     "PrefixTarget",
     "ChunkReader", "Database", "Rows",  # a copy only reads there
+    "TableSource",  # the same: tests/offline/test_faults.py
     "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/source/test_log_cut.py
     "PauseLedger",  # what operators said of a pause, on which no data rests: tests/contract/test_ledger_pauses.py
     "NoticeLedger",  # what people were told, on which no data rests: tests/tell/test_notices.py loses its replies

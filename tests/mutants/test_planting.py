@@ -15,6 +15,7 @@ from tests.mirror import planted as mirrored
 from tests.mirror import planted_workflow as applied
 from tests.mutants import bugs, seams
 from tests.mutants.planting import Bug, NoLongerApplies, Patch, Planted, always, nothing
+from tests.offline import planted as offline
 from tests.simulation import planted as simulated
 
 HOME = """
@@ -132,12 +133,13 @@ def test_each_seam_is_one_line_that_a_bug_needs() -> None:
         mirrored.DAY_BUGS,
         applied.WORKFLOW_BUGS,
         copied.COPY_BUGS,
+        offline.OFFLINE_BUGS,
     )
     planted = [bug for each in sets for bug in each.values()]
     used = {p.seam for b in planted for p in b.patches}
     assert used == set(named.values())
     files = [
         *Path(bugs.__file__).parent.glob("bugs_*.py"),
-        *(Path(m.__file__) for m in (simulated, mirrored, applied, copied)),
+        *(Path(m.__file__) for m in (simulated, mirrored, applied, copied, offline)),
     ]
     assert [f.name for f in files if re.search(r"\"(tidegate|spark_jobs|tests)[\w.]*:", f.read_text())] == []

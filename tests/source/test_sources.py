@@ -39,7 +39,7 @@ HOUR = 3_600_000
 
 def test_kafka_is_a_kind_and_an_unknown_one_is_named() -> None:
     assert kinds.source_kind("kafka") is KIND
-    with pytest.raises(SourceError, match="no kind of source pulsar; there are: kafka") as refused:
+    with pytest.raises(SourceError, match="no kind of source pulsar; there are: database, kafka") as refused:
         kinds.source_kind("pulsar")
     assert not refused.value.retry
 
@@ -52,7 +52,7 @@ def test_a_package_brings_a_kind_by_an_entry_point(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(kinds, "_brought", lambda group: EntryPoints([point]))
     try:
         assert kinds.source_kind("pulsar") is BROUGHT
-        assert kinds.SOURCES.names() == ["kafka", "pulsar", "rocketmq"]
+        assert kinds.SOURCES.names() == ["database", "kafka", "pulsar", "rocketmq"]
     finally:
         kinds.SOURCES.forget()
 
@@ -126,7 +126,7 @@ def test_a_kind_has_keys_of_its_own(queue: None) -> None:
         loaded("{kind: queue, conn_id: q, topic: trams, isolation: read_committed}")
     with pytest.raises(SpecError, match=r"source\.conn_id: is required"):
         loaded("{kind: queue, topic: trams}")
-    with pytest.raises(SpecError, match=r"tram_positions\.yaml:\d+: source\.kind: .*there are: kafka, queue"):
+    with pytest.raises(SpecError, match=r"tram_positions\.yaml:\d+: source\.kind: .*there are: database, kafka, queue"):
         loaded("{kind: qeue, topic: trams}")
 
 

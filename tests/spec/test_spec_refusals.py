@@ -32,7 +32,7 @@ ONE_VALUE = [
         "  topic: orders",
         "  topic: orders\n  kind: kafak #!",
         "source.kind",
-        "there are: kafka, rocketmq (did you mean kafka?)",
+        "there are: database, kafka, rocketmq (did you mean kafka?)",
     ),
     ("  topic: orders", "  topic: orders\n  kind: 7 #!", "source.kind", "there is no kind of source 7"),
     ("  topic: orders", "  topic: orders/all #!", "source.topic", "must be a topic name"),

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.spec.test_spec_refusals import ONE_VALUE
+from tests.spec.test_spec_windowed import REFUSED as OF_TABLES
 from tests.spec.test_spec_windowless import COPY_REFUSED
 from tests.spec.test_spec_windowless import REFUSED as OF_MIRRORS
 from tests.spec_texts import GOOD, assert_refused
@@ -143,7 +144,7 @@ def test_a_wrong_addition_is_refused_with_line_and_field(tmp_path, lines, field,
 
 
 def test_every_key_that_is_not_a_section_has_a_refusal():
-    of_mirrors = (said.partition(": ")[0] for *_, said in OF_MIRRORS + COPY_REFUSED)
+    of_mirrors = (said.partition(": ")[0] for *_, said in OF_MIRRORS + COPY_REFUSED + OF_TABLES)
     fields = [*(field for *_, field, _ in ONE_VALUE + ADDED), *of_mirrors]
     tried = {re.sub(r"\[\d+\]", "", field) for field in fields}
     sections = {key.rpartition(".")[0] for key in all_keys()}

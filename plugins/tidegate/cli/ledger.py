@@ -11,7 +11,7 @@ import click
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL
 from tidegate.cli.output import console, json_option, print_json
-from tidegate.core.base.wording import many
+from tidegate.core.base.wording import many, offsets
 
 if TYPE_CHECKING:
     from tidegate.core.batch.planning import PlanningView
@@ -166,7 +166,7 @@ def _print_plan(plan: Plan, words: str, as_json: bool) -> None:
         batches = ", ".join(str(i) for i in sorted({s.batch_id for s in plan.sources}))
         click.echo(f"{plan.pipeline}: {words}: redrive of {many(plan.records, 'dirty row')} of batches {batches}")
         return
-    click.echo(f"{plan.pipeline}: {words}: {many(plan.records, 'offset')} of {plan.topic}")
+    click.echo(f"{plan.pipeline}: {words}: {offsets(plan.records)} of {plan.topic}")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("partition", "start", "end", "offsets", "left", "log start", "stable", "high watermark"):
         table.add_column(name, justify="right")

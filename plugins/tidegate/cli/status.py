@@ -13,7 +13,7 @@ from tidegate.cli.failures import NOT_WELL, WELL, WRONG
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json
 from tidegate.cli.status_table import Line
 from tidegate.cli.topics import topics
-from tidegate.core.base.wording import many, those
+from tidegate.core.base.wording import many, offsets, those
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -242,9 +242,7 @@ def _print_one(line: Line) -> None:
     paragraph(out, "open batch", _open_words(o.open_batch))
     if o.newest_landed is not None:
         n = o.newest_landed
-        paragraph(
-            out, "landed", f"batch {n.batch_id}, {_ago(n.landed_ms)}, {many(n.records, 'offset')}; {_counts(o.batches)}"
-        )
+        paragraph(out, "landed", f"batch {n.batch_id}, {_ago(n.landed_ms)}, {offsets(n.records)}; {_counts(o.batches)}")
     paragraph(out, "behind", _behind_words(line))
     if s.loss is not None:
         loss_warning.show(out, line.name, s.loss)
@@ -319,7 +317,7 @@ def _open_words(batch: BatchRow | None) -> str:
         return "none"
     ranges = ", ".join(f"{r.range.partition}: [{r.range.start}, {r.range.end})" for r in batch.ranges)
     epoch = f" (epoch {batch.epoch})" if batch.epoch else ""
-    what = f"redrive of {many(batch.records, 'dirty row')}" if batch.is_redrive else f"{many(batch.records, 'offset')}"
+    what = f"redrive of {many(batch.records, 'dirty row')}" if batch.is_redrive else offsets(batch.records)
     return (
         f"{batch.batch_id} {batch.state}{epoch}, planned {_ago(batch.planned_ms)}, {what}"
         + (f"\npartition {ranges}" if ranges else "")
@@ -328,6 +326,8 @@ def _open_words(batch: BatchRow | None) -> str:
 
 
 def _behind_words(line: Line) -> str:
+    if line.status is not None and line.status.pipeline.windows.read_whole:
+        return "a table does not say how many rows wait before it is read"
     if line.status is None or line.status.lag is None:
         return f"not known: {line.kafka or 'the topic was recreated'}"
     lag = line.status.lag

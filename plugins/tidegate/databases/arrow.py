@@ -100,7 +100,7 @@ class Parser:
                 name = each.column.name
                 return refuse(
                     f"the row with the key {key}: the value of {name} ({each.column.type}) does not fit {each.wanted}",
-                    advice="correct the value in the source, or give the mirror's column a type that holds it",
+                    advice="correct the value in the source, or give the column here a type that holds it",
                     field=name,
                 )
         return refuse(f"the row with the key {key} cannot be read", advice="look at it in the source")

@@ -46,10 +46,11 @@ def for_workers(connection: Connection) -> dict[str, str]:
     return settings | (_libpq(connection.extra) if kind == POSTGRESQL else _tls(connection.extra))
 
 
-def opened(connection: Connection, timeout_s: float) -> Database:
-    """The control plane's side; it connects at the first question. Raises SourceError."""
+def opened(connection: Connection, timeout_s: float, logged: bool = True) -> Database:
+    """The control plane's side; it connects at the first question. `logged`: the changes of its tables are in its log,
+    which a copy beside them needs. Raises SourceError."""
     settings = for_workers(connection)
-    made: Database = _module(settings, "control").opened(settings, timeout_s)
+    made: Database = _module(settings, "control").opened(settings, timeout_s, logged)
     return made
 
 

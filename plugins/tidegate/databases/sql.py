@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidegate.core.copy.port import KeyRange, SourceColumn, SourceTable, Value
+from tidegate.core.copy.port import KeyRange, SourceColumn, SourceTable, Times, Value
 
 RARE_QUOTE = "\x01"
 """MariaDB's REPLACE takes the square of the time where what it doubles is often there, as `"` is in JSON."""
@@ -23,8 +23,14 @@ def key_columns(table: SourceTable) -> list[SourceColumn]:
     return [by_name[name] for name in table.key]
 
 
-def within(keys: KeyRange, compare: Callable[[Sequence[Value], str], tuple[str, list[Any]]]) -> tuple[str, list[Any]]:
-    """The predicate of a range, and its parameters. `compare(bound, operator)` is the database's own."""
+def within(
+    keys: KeyRange,
+    compare: Callable[[Sequence[Value], str], tuple[str, list[Any]]],
+    times: Times | None = None,
+    column: Callable[[str], str] = str,
+) -> tuple[str, list[Any]]:
+    """The predicate of a range, and its parameters. `compare(bound, operator)` is the database's own, and so is
+    `column`, a name as a statement has it."""
     parts: list[str] = []
     given: list[Any] = []
     for bound, operator in ((keys.lower, ">"), (keys.upper, "<=")):
@@ -32,6 +38,10 @@ def within(keys: KeyRange, compare: Callable[[Sequence[Value], str], tuple[str, 
             text, values = compare(bound, operator)
             parts.append(text)
             given += values
+    if times is not None:
+        name = column(times.column)
+        parts.append(f"{name} >= %s AND {name} < %s")
+        given += [times.lower, times.upper]
     # never without a parameter: else drivers leave the doubled %% of a name as it is
     return (" AND ".join(parts), given) if parts else ("1 = %s", [1])
 

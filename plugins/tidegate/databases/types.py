@@ -100,7 +100,7 @@ def conversion(kind: str, column: SourceColumn, wanted: str, binary: Bytes = "by
     if found is None:
         raise refuse(
             f"column {column.name} of the source is {column.type}: there is no rule by which it becomes {hive}",
-            advice="leave the column out of the mirror, or give it another type in the source",
+            advice="leave the column out, or give it another type in the source",
             field=column.name,
         )
     how = _how(found, hive, binary)
@@ -108,7 +108,7 @@ def conversion(kind: str, column: SourceColumn, wanted: str, binary: Bytes = "by
         others = _others(found)
         raise refuse(
             f"column {column.name} of the source is {column.type}: it does not become {hive}",
-            advice=f"declare the mirror's column as {others}",
+            advice=f"declare the column as {others}",
             field=column.name,
         )
     return Conversion(column, found, hive, how)

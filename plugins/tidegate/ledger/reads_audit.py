@@ -65,7 +65,14 @@ class AuditReads(Snapshots):
 
     def slabs(self, name: str, limit: int = SLAB_OFFSETS) -> list[Slab]:
         """The LANDED batches, cut into runs of at most about `limit` offsets."""
-        weight = case((b.c.kind == INGEST, b.c.records), else_=b.c.records * SCATTERED)
+        r = schema.batch_ranges
+        read = select(func.sum(r.c.read)).where(r.c.pipeline == b.c.pipeline, r.c.batch_id == b.c.batch_id)
+        sparse = and_(b.c.kind == INGEST, b.c.records > 16 * SLAB_OFFSETS)  # of a table: a window with few rows
+        weight = case(
+            (sparse, func.coalesce(read.scalar_subquery(), 0)),
+            (b.c.kind == INGEST, b.c.records),
+            else_=b.c.records * SCATTERED,
+        )
         statement = select(b.c.batch_id, weight.label("weight")).where(b.c.pipeline == name, b.c.state == LANDED)
         with self._snapshot() as c:
             return slabs(((row.batch_id, row.weight) for row in c.execute(statement.order_by(b.c.batch_id))), limit)

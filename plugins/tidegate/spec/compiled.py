@@ -25,7 +25,7 @@ from tidegate.core.spec.pipeline import (
 )
 from tidegate.core.target import paths
 from tidegate.core.target.port import Unit
-from tidegate.kinds import target_kind
+from tidegate.kinds import source_kind, target_kind
 from tidegate.spec import completeness_rules, copy_rules
 from tidegate.spec.by_kind import own_options
 from tidegate.spec.model import ColumnSpec, PipelineSpec
@@ -155,6 +155,7 @@ def _windows(spec: PipelineSpec) -> Windows:
         idle_max_lag_ms=windows.idle_max_lag,
         closes=kind.unit is Unit.WINDOW,
         follows=kind.follows,
+        read_whole=source_kind(spec.source.kind).traits.windowed,
     )
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from tidegate.core.base.errors import SpecError
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.kinds import target_kind
+from tidegate.kinds import source_kind, target_kind
 from tidegate.spec.compiled import pipeline_of
 from tidegate.spec.document import Node, merge, read
 from tidegate.spec.expressions import Judge, expression_problems
@@ -25,6 +25,7 @@ from tidegate.spec.rules import at_first_sight, check
 from tidegate.spec.stores import by_store
 from tidegate.spec.territory import Territory
 from tidegate.spec.variables import plain
+from tidegate.spec.windowed import read_by_windows
 from tidegate.spec.windowless import completed
 
 SUFFIX, NEAR_SUFFIX, DEFAULTS = ".yaml", ".yml", "defaults.yaml"
@@ -124,7 +125,8 @@ def _pipeline(
         raise spec_error(root, found)
     value, misnamed = by_store(value)
     value, found = completed(value, own.value)
-    found += misnamed
+    value, more = read_by_windows(value, own.value)
+    found += misnamed + more
     try:
         spec = PipelineSpec.model_validate(value)
     except ValidationError as e:
@@ -137,6 +139,7 @@ def _pipeline(
         raise spec_error(root, found)
     pipeline = pipeline_of(spec, message_format)
     found = [Problem(path, what) for path, what in target_kind(pipeline.sink.kind).problems(pipeline)]
+    found += [Problem(path, what) for path, what in source_kind(pipeline.source.kind).problems(pipeline)]
     found += expression_problems(pipeline, judge) if judge is not None else []
     if found:
         raise spec_error(root, found)

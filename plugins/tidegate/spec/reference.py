@@ -74,6 +74,10 @@ has it.
 windows: `windows.start` is required; `event_time`, `partition_by`, `late` and `dirty` have defaults of their own \
 ([mirrors by days](mirrors.md#by-days-in-hive)).
 
+**Tables without a log.** With `source.kind: database` a window is one reading of a table: `event_time`, `format` and \
+`late` are left out, `required` or not, and `windows` has `size`, `timezone`, `start` and `watermark_delay` alone, the \
+time after a window's end at which it is read ([tables without a log](offline.md)).
+
 **Editors.** With the YAML language server, a first line \
 `# yaml-language-server: $schema=<path of pipeline.schema.json>` gives completion and checks. The schema requires \
 only what `defaults.yaml` cannot give.

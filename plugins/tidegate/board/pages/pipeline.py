@@ -121,7 +121,9 @@ def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
 def _lags(found: PipelineStatus, topic: LogState | None) -> list[PartitionLag]:
     ends = {} if found.survey is None else found.survey.progress.ends
     offsets = {} if topic is None else topic.partitions
-    lags = []
+    lags: list[PartitionLag] = []
+    if found.pipeline.windows.read_whole:
+        return lags  # offsets of a lane that is time tell nobody anything
     for p in sorted({*ends, *offsets}):
         behind = None if found.lag is None else found.lag.partitions.get(p)
         at = offsets.get(p)

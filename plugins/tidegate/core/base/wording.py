@@ -11,6 +11,12 @@ def many(count: int, what: str) -> str:
     return f"{count:,} {what}{plural}"
 
 
+def offsets(count: int) -> str:
+    """`1,200 offsets`. A table that is read window by window has more of them for each than any log ever gets, and
+    nobody knows how many rows before they are read."""
+    return "one window of a table" if count >= 1 << 32 else many(count, "offset")
+
+
 def those(count: int, what: str, verb: str = "are") -> str:
     """A count with its verb: `1 window is`, `12 windows are`; `verb` in the plural."""
     return f"{many(count, what)} {_SINGULAR.get(verb, verb + 's') if count == 1 else verb}"

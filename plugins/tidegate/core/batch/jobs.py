@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import LEFT_OUT, UnknownFields, dumps, from_plain, to_plain
+from tidegate.core.batch.readings import Reading
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.copy.jobs import ChunkPlan, CopiedTable
 from tidegate.core.copy.port import ReadAfter
@@ -185,7 +186,8 @@ class CopyPlan(JobPlan):
 class JobPart:
     """Ranges that share one batch's pinned rules. `pinned` is that batch's compiled spec if it is not the plan's.
 
-    With `sources` the records are read from these dirty files and not from Kafka, in a replay too."""
+    With `sources` the records are read from these dirty files and not from Kafka, in a replay too. `reading`: how the
+    range is read where the source has the trait `windowed`."""
 
     batch_id: int
     clock_ms: int
@@ -195,6 +197,7 @@ class JobPart:
     pinned: dict[str, Any] | None = None
     sources: tuple[Source, ...] = ()
     zone: ZoneData | None = field(default=None, metadata=LEFT_OUT)
+    reading: Reading | None = field(default=None, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True, kw_only=True)

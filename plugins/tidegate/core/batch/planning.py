@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.errors import DataLoss, LogCut, SourceError, TopicRecreated
+from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval, OffsetRange, share
 from tidegate.core.base.wording import many
+from tidegate.core.batch.readings import LANE, instant_of, offset_at
 from tidegate.core.batch.rules_version import rules_for
 from tidegate.core.batch.states import Loss, OpenBatch, PartitionPlan, Plan
 from tidegate.core.source.log_cut import REASON, RECREATED, Cut
 from tidegate.core.source.port import Lane, LogState
-from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.window.cut import window_start
+from tidegate.core.spec.pipeline import Pipeline, Windows
+from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.lateness import by_policy, floor_of
 from tidegate.core.window.plausibility import horizon_ms
 from tidegate.core.window.watermark import PartitionFacts, TopicFacts, global_watermark, watermarks
@@ -72,7 +74,13 @@ def plan_batch(
         said = "; ".join(cut.words() for cut in view.cuts)
         raise LogCut(said, advice=advice.replace("<pipeline>", pipeline.name))
     starts, losses = _starts(pipeline, view, topic, first_offsets)
-    ends = _ends(pipeline, topic, starts)
+    if topic.traits.windowed:
+        due = _due_window(pipeline.windows, starts[LANE], clock_ms)
+        if isinstance(due, NothingToPlan):
+            return due
+        starts, ends, topic = {LANE: due.start}, {LANE: due.end}, due.lane(topic)
+    else:
+        ends = _ends(pipeline, topic, starts)
     partitions = tuple(
         PartitionPlan(
             partition=p,
@@ -141,6 +149,29 @@ def _ends(pipeline: Pipeline, topic: LogState, starts: Mapping[int, int]) -> dic
     backlog = {p: o.last_stable_offset - starts[p] for p, o in topic.partitions.items()}
     take = share(backlog, pipeline.ingest.max_records)
     return {p: starts[p] + take.get(p, 0) for p in topic.partitions}
+
+
+@dataclass(frozen=True)
+class _Due:
+    """Offsets of the window that is read next; `backlog`: the end of the newest one that could be read by now."""
+
+    start: int
+    end: int
+    backlog: int
+
+    def lane(self, topic: LogState) -> LogState:
+        """The table as it is planned: what is due, and no more, waits in it."""
+        return replace(topic, partitions={LANE: Lane(0, self.backlog, self.backlog)})
+
+
+def _due_window(windows: Windows, start: int, clock_ms: int) -> _Due | NothingToPlan:
+    """The window that begins at that offset, or holds it. It is due `watermark_delay` after its end."""
+    begins = window_start(max(instant_of(start), windows.start_ms), windows)
+    ends = window_end(begins, windows)
+    if ends + windows.watermark_delay_ms > clock_ms:
+        return NothingToPlan(f"the window {iso(begins)} is read at {iso(ends + windows.watermark_delay_ms)}")
+    newest = window_start(clock_ms - windows.watermark_delay_ms, windows)  # it begins where the last due one ends
+    return _Due(offset_at(begins), offset_at(ends), offset_at(newest))
 
 
 def _must_pin(pipeline: Pipeline, topic: LogState) -> bool:

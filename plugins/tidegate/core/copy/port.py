@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -50,6 +50,15 @@ class TableRange:
 
     table: str
     keys: KeyRange
+
+
+@dataclass(frozen=True)
+class Times:
+    """Rows with `lower` <= column < `upper`: texts that the database compares with the column's values."""
+
+    column: str
+    lower: str
+    upper: str
 
 
 @dataclass(frozen=True)
@@ -122,9 +131,26 @@ class ChunkReader(Protocol):
     """The worker's side."""
 
     def read(
-        self, table: SourceTable, columns: Sequence[tuple[str, str]], keys: KeyRange, after: ReadAfter
+        self,
+        table: SourceTable,
+        columns: Sequence[tuple[str, str]],
+        keys: KeyRange,
+        after: ReadAfter | None,
+        times: Times | None = None,
     ) -> AbstractContextManager[Rows]:
-        """`columns`: (name in the source, Hive type wanted). Raises JobError: to be tried again where the server does
+        """`columns`: (name in the source, Hive type wanted). `after` None: the rows need no place in the log, so that
+        `low` and `high` say nothing. Raises JobError: to be tried again where the server does
         not answer or transactions of `after.unseen` stay open, refused where a type does not become the wanted one, or
         where a value does not fit."""
         ...
+
+
+def is_open_ended(ranges: Iterable[KeyRange]) -> bool:
+    """Whether the ranges begin at the smallest key and go to the greatest, without a hole, in this order."""
+    before: Bound | None = None
+    found = list(ranges)
+    for one in found:
+        if one.lower != before:
+            return False
+        before = one.upper
+    return bool(found) and before is None

@@ -114,9 +114,23 @@ class DirtySample:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReadingNote:
+    """What was read of a table that has no log, and when. `columns`: (name, type) of the table as its rows were taken.
+    Times: the driver's clock, UTC ms."""
+
+    server: str
+    table: str
+    columns: tuple[tuple[str, str], ...]
+    chunks: int
+    began_ms: int
+    ended_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Receipt:
     """`attempt` names the directory; `ranges` has one entry for each planned range, in the plan's order. `slow`:
-    messages that were decoded one by one, and why; `slow_seconds`: CPU time that they took."""
+    messages that were decoded one by one, and why; `slow_seconds`: CPU time that they took. `reading`: of sources with
+    the trait `windowed`."""
 
     attempt: str
     batch_id: int
@@ -134,6 +148,7 @@ class Receipt:
     overflow: tuple[Overflow, ...] = ()
     slow: tuple[Slow, ...] = field(default=(), metadata=LEFT_OUT)
     slow_seconds: float = field(default=0.0, metadata=LEFT_OUT)
+    reading: ReadingNote | None = field(default=None, metadata=LEFT_OUT)
 
     @property
     def rows(self) -> int:

@@ -131,7 +131,7 @@ class PipelineStatus:
     def plan_lag(self) -> Lag | None:
         """What the newest plan left unread, as it met the topic."""
         newest = None if self.survey is None else self.survey.progress.newest
-        if newest is None:
+        if newest is None or self.pipeline.windows.read_whole:
             return None
         looks = newest.partitions.items()
         ends = {p: (x.high_watermark if x.last_stable_offset is None else x.last_stable_offset) for p, x in looks}
@@ -140,8 +140,9 @@ class PipelineStatus:
 
 
 def lag_of(progress: Progress, topic: LogState | None, asked_ms: int) -> Lag | None:
-    """None where it cannot be told: the ledger's offsets say nothing of another topic."""
-    if topic is None or topic.is_another(progress.topic_id):
+    """None where it cannot be told: the ledger's offsets say nothing of another topic, and a table without a log does
+    not say how many rows it has."""
+    if topic is None or topic.traits.windowed or topic.is_another(progress.topic_id):
         return None
     parts = topic.partitions
     begins = {p: progress.begins(p, o.log_start) for p, o in parts.items()}

@@ -24,7 +24,8 @@ class Traits:
     `dense`: an offset holds at most one record, so that gaps have names and offsets add up.
     `rereadable`: a second reading gives the same records, so that replay and heal may read from the source.
     `expires`: the log forgets records by itself, so that there is a time to loss.
-    `remembers`: it keeps our ends under a mark, which is the second witness of R11."""
+    `remembers`: it keeps our ends under a mark, which is the second witness of R11.
+    `windowed`: it has no log and is read window by window, each whole (`core.batch.readings`)."""
 
     identity: bool
     transactions: bool
@@ -32,6 +33,7 @@ class Traits:
     rereadable: bool
     expires: bool
     remembers: bool
+    windowed: bool = False
 
 
 ALL = Traits(identity=True, transactions=True, dense=True, rereadable=True, expires=True, remembers=True)

@@ -53,7 +53,10 @@ def certify(
     marks = watermarks(windows, facts, now_ms)
     blocking = tuple(m for m in marks if _blocks(m, window))
     low = global_watermark(marks)
-    if window.end_ms <= windows.start_ms:
+    if windows.read_whole:
+        ready = not blocking and bool(marks) and window.start_ms >= windows.start_ms
+        reason, blocking = _read_whole(windows, window, ready), ()  # nobody waits for a partition
+    elif window.end_ms <= windows.start_ms:
         ready, reason, blocking = True, "ends before windows.start: nothing belongs here", ()
     elif facts.batch_id is None:
         ready, reason = False, f"no batch has landed yet: {first or 'run the ingest DAG (an empty topic has none)'}"
@@ -76,6 +79,16 @@ def certify(
         partitions=marks,
         blockers=tuple(m.partition for m in blocking),
     )
+
+
+def _read_whole(windows: Windows, window: WindowKey, ready: bool) -> str:
+    """A table without a log says nothing of a window before it has been read for it."""
+    if ready:
+        return "the reading of the source for this window has landed"
+    if window.start_ms < windows.start_ms:
+        return "it begins before windows.start: the source is never read for it"
+    due = iso(window.end_ms + windows.watermark_delay_ms)
+    return f"no reading of the source for this window has landed; the first ingest run from {due} on reads it"
 
 
 def _blocks(mark: PartitionWatermark, window: WindowKey) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -35,30 +36,31 @@ _LIST = re.compile(r"^(enum|set)\(.*\)$", re.DOTALL)
 class MariaDB:
     """Implements `core.copy.port.Database`."""
 
-    def __init__(self, settings: Mapping[str, str], timeout_s: float) -> None:
-        self._settings, self._timeout_s = settings, timeout_s
+    def __init__(self, settings: Mapping[str, str], timeout_s: float, logged: bool = True) -> None:
+        self._settings, self._timeout_s, self._logged = settings, timeout_s, logged
         self._session: pymysql.connections.Connection[Any] | None = None
 
     def describe(self, table: str) -> SourceTable:
-        """Generated columns are left out."""
+        """Generated columns are left out. Without a log a table may have no key, and be a view."""
         schema, _, name = table.partition(".")
         with self._asking() as cursor:
             cursor.execute(_TABLE, (schema, name))
             found = cursor.fetchone()
-            if found is None or found[0] not in ("BASE TABLE", "SYSTEM VERSIONED"):
+            kinds = ("BASE TABLE", "SYSTEM VERSIONED") if self._logged else ("BASE TABLE", "SYSTEM VERSIONED", "VIEW")
+            if found is None or found[0] not in kinds:
                 raise _refused(f"there is no table {table}", "name it as database.table, in the case it has there")
-            if (found[1] or "").lower() not in ENGINES:
-                raise _refused(
-                    f"table {table} is of {found[1]}, which has no snapshots", "ALTER TABLE ... ENGINE=InnoDB"
-                )
-            session.end(cursor, schema)
+            if self._logged:
+                _check_engine(table, found[1])
+                session.end(cursor, schema)
             cursor.execute(_KEY, (schema, name))
             key = cursor.fetchall()
             cursor.execute(_COLUMNS, (schema, name))
             columns = tuple(SourceColumn(n, _type(text), bool(nullable)) for n, text, nullable in cursor.fetchall())
         made = SourceTable(schema=schema, name=name, key=tuple(n for n, _ in key), columns=columns)
-        _check_key(made, {n for n, part in key if part})
-        return made
+        why = _unfit_key(made, {n for n, part in key if part})
+        if why is not None and self._logged:
+            raise _refused(*why)
+        return made if why is None else replace(made, key=())
 
     def tables(self) -> Sequence[str]:
         with self._asking() as cursor:
@@ -125,7 +127,7 @@ class MariaDB:
         if self._session is None or not self._session.open:
             self._session = session.connect(self._settings, self._timeout_s)
             with self._session.cursor() as cursor:
-                session.check_server(cursor)
+                session.check_server(cursor, self._logged)
                 cursor.execute("SET SESSION TRANSACTION READ ONLY")
                 cursor.execute(f"SET SESSION max_statement_time = {self._timeout_s:.3f}")
         return self._session
@@ -138,21 +140,28 @@ def _type(text: str) -> str:
     return text if match is None or match[0] == "tinyint(1)" else match[1] + text[match.end() :]
 
 
-def _check_key(table: SourceTable, prefixes: set[str]) -> None:
+def _check_engine(table: str, engine: str | None) -> None:
+    if (engine or "").lower() not in ENGINES:
+        raise _refused(f"table {table} is of {engine}, which has no snapshots", "ALTER TABLE ... ENGINE=InnoDB")
+
+
+def _unfit_key(table: SourceTable, prefixes: set[str]) -> tuple[str, str] | None:
+    """Why no chunks can be cut by the key, and what would help."""
     name = f"{table.schema}.{table.name}"
     if not table.key:
-        raise _refused(f"table {name} has no primary key", "a mirror needs one: add it")
+        return f"table {name} has no primary key", "a mirror needs one: add it"
     if {*table.key} - {c.name for c in table.columns}:
-        raise _refused(f"the primary key of {name} has a generated column", "a mirror needs one of plain columns")
+        return f"the primary key of {name} has a generated column", "a mirror needs one of plain columns"
     for column in sql.key_columns(table):
         why = "its key has a part of it only" if column.name in prefixes else session.unordered(column)
         if why:
-            raise _refused(f"table {name}, key column {column.name}: {why}", "a copy needs another primary key")
+            return f"table {name}, key column {column.name}: {why}", "a copy needs another primary key"
+    return None
 
 
 def _refused(what: str, advice: str) -> SourceError:
     return SourceError(what, advice=advice or "correct the connection or the table", retry=False)
 
 
-def opened(settings: Mapping[str, str], timeout_s: float) -> MariaDB:
-    return MariaDB(settings, timeout_s)
+def opened(settings: Mapping[str, str], timeout_s: float, logged: bool = True) -> MariaDB:
+    return MariaDB(settings, timeout_s, logged)

@@ -42,10 +42,14 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> pymysql.connection
     return found
 
 
-def check_server(cursor: Any) -> None:
-    """Raises Unusable."""
+def check_server(cursor: Any, logged: bool = True) -> None:
+    """`logged`: a log of changes is needed. Raises Unusable."""
     cursor.execute("SELECT VERSION(), @@GLOBAL.log_bin, @@GLOBAL.binlog_format")
     version, logs, form = cursor.fetchone()
+    if not logged:
+        if "mariadb" not in version.lower():
+            raise Unusable(f"the server ({version}) is not a MariaDB", "tables of MariaDB and PostgreSQL can be read")
+        return
     if "mariadb" not in version.lower() and not snapshot_status(cursor):
         raise Unusable(
             f"the server ({version}) does not say which place in its log belongs to a snapshot: its log's end may be "

@@ -50,7 +50,7 @@ def _rows(found: Any) -> Iterator[bytes]:
         elif first == _NULL:
             raise refuse(
                 "a row of the source is longer than the server puts into one text",
-                advice="raise max_allowed_packet there, or leave the long column out of the mirror",
+                advice="raise max_allowed_packet there, or leave the long column out",
             )
         elif first == _ERROR:
             MysqlPacket(packet, "utf8mb4").raise_for_error()

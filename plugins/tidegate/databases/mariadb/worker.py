@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from tidegate.core.copy.port import KeyRange, LogPosition, ReadAfter, SourceTable
+from tidegate.core.copy.port import KeyRange, LogPosition, ReadAfter, SourceTable, Times
 from tidegate.core.files.failure import refuse
 from tidegate.databases import sql
 from tidegate.databases.conversions import planned
@@ -39,7 +39,12 @@ class MariaDBChunks:
 
     @contextmanager
     def read(
-        self, table: SourceTable, columns: Sequence[tuple[str, str]], keys: KeyRange, after: ReadAfter
+        self,
+        table: SourceTable,
+        columns: Sequence[tuple[str, str]],
+        keys: KeyRange,
+        after: ReadAfter | None,
+        times: Times | None = None,
     ) -> Iterator[MariaDBRows]:
         from tidegate.databases.arrow import Parser
 
@@ -48,13 +53,15 @@ class MariaDBChunks:
             found = session.connect(self._settings, ANSWER_S)
         try:
             with _answering(), found.cursor() as cursor:
-                session.check_server(cursor)
-                session.end(cursor, table.schema)
+                session.check_server(cursor, after is not None)
+                if after is not None:
+                    session.end(cursor, table.schema)
                 defaults = _with_default(cursor, table)
                 cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-                low = session.snapshot_position(cursor)
-                query = _query(cursor, table, made, keys, defaults)
-            yield MariaDBRows(found, query, Parser(made, table.key, sql.RARE_QUOTE), low, after.position)
+                low = None if after is None else session.snapshot_position(cursor)
+                query = _query(cursor, table, made, keys, defaults, times)
+            position = None if after is None else after.position
+            yield MariaDBRows(found, query, Parser(made, table.key, sql.RARE_QUOTE), low, position)
         finally:
             found._force_close()  # else an abandoned query is read to its end
 
@@ -62,9 +69,12 @@ class MariaDBChunks:
 class MariaDBRows:
     """Implements `core.copy.port.Rows`."""
 
-    def __init__(self, found: Any, query: str, parser: Parser, low: LogPosition, known: LogPosition | None) -> None:
+    def __init__(
+        self, found: Any, query: str, parser: Parser, low: LogPosition | None, known: LogPosition | None
+    ) -> None:
+        """`low` None: nobody asks for a place in the log."""
         self._found, self._query, self._parser, self._known = found, query, parser, known
-        self.low = low
+        self.low, self._logged = low or (0, 0), low is not None
         self._high: LogPosition | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -73,7 +83,7 @@ class MariaDBRows:
                 yield self._parser.batch(rows)
             with self._found.cursor() as cursor:
                 cursor.execute("COMMIT")
-                high = session.end(cursor)
+                high = session.end(cursor) if self._logged else self.low
         self._check(high)
         self._high = high
 
@@ -97,11 +107,19 @@ def _with_default(cursor: Any, table: SourceTable) -> set[str]:
 
 
 def _query(
-    cursor: Any, table: SourceTable, made: Sequence[tuple[str, Conversion]], keys: KeyRange, defaults: set[str]
+    cursor: Any,
+    table: SourceTable,
+    made: Sequence[tuple[str, Conversion]],
+    keys: KeyRange,
+    defaults: set[str],
+    times: Times | None,
 ) -> str:
     fields = ", ',', ".join(_field(each, each.column.name in defaults) for _, each in made)
-    where, given = sql.within(keys, lambda bound, operator: session.comparison(table, bound, operator))
-    statement = f"SELECT CONCAT({fields}, '\\n') FROM {session.table_name(table)} FORCE INDEX (PRIMARY) WHERE {where}"
+    where, given = sql.within(
+        keys, lambda bound, operator: session.comparison(table, bound, operator), times, session.column_name
+    )
+    source = session.table_name(table) + (" FORCE INDEX (PRIMARY)" if table.key and times is None else "")
+    statement = f"SELECT CONCAT({fields}, '\\n') FROM {source} WHERE {where}"
     found: str = cursor.mogrify(statement, given)
     return found
 
@@ -156,7 +174,7 @@ def _answering() -> Iterator[None]:
         passing = session.passes(error)
         raise refuse(
             f"MariaDB {'did not answer' if passing else 'refused'}: {session.said(error)}",
-            advice="check the connection that copy.conn_id names, and the rights of its user",
+            advice="check the connection to the source's database, and the rights of its user",
             retry=passing,
         ) from None
     except session.Unusable as error:

@@ -61,31 +61,34 @@ lies within 2^31 of the snapshot's."""
 class PostgreSQL:
     """Implements `core.copy.port.Database`."""
 
-    def __init__(self, settings: Mapping[str, str], timeout_s: float) -> None:
-        self._settings, self._timeout_ms = settings, max(1, int(timeout_s * 1000))
+    def __init__(self, settings: Mapping[str, str], timeout_s: float, logged: bool = True) -> None:
+        self._settings, self._timeout_ms, self._logged = settings, max(1, int(timeout_s * 1000)), logged
         self._session: connection | None = None
 
     def describe(self, table: str) -> SourceTable:
-        """Generated columns are left out: the log does not have them."""
+        """Generated columns are left out: the log does not have them. Without a log a table may have no key, and be a
+        view."""
         schema, _, name = table.partition(".")
         with self._asking() as cursor:
             cursor.execute(_TABLE, (schema, name))
             found = cursor.fetchone()
-            if found is None or found[1] not in ("r", "p"):
+            if found is None or found[1] not in (("r", "p") if self._logged else ("r", "p", "v")):
                 raise _refused(f"there is no table {table}", "name it as schema.table, in the case it has there")
             oid, kind, persistence, has_children = found
-            if persistence != "p":
+            if self._logged and persistence != "p":
                 raise _refused(f"table {table} is unlogged or temporary: the log has none of its changes", "")
-            if kind == "r" and has_children:
+            if self._logged and kind == "r" and has_children:
                 raise _refused(
                     f"other tables inherit from {table}: the log calls their rows theirs", "mirror each of them"
                 )
             cursor.execute(_KEY, (oid,))
             key = tuple(row[0] for row in cursor.fetchall())
-            if not key:
+            if self._logged and not key:
                 raise _refused(f"table {table} has no primary key", "a mirror needs one: add it")
             cursor.execute(_COLUMNS, {"oid": oid})
             columns = tuple(SourceColumn(*row) for row in cursor.fetchall())
+        if not self._logged and ((kind == "r" and has_children) or {*key} - {c.name for c in columns}):
+            key = ()  # one query alone sees rows of a table and of those that inherit from it by one key
         return SourceTable(schema=schema, name=name, key=key, columns=columns)
 
     def tables(self) -> Sequence[str]:
@@ -167,7 +170,8 @@ class PostgreSQL:
                 cursor.execute(
                     "SET default_transaction_read_only = on; SET statement_timeout = %s", (self._timeout_ms,)
                 )
-                session.check_server(cursor)
+                if self._logged:
+                    session.check_server(cursor)
         return self._session
 
 
@@ -175,5 +179,5 @@ def _refused(what: str, advice: str) -> SourceError:
     return SourceError(what, advice=advice or "correct the connection or the table", retry=False)
 
 
-def opened(settings: Mapping[str, str], timeout_s: float) -> PostgreSQL:
-    return PostgreSQL(settings, timeout_s)
+def opened(settings: Mapping[str, str], timeout_s: float, logged: bool = True) -> PostgreSQL:
+    return PostgreSQL(settings, timeout_s, logged)

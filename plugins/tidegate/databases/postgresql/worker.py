@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg2
 
-from tidegate.core.copy.port import KeyRange, LogPosition, ReadAfter, SourceTable
+from tidegate.core.copy.port import KeyRange, LogPosition, ReadAfter, SourceTable, Times
 from tidegate.core.files.failure import JobError, refuse
 from tidegate.databases import sql
 from tidegate.databases.conversions import planned
@@ -57,12 +57,17 @@ class PostgreSQLChunks:
 
     @contextmanager
     def read(
-        self, table: SourceTable, columns: Sequence[tuple[str, str]], keys: KeyRange, after: ReadAfter
+        self,
+        table: SourceTable,
+        columns: Sequence[tuple[str, str]],
+        keys: KeyRange,
+        after: ReadAfter | None,
+        times: Times | None = None,
     ) -> Iterator[PostgreSQLRows]:
         from tidegate.databases.arrow import Parser
 
         made = planned(session.KIND, table, columns, self._binary)
-        if after.position is None:
+        if after is not None and after.position is None:
             raise refuse(
                 "no change event of this database has landed yet: a chunk would have no place among them",
                 advice="change a row, or let the connector write heartbeats (heartbeat.action.query)",
@@ -72,15 +77,19 @@ class PostgreSQLChunks:
         try:
             with _answering():
                 self._snapshot(found, table, after)
-                query = _query(found, table, made, keys)
-            with closing(PostgreSQLRows(found, query, Parser(made, table.key), after.position[0])) as rows:
+                query = _query(found, table, made, keys, times)
+            commit = None if after is None or after.position is None else after.position[0]
+            with closing(PostgreSQLRows(found, query, Parser(made, table.key), commit)) as rows:
                 yield rows
         finally:
             found.close()
 
-    def _snapshot(self, found: connection, table: SourceTable, after: ReadAfter) -> None:
+    def _snapshot(self, found: connection, table: SourceTable, after: ReadAfter | None) -> None:
         """Begin a transaction whose snapshot sees the end of all of `after.unseen`; or raise JobError."""
         with found.cursor() as cursor:
+            if after is None:
+                self._begin(cursor, table, ())
+                return
             session.check_server(cursor)
             began, tries = self._clock(), 0
             while waits := self._begin(cursor, table, after.unseen):
@@ -103,9 +112,10 @@ class PostgreSQLChunks:
 class PostgreSQLRows:
     """Implements `core.copy.port.Rows`."""
 
-    def __init__(self, found: connection, query: str, parser: Parser, commit: int) -> None:
-        self._found, self._parser = found, parser
-        self.low: LogPosition = (commit, 0)
+    def __init__(self, found: connection, query: str, parser: Parser, commit: int | None) -> None:
+        """`commit` None: nobody asks for a place in the log, which a standby does not have."""
+        self._found, self._parser, self._logged = found, parser, commit is not None
+        self.low: LogPosition = (commit or 0, 0)
         self._high: LogPosition | None = None
         self._parts = copied(found, f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')")
 
@@ -113,9 +123,11 @@ class PostgreSQLRows:
         with _answering():
             for rows in self._parts:
                 yield self._parser.batch(rows)
+            high = self.low
             with self._found.cursor() as cursor:
-                cursor.execute(END)
-                high: LogPosition = (int(cursor.fetchone()[0]), 0)
+                if self._logged:
+                    cursor.execute(END)
+                    high = (int(cursor.fetchone()[0]), 0)
                 cursor.execute("COMMIT")
         self._check(high)
         self._high = high
@@ -137,9 +149,17 @@ class PostgreSQLRows:
         return self._high
 
 
-def _query(found: connection, table: SourceTable, made: Sequence[tuple[str, Conversion]], keys: KeyRange) -> str:
+def _query(
+    found: connection,
+    table: SourceTable,
+    made: Sequence[tuple[str, Conversion]],
+    keys: KeyRange,
+    times: Times | None,
+) -> str:
     wanted = ", ".join(_expression(each) for _, each in made)
-    where, given = sql.within(keys, lambda bound, operator: session.comparison(table, bound, operator))
+    where, given = sql.within(
+        keys, lambda bound, operator: session.comparison(table, bound, operator), times, session.column_name
+    )
     statement = f"SELECT {wanted} FROM {session.table_name(table)} WHERE {where}"
     with found.cursor() as cursor:
         done: bytes = cursor.mogrify(statement, given)
@@ -184,7 +204,7 @@ def _answering() -> Iterator[None]:
         passing = session.passes(error)
         raise refuse(
             f"PostgreSQL {'did not answer' if passing else 'refused'}: {session.said(error)}",
-            advice="check the connection that copy.conn_id names, and the rights of its user",
+            advice="check the connection to the source's database, and the rights of its user",
             retry=passing,
         ) from None
     except session.Unusable as error:

@@ -9,7 +9,7 @@ from tidegate.core.audit.coverage import Allowance, FileReader, Footer, RowsSoug
 from tidegate.core.audit.problems import Problem
 from tidegate.core.audit.scope import Part
 from tidegate.core.base.offsets import Interval
-from tidegate.core.base.slabs import Slab
+from tidegate.core.base.slabs import SCATTERED, Slab
 from tidegate.core.dirty.redrive import coordinates
 from tidegate.core.files.receipt import DATA, LATE, ROW_IDENTITY, identity_of
 from tidegate.core.look.views import BatchRow
@@ -49,7 +49,9 @@ class Inside:
         for batch in batches:
             for row in sorted(batch.ranges, key=lambda r: r.range.partition):
                 r, balance = row.range, row.balance
-                if batch.is_redrive:
+                if not batch.is_redrive and _is_sparse(r.count, row.gaps):
+                    spans += [Span(batch.batch_id, r.partition, i.start, i.end) for i in coordinates(r, row.gaps)]
+                elif batch.is_redrive:
                     mine = coordinates(r, row.gaps)
                     for owner in (batch.batch_id, twin_of(batch.batch_id)):
                         spans += [Span(owner, r.partition, i.start, i.end) for i in mine]
@@ -117,6 +119,11 @@ class Inside:
                 self._allowed.unread[wanted.batch_id, p.partition] += p.rows
             else:
                 self._allowed.anywhere[p.partition] += p.rows
+
+
+def _is_sparse(offsets: int, gaps: Sequence[Interval]) -> bool:
+    """Whether a bit for each row, and a span for each run of them, is far less than a bit for each offset."""
+    return len(gaps) * SCATTERED < offsets and sum(map(len, gaps)) > offsets - offsets // 8
 
 
 def _within(gap: Interval, start: int, end: int) -> Interval:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import cast
 
 from tidegate.core.base.errors import BatchRefused, GivesWay, JobFailed, LogCut, LostComparison, PathExists, SourceError
+from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import dumps, to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch import planning
 from tidegate.core.batch.jobs import IngestPlan, JobPart, RedrivePlan
 from tidegate.core.batch.planning import NothingToPlan
+from tidegate.core.batch.readings import Reading, TableSource, whole_window
 from tidegate.core.batch.states import (
     AbandonedBatch,
     LandedBatch,
@@ -20,8 +23,10 @@ from tidegate.core.batch.states import (
     SealedBatch,
     WritingBatch,
 )
+from tidegate.core.copy.port import is_open_ended
 from tidegate.core.dirty.redrive import source_batches
 from tidegate.core.files.receipt import RangeResult, Receipt
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import RECEIPT, join
 from tidegate.workflow.base import preflight, records, tables, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
@@ -69,12 +74,15 @@ def plan(ctx: Context, run: str) -> int | None:
             continue  # somebody planned, closed a window or accepted a topic meanwhile: gather again
         for loss in decided.losses:
             ctx.say(f"LOST: partition {loss.partition} offsets [{loss.start}, {loss.end}) ({loss.reason})")
-        ctx.say(
-            f"planned batch {decided.batch_id}: {many(decided.records, 'offset')} in "
-            f"{many(len(decided.ranges), 'partition')}"
-        )
+        ctx.say(f"planned batch {decided.batch_id}: {_what(ctx, decided)}")
         return decided.batch_id
     raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while planning")
+
+
+def _what(ctx: Context, plan: Plan) -> str:
+    if ctx.source.traits.windowed:
+        return f"{plan.topic} is read for the window {iso(whole_window(plan.ranges[0]).start_ms)}"
+    return f"{many(plan.records, 'offset')} in {many(len(plan.ranges), 'partition')}"
 
 
 def _give_way(ctx: Context) -> None:
@@ -199,6 +207,7 @@ def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
                 ranges=plan_.ranges,
                 rules_version=plan_.rules_version,
                 zone=plan_.zone,
+                reading=_reading(ctx, spec, plan_),
             ),
         ),
         nonce=batch.nonce,
@@ -211,6 +220,18 @@ def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
         return job
     files = dirty_files.sources(ctx, source_batches(plan_))
     return replace(job, parts=tuple(replace(part, sources=files) for part in job.parts))
+
+
+def _reading(ctx: Context, spec: Pipeline, plan_: Plan) -> Reading | None:
+    """Of a table without a log: each attempt cuts chunks of its own, and reads all of them."""
+    if plan_.is_redrive or not ctx.source.traits.windowed:
+        return None
+    window = whole_window(plan_.ranges[0])
+    found = cast(TableSource, ctx.source).reading(plan_.topic, window, window.end_ms + spec.windows.watermark_delay_ms)
+    if not is_open_ended(found.chunks):
+        raise SourceError(f"the chunks of {plan_.topic} do not cover the table: {found.chunks}", retry=False)
+    ctx.say(f"{found.server}: {plan_.topic} in {many(len(found.chunks), 'chunk')}")
+    return found
 
 
 def _write_empty_receipt(ctx: Context, batch: WritingBatch) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from tidegate.core.base.errors import Alarm, CatalogueError, LostComparison, OutcomeUnknown
 from tidegate.core.base.renames import Seen
-from tidegate.core.base.wording import many
+from tidegate.core.base.wording import offsets
 from tidegate.core.batch.states import SEALED, LandedBatch, SealedBatch
 from tidegate.core.dirty import redrive
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
@@ -37,7 +37,7 @@ def land_sealed(ctx: Context, batch: SealedBatch) -> LandedBatch:
         if not isinstance(now, LandedBatch):
             raise LostComparison(f"batch {batch_id} is {now.state}: another task works on it") from None
         result = now
-    what = f"redrive: {redrive.outcome(batch.manifest)}" if plan.is_redrive else f"{many(plan.records, 'offset')}"
+    what = f"redrive: {redrive.outcome(batch.manifest)}" if plan.is_redrive else offsets(plan.records)
     ctx.say(f"landed batch {batch_id} ({what})")
     return result
 

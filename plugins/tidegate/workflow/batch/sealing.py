@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
+from typing import cast
 
 from tidegate.core.base.errors import (
     Alarm,
@@ -16,6 +17,7 @@ from tidegate.core.base.errors import (
 )
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import IngestPlan, loads_plan
+from tidegate.core.batch.readings import TableSource
 from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.dirty import redrive
@@ -100,7 +102,17 @@ def _defect(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str)
     told = (receipt.batch_id, receipt.epoch, receipt.nonce, receipt.topic_id, receipt.spec_version)
     if told != (plan.batch_id, batch.epoch, batch.nonce, plan.topic_id, plan.spec_version):
         return f"the receipt in {directory} is of another attempt: {told}"
-    return _not_as_listed(ctx, receipt, directory)
+    return _not_as_listed(ctx, receipt, directory) or _altered(ctx, receipt)
+
+
+def _altered(ctx: Context, receipt: Receipt) -> str | None:
+    """A table without a log may have been altered while it was read: rows were taken for what they were no more."""
+    if receipt.reading is None or not ctx.source.traits.windowed:
+        return None
+    now = cast(TableSource, ctx.source).described(receipt.topic)
+    if tuple((c.name, c.type) for c in now.columns) == receipt.reading.columns:
+        return None
+    return f"{receipt.topic} was altered since it was read: it is read again as it is now"
 
 
 def _not_as_listed(ctx: Context, receipt: Receipt, directory: str) -> str | None:

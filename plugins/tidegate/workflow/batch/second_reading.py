@@ -17,7 +17,10 @@ from tidegate.workflow.base.jobs import read_receipt
 def refuse_other_records(ctx: Context, batch: WritingBatch, receipt: Receipt) -> None:
     """Compare with the newest complete attempt before this one, if its directory is still there.
 
-    Raises BatchRefused. The next attempt is compared with this one: two readings that agree are believed."""
+    Raises BatchRefused. The next attempt is compared with this one: two readings that agree are believed. A source that
+    gives other records each time is never compared."""
+    if not ctx.source.traits.rereadable:
+        return
     before = _earlier(ctx, batch)
     if before is None:
         return

@@ -105,8 +105,10 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
 
 
 def loss_of(pipeline: Pipeline, topic: LogState | None, survey: Survey, now_ms: int) -> TimeToLoss | None:
-    """The forecast by `source.loss_warning`."""
-    return None if topic is None else time_to_loss(topic, survey.progress, now_ms, pipeline.source.loss_warning_ms)
+    """The forecast by `source.loss_warning`; None too where there is no log that could lose anything."""
+    if topic is None or topic.traits.windowed:
+        return None
+    return time_to_loss(topic, survey.progress, now_ms, pipeline.source.loss_warning_ms)
 
 
 def _with_concerns(

@@ -69,6 +69,9 @@ def abandonable(ctx: Context, batch_id: int, force: bool = False) -> PlannedBatc
     if sealing.landed_receipt(ctx, batch) is not None:  # the ledger has forgotten SEALED or LANDED (R11)
         what = f"batch {batch_id} is {batch.state} in the ledger, but it has landed: its rows are there"
         raise StepMissing(what, advice=takes_up)
+    if ctx.pipeline.windows.read_whole:
+        what = f"batch {batch_id} is the only reading of its window: without it the window could never be published"
+        raise StepMissing(what, advice="clear the write task: it reads the source as it is by then")
     if force:
         return batch
     if isinstance(batch, WritingBatch) and sealing.is_complete(ctx, batch):

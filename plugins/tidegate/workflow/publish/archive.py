@@ -28,7 +28,7 @@ from tidegate.workflow.base.turn import Turn
 from tidegate.workflow.completeness import ask
 from tidegate.workflow.generation import daily, makers, merge
 from tidegate.workflow.publish import publication, verification
-from tidegate.workflow.window import turn
+from tidegate.workflow.window import readings, turn
 
 
 def ready(ctx: Context, window: WindowKey) -> Certificate:
@@ -40,7 +40,8 @@ def ready(ctx: Context, window: WindowKey) -> Certificate:
         return turn.in_turn(ctx.ledger, ctx.pipeline.windows, decided)
     facts = ctx.ledger.windows.facts(ctx.name)
     first = ask.first_of(ctx.ledger, ctx.name, facts)
-    certificate = turn.in_turn(ctx.ledger, ctx.pipeline.windows, _certify(ctx, window, facts, first))
+    found = readings.with_note(_certify(ctx, window, facts, first), readings.note_of(ctx, window))
+    certificate = turn.in_turn(ctx.ledger, ctx.pipeline.windows, found)
     certificate = ask.weighed(ask.counts_of(ctx), certificate)
     ctx.ledger.windows.save_certificate(certificate)
     return certificate
@@ -150,7 +151,10 @@ def _begin_close(ctx: Context, key: WindowKey) -> Certificate:
         if known.after is not None:
             return known
         ask.weighed(counts, known)
-    return ctx.ledger.windows.begin_close(ctx.name, key, lambda f: _certify(ctx, key, f), ask.weigher(counts))
+    note = readings.note_of(ctx, key)
+    return ctx.ledger.windows.begin_close(
+        ctx.name, key, lambda f: readings.with_note(_certify(ctx, key, f), note), ask.weigher(counts)
+    )
 
 
 def close(ctx: Context, key: WindowKey) -> Window:

@@ -41,8 +41,8 @@ def survey(ctx: Context, told: bool = False) -> Recreated | LogState:
     which an operator says so (`told`): it then gets the id of a new era. Raises SourceError, StorageAhead."""
     row = ctx.ledger.pipelines.row(ctx.name)
     topic = ctx.log()
-    if row is None or row.accepted_topic_id is None:
-        return topic
+    if row is None or row.accepted_topic_id is None or topic.traits.windowed:
+        return topic  # a table is read by its name, whichever it is
     if not topic.traits.identity and (told or log_cut.of(ctx, ctx.ledger.batches.planning_view(ctx.name), topic)):
         topic = topic.next_era()
     if not topic.is_another(row.accepted_topic_id):

@@ -1,0 +1,30 @@
+"""Tables of MariaDB and PostgreSQL as a source, from the YAML section to the worker's reader: no log is needed."""
+
+from __future__ import annotations
+
+from tidegate.core.source.port import Traits
+from tidegate.core.source.trouble import Trouble
+from tidegate.kinds import SourceKind, late
+
+TRAITS = Traits(
+    identity=False, transactions=False, dense=True, rereadable=False, expires=False, remembers=False, windowed=True
+)
+
+
+def remedy(trouble: Trouble) -> str:
+    """Nothing expires here, and there are no transactions to see."""
+    raise NotImplementedError(f"a table does not have this trouble: {trouble.what}")
+
+
+KIND = SourceKind(
+    name="database",
+    title="the database",
+    traits=TRAITS,
+    connection_types=("mysql", "mariadb", "postgres", "postgresql"),
+    remedy=remedy,
+    section=late("tidegate.sources.database.section:section"),
+    opened=late("tidegate.sources.database.control:opened"),
+    examined=late("tidegate.sources.database.doctor:examined"),
+    reader=late("tidegate.sources.database.worker:TableReader"),
+    problems=late("tidegate.sources.database.rules:problems"),
+)

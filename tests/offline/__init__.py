@@ -1,0 +1,1 @@
+"""A table without a log: each window is one reading of it."""
