@@ -1,8 +1,9 @@
-"""The port to a further system: the rows of one published generation of a window become what stands for the window there.
+"""The port to a further system: the rows of a published generation become what stands for their window there.
 
 What a change ends with is one of three: done (it returns), refused (DeliveryRefused: nothing has changed that a reader
 meets), or unknown (DeliveryUnsure: it may be executed, now or later). Unknown is answered by the next try, under an
-epoch of its own, which looks first. All of it runs in a process that has the worker's libraries (`spark_jobs/deliver`).
+epoch of its own, which looks first. All of it runs in a process that has the worker's libraries, started by the control
+plane (`spark_jobs/handlers/deliver.py`).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Content:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What readers there meet of a window, read back. `token`: of the try that it came by, where the system keeps one."""
+    """What readers there meet of a window, read back. `token`: of the try it came by, where the system keeps it."""
 
     content: Content
     token: Token | None = None
@@ -75,11 +76,11 @@ class Rows(Protocol):
 
 Checksum = Callable[[Any], int]
 """Sum of the hashes of a record batch's rows modulo 2**64, over all its columns by position, whatever they are called.
-The same values of the same Arrow types give the same hashes. A system computes it of what it sends, in the form in which
-it can read that back, and of what it has read back."""
+The same values of the same Arrow types give the same hashes. A system computes it of what it sends, in the form in
+which it can read that back, and of what it has read back."""
 Holds = Callable[[], bool]
-"""Asks the ledger whether the try is still wanted: its row is SENDING with its generation, epoch and nonce, and no newer
-generation is in force (D5)."""
+"""Asks the ledger whether the try is still wanted: its row is SENDING with its generation, epoch and nonce, and no
+newer generation is in force (D5)."""
 Needed = Callable[[set[str]], set[str]]
 """Of these stagings (`Attempt.staging`), those that a try may still use. Asked after they were listed, so that a try
 which began later is not among them."""
@@ -99,8 +100,8 @@ class FurtherSystem(Protocol):
         """Let the generation stand for its window and nothing else of it, and read that back (D7).
 
         `holds` is asked after the look and after the staging exists, right before the first change that a reader meets
-        (D5); False raises LostComparison, and nothing may be shown. An older token that comes late is refused or without
-        effect. A second time for the same content ends at the same standing."""
+        (D5); False raises LostComparison, and nothing may be shown. An older token that comes late is refused or
+        without effect. A second time for the same content ends at the same standing."""
         ...
 
     def standing(self, window_ms: int) -> Standing:

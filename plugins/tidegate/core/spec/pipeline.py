@@ -295,6 +295,21 @@ class Copy:
         return self.connector is not None or self.slot is not None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A further system that gets each published window. `table`: its name there. `since_ms`: windows that begin
+    earlier are sent only when somebody names them; None: all are. `sla_ms`: how long after its publication a window may
+    take to stand there; None: nobody is told. `options`: keys that only this kind has, in order of the keys."""
+
+    name: str
+    kind: str
+    conn_id: str
+    table: str
+    since_ms: int | None = None
+    sla_ms: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(frozen=True)
 class Notify:
     """Who is told beside the webhook: `callback` is `package.module:function`; of which `kinds`, empty: of all."""
@@ -333,6 +348,7 @@ class Pipeline:
     reopening: Reopening = Reopening()
     notify: Notify = TELL_ALL
     copy: Copy | None = field(default=None, metadata=LEFT_OUT)
+    deliver: tuple[Delivery, ...] = field(default=(), metadata=LEFT_OUT)
 
     @property
     def time_partitions(self) -> tuple[str, ...]:
