@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused
-from tidegate.core.base.instants import iso
+from tidegate.core.base.instants import iso, span
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.port import Standing
 from tidegate.core.deliver.states import Backlog, Delivered, Due
@@ -29,6 +29,21 @@ def lag_ms(backlog: Backlog, now_ms: int) -> int:
 def is_late(delivery: Delivery, backlog: Backlog, now_ms: int) -> bool:
     """Whether a window has waited longer than the delivery's SLA allows."""
     return delivery.sla_ms is not None and lag_ms(backlog, now_ms) > delivery.sla_ms
+
+
+def in_words(backlog: Backlog, now_ms: int) -> str:
+    """`120 windows stand there, 3 wait, the oldest (2013-01-05T04:00Z) for 12 min: connection refused`."""
+    stand = f"{backlog.standing:,} windows stand there" if backlog.standing != 1 else "1 window stands there"
+    said = [stand + (f", up to {iso(backlog.newest_ms)}" if backlog.newest_ms is not None else "")]
+    if backlog.oldest is not None:
+        wait = f"{backlog.due:,} wait" if backlog.due != 1 else "1 waits"
+        since, why = span(lag_ms(backlog, now_ms)), backlog.oldest.why
+        said.append(f"{wait}, the oldest ({iso(backlog.oldest.window_ms)}) for {since}{f': {why}' if why else ''}")
+    if backlog.refused:
+        said.append(f"{backlog.refused:,} refused")
+    if backlog.skipped:
+        said.append(f"{backlog.skipped:,} skipped")
+    return "; ".join(said)
 
 
 def unknown_generation(pipeline: str, due: Due, ahead: DeliveryAhead) -> DeliveryRefused:

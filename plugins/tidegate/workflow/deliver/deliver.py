@@ -14,6 +14,7 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.due import differs, unknown_generation
 from tidegate.core.deliver.sender import Generation, Sender
+from tidegate.core.deliver.states import REFUSED as HELD
 from tidegate.core.deliver.states import SENDING, SKIPPED, STANDING, Delivered, Due
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import DATA
@@ -155,8 +156,10 @@ def _one(ctx: Context, delivery: Delivery, sender: Sender, one: Due, to_send: Ca
 def _verified(ctx: Context, sender: Sender, one: Due) -> Due | Sent:
     """D8: what stands there as it was read back is left alone."""
     row = one.row
-    if row is None or row.generation != one.generation or row.state not in (STANDING, SKIPPED):
+    if row is None or row.generation != one.generation or row.state not in (STANDING, SKIPPED, HELD):
         return one
+    if row.state == HELD:
+        return replace(one, row=ctx.ledger.deliveries.again(row, "somebody named the window"))
     if row.state == SKIPPED:
         return Sent(window_ms=one.window_ms, generation=one.generation, what=LEFT_OUT, why=row.why)
     why = differs(row, sender.standing(one.window_ms))
@@ -168,7 +171,7 @@ def _verified(ctx: Context, sender: Sender, one: Due) -> Due | Sent:
 
 
 def _again(ctx: Context, one: Due, why: str) -> Due:
-    if one.row is None or one.row.state not in (STANDING, SKIPPED):
+    if one.row is None or one.row.state not in (STANDING, SKIPPED, HELD):
         return one
     return replace(one, row=ctx.ledger.deliveries.again(one.row, why))
 
@@ -188,13 +191,13 @@ def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
         try:
             _try(ctx, sender, tried, generation, rows)
         except DeliveryAhead as e:
-            above = _above(ctx, one, e)
+            above = _above(ctx, one, tried, e)
             one = replace(one, row=tried)
             continue
-        except LostComparison:
+        except (LostComparison, LedgerError):
             raise
         except TidegateError as e:
-            ctx.ledger.deliveries.failed(tried, first_line(e))
+            _remember(ctx, tried, e)
             raise
         return Sent(window_ms=one.window_ms, generation=one.generation, what=DELIVERED, rows=rows)
     raise LostComparison(f"{iso(one.window_ms)}: other tries keep coming before this one")
@@ -218,7 +221,15 @@ def _try(ctx: Context, sender: Sender, tried: Delivered, generation: PublishedGe
     ctx.ledger.deliveries.stands(tried, standing.content)
 
 
-def _above(ctx: Context, one: Due, ahead: DeliveryAhead) -> int:
+def _remember(ctx: Context, tried: Delivered, error: TidegateError) -> None:
+    """What no retry heals is not tried again by itself: it may take an hour's rows each time."""
+    if error.retry:
+        ctx.ledger.deliveries.failed(tried, first_line(error))
+    else:
+        ctx.ledger.deliveries.refuse(tried, first_line(error))
+
+
+def _above(ctx: Context, one: Due, tried: Delivered, ahead: DeliveryAhead) -> int:
     """The epoch that the next try has to be above: the system has seen it, and a ledger that was restored has not.
 
     Raises DeliveryRefused for a generation that this ledger does not know, LostComparison if it does by now."""
@@ -227,7 +238,9 @@ def _above(ctx: Context, one: Due, ahead: DeliveryAhead) -> int:
     newest = ctx.ledger.windows.get(ctx.name, window_from(one.window_ms, ctx.pipeline.windows)).current
     if newest is not None and newest > one.generation:
         raise LostComparison(f"generation {newest} of {iso(one.window_ms)} is in force by now")
-    raise unknown_generation(ctx.name, one, ahead)
+    error = unknown_generation(ctx.name, one, ahead)
+    _remember(ctx, tried, error)
+    raise error
 
 
 def _generation(ctx: Context, one: Due) -> PublishedGeneration:
