@@ -1,8 +1,9 @@
-"""Kinds of sources and of tables by name: those of this release, then those that other packages bring.
+"""Kinds of sources, tables and further systems by name: those of this release, then those that other packages bring.
 
-A package brings one by an entry point of the group `tidegate.sources` or `tidegate.targets`, whose name is the kind and
-whose object is a `SourceKind` or a `TargetKind`. Nothing of a kind is imported before someone asks for it; what a kind
-imports itself waits until its functions are called, since executors and the scheduler ask for kinds too.
+A package brings one by an entry point of the group `tidegate.sources`, `tidegate.targets` or `tidegate.deliveries`,
+whose name is the kind and whose object is a `SourceKind`, a `TargetKind` or a `DeliveryKind`. Nothing of a kind is
+imported before someone asks for it; what a kind imports itself waits until its functions are called, since executors
+and the scheduler ask for kinds too.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tidegate.core.base.connection import Connection
-from tidegate.core.base.errors import CatalogueError, SourceError, TidegateError
+from tidegate.core.base.errors import CatalogueError, DeliveryRefused, SourceError, TidegateError
 from tidegate.core.batch.jobs import ReadPlan
+from tidegate.core.deliver.port import Checksum, FurtherSystem, Table
 from tidegate.core.doctor.findings import Finding
 from tidegate.core.source.port import Source, Traits
 from tidegate.core.source.records import Reader
@@ -128,17 +130,45 @@ class TargetKind:
 def dags_of(spec: pipeline.Pipeline) -> tuple[str, ...]:
     """Kinds of DAGs that a pipeline has."""
     *own, maintain = target_kind(spec.sink.kind).dags
-    if spec.copy is None:
-        return (*own, maintain)
-    return (*own, "copy", *(() if spec.copy.compare is None else ("compare",)), maintain)
+    if spec.copy is not None:
+        own += ["copy"] if spec.copy.compare is None else ["copy", "compare"]
+    return (*own, *(("deliver",) if spec.deliver else ()), maintain)
+
+
+# ---------------------------------------------------------------- further systems
+
+SystemOpened = Callable[[Mapping[str, Any], Table, Checksum, float], FurtherSystem]
+"""`opened(settings, table, checksum, timeout_s)`: connects at the first question."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeliveryKind:
+    """Kind of further system. `title` is its name for people.
+
+    `connection_types`: of Airflow connections that fit; `port`: of a server whose connection has none.
+    `section`: the pydantic model of its keys in the YAML, a subclass of `tidegate.spec.deliver.DeliverySection`.
+    `settings(connection)`: what its process needs, secrets included; it travels by a pipe. Raises ConnectionMissing,
+    DeliveryRefused. `opened` is called in that process, which has the worker's libraries.
+    `examined(pipeline, delivery, connection, seconds)`: what `tidegate doctor` finds.
+    `problems(pipeline, delivery)`: (key of the section, what is wrong) of a pipeline that it cannot take."""
+
+    name: str
+    title: str
+    connection_types: tuple[str, ...]
+    port: int
+    section: Callable[[], type[Any]]
+    settings: Callable[[Connection], dict[str, Any]]
+    opened: SystemOpened
+    examined: Callable[[pipeline.Pipeline, pipeline.Delivery, Connection, float], list[Finding]]
+    problems: Callable[[pipeline.Pipeline, pipeline.Delivery], list[tuple[str, str]]] = lambda pipeline, delivery: []
 
 
 # ---------------------------------------------------------------- how they are found
 
 
 class Kinds(Generic[_K]):
-    """Those of one port. `own`: where those of this release are, by name. `stores`: those that the YAML names by the
-    keys `kind` and `store` together."""
+    """Those of one port, whose packages use the entry points of `group`. `own`: where those of this release are, by
+    name. `stores`: those that the YAML names by the keys `kind` and `store` together."""
 
     def __init__(
         self,
@@ -150,6 +180,7 @@ class Kinds(Generic[_K]):
     ) -> None:
         self.port, self.own, self.stores, self._made, self._error = port, own, stores, made, error
         self._found: dict[str, _K] = {}
+        self.group = "tidegate.deliveries" if port == "delivery" else f"tidegate.{port}s"
 
     def get(self, name: str) -> _K:
         """Raises SourceError or CatalogueError for a kind that is not installed here."""
@@ -162,9 +193,9 @@ class Kinds(Generic[_K]):
             module, _, attribute = self.own[name].partition(":")
             found = getattr(import_module(module), attribute)
         else:
-            brought = next(iter(_brought(f"tidegate.{self.port}s").select(name=name)), None)
+            brought = next(iter(_brought(self.group).select(name=name)), None)
             if brought is None:
-                key = "sink.kind" if self.port == "target" else f"{self.port}.kind"
+                key = {"target": "sink.kind", "delivery": "deliver.kind"}.get(self.port, f"{self.port}.kind")
                 raise self._error(
                     f"there is no kind of {self.port} {name}; there are: {', '.join(self.names())}",
                     advice=f"install the package that brings it here too, or fix {key}",
@@ -176,12 +207,12 @@ class Kinds(Generic[_K]):
 
     def __contains__(self, name: object) -> bool:
         """Whether such a kind is installed here."""
-        return name in self.own or (isinstance(name, str) and name in _brought(f"tidegate.{self.port}s").names)
+        return name in self.own or (isinstance(name, str) and name in _brought(self.group).names)
 
     def names(self) -> list[str]:
         """Values that the key `kind` has here."""
         own = self.own.keys() - self.stores.values()
-        return sorted({*own, *(point.name for point in _brought(f"tidegate.{self.port}s"))})
+        return sorted({*own, *(point.name for point in _brought(self.group))})
 
     def in_yaml(self, name: str) -> str:
         """The value of the key `kind` that means it."""
@@ -214,5 +245,11 @@ _TARGETS = {
 }
 _STORES = {("mirror", "hive_daily"): "hive_daily"}
 TARGETS = Kinds("target", _TARGETS, TargetKind, CatalogueError, _STORES)
+_DELIVERIES = {
+    "postgresql": "tidegate.targets.relational.kind:POSTGRESQL",
+    "mariadb": "tidegate.targets.relational.kind:MARIADB",
+}
+DELIVERIES = Kinds("delivery", _DELIVERIES, DeliveryKind, DeliveryRefused)
 source_kind = SOURCES.get
+delivery_kind = DELIVERIES.get
 target_kind = TARGETS.get

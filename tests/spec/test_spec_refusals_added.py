@@ -136,6 +136,22 @@ ADDED += [
         (COUNTS["sql"] + ", poll: 0m", "poll", "must be greater than zero"),
     ]
 ]
+DELIVERED = {"kind": "postgresql", "name": "shop", "conn_id": "shop", "table": "hours"}
+ADDED += [
+    (
+        f"deliver: [{{{', '.join(f'{k}: {v}' for k, v in (DELIVERED | {field: value}).items())}}}]",
+        f"deliver[0].{field}",
+        says,
+    )
+    for field, value, says in [
+        ("kind", "mongo", "there are:"),
+        ("name", "A b", "must be"),
+        ("conn_id", "''", "must be the id of an Airflow connection"),
+        ("table", "Hours", "must be table or schema.table, in lower case"),
+        ("since", "soon", "must be"),
+        ("sla", "0m", "must be greater than zero"),
+    ]
+]
 
 
 @pytest.mark.parametrize(("lines", "field", "says"), ADDED)

@@ -26,7 +26,7 @@ from tidegate.core.spec.pipeline import (
 from tidegate.core.target import paths
 from tidegate.core.target.port import Unit
 from tidegate.kinds import source_kind, target_kind
-from tidegate.spec import completeness_rules, copy_rules
+from tidegate.spec import completeness_rules, copy_rules, deliver_rules
 from tidegate.spec.by_kind import own_options
 from tidegate.spec.model import ColumnSpec, PipelineSpec
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec
@@ -38,7 +38,7 @@ from tidegate.spec.values import KAFKA_TIMESTAMP
 WORKDIR = "_tidegate"
 OPERATIONS = (
     "owner", "tags", "description", "ingest", "archive", "clean", "webhook_conn_id", "reopening", "completeness",
-    "notify", "copy",
+    "notify", "copy", "deliver",
 )  # fmt: skip
 """Fields of a Pipeline that decide how and when it runs, not what its rows are."""
 _ALWAYS_OF_COLUMNS = ("name", "type", "path", "nullable")
@@ -75,6 +75,7 @@ def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
         clean=_clean(spec.clean),
         completeness=completeness_rules.compiled(spec),
         copy=copy_rules.compiled(spec.copy_),
+        deliver=deliver_rules.compiled(spec),
     )
 
 

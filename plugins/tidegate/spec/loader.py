@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from tidegate.core.base.errors import SpecError
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.kinds import source_kind, target_kind
+from tidegate.spec import deliver_rules
 from tidegate.spec.compiled import pipeline_of
 from tidegate.spec.document import Node, merge, read
 from tidegate.spec.expressions import Judge, expression_problems
@@ -131,7 +132,7 @@ def _pipeline(
         spec = PipelineSpec.model_validate(value)
     except ValidationError as e:
         raise spec_error(root, [*found, *problems(e, value), *at_first_sight(value)]) from None
-    found += check(spec, path.stem)
+    found += [*check(spec, path.stem), *deliver_rules.check(spec)]
     if found:
         raise spec_error(root, found)
     message_format, found = compile_format(spec, path.parent)
@@ -140,6 +141,7 @@ def _pipeline(
     pipeline = pipeline_of(spec, message_format)
     found = [Problem(path, what) for path, what in target_kind(pipeline.sink.kind).problems(pipeline)]
     found += [Problem(path, what) for path, what in source_kind(pipeline.source.kind).problems(pipeline)]
+    found += deliver_rules.problems(pipeline)
     found += expression_problems(pipeline, judge) if judge is not None else []
     if found:
         raise spec_error(root, found)

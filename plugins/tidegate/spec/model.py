@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from tidegate.core.spec.pipeline import RAW_PARTS
 from tidegate.spec.completeness import CompletenessSpec
 from tidegate.spec.copy import CopySpec
+from tidegate.spec.deliver import DELIVERY, DeliverySection
 from tidegate.spec.operations import ArchiveSpec, CleanSpec, IngestSpec, NotifySpec
 from tidegate.spec.section import Section, key
 from tidegate.spec.sink import SINK, SinkSection
@@ -293,3 +294,4 @@ class PipelineSpec(Section):
     archive: ArchiveSpec = Field(default_factory=ArchiveSpec)
     clean: CleanSpec = Field(default_factory=CleanSpec)
     notify: NotifySpec = Field(default_factory=NotifySpec)
+    deliver: tuple[Annotated[DeliverySection, DELIVERY], ...] = ()

@@ -174,7 +174,8 @@ def _row(path: str, value: dict[str, Any], required: bool) -> str:
     if "properties" in value:
         return f"| `{path}` | [section](#{anchor}) | {'required' if required else ''} | {_summary(value)} |\n"
     if "properties" in value.get("items", {}):
-        return f"| `{path}` | list of [mappings](#{anchor}) | required | {_summary(value['items'])} |\n"
+        needed = "required" if required else ""
+        return f"| `{path}` | list of [mappings](#{anchor}) | {needed} | {_summary(value['items'])} |\n"
     about = value["description"]
     if kinds[0].get("x-type") == "not yet":
         return f"| `{path}` | *not in this version* | | {about} |\n"

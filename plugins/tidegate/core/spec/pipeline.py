@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidegate.core.base.plain import LEFT_OUT
+from tidegate.core.spec.delivery import Delivery as Delivery
 
 TIME_PARTITIONS = ("date", "hour", "minute")
 
@@ -336,6 +337,7 @@ class Pipeline:
     reopening: Reopening = Reopening()
     notify: Notify = TELL_ALL
     copy: Copy | None = field(default=None, metadata=LEFT_OUT)
+    deliver: tuple[Delivery, ...] = field(default=(), metadata=LEFT_OUT)
 
     @property
     def time_partitions(self) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def _query(
     defaults: set[str],
     times: Times | None,
 ) -> str:
-    fields = ", ',', ".join(_field(each, each.column.name in defaults) for _, each in made)
+    fields = ", ',', ".join(field(each, each.column.name in defaults) for _, each in made)
     where, given = sql.within(
         keys, lambda bound, operator: session.comparison(table, bound, operator), times, session.column_name
     )
@@ -124,7 +124,7 @@ def _query(
     return found
 
 
-def _field(each: Conversion, has_default: bool) -> str:
+def field(each: Conversion, has_default: bool) -> str:
     """Not IFNULL around it: a text that is too long for the server becomes NULL, and must not become an empty one."""
     name = session.column_name(each.column.name)
     text = _text(each, name, has_default)

@@ -156,7 +156,7 @@ def _query(
     keys: KeyRange,
     times: Times | None,
 ) -> str:
-    wanted = ", ".join(_expression(each) for _, each in made)
+    wanted = ", ".join(expression(each) for _, each in made)
     where, given = sql.within(
         keys, lambda bound, operator: session.comparison(table, bound, operator), times, session.column_name
     )
@@ -166,7 +166,7 @@ def _query(
     return done.decode()
 
 
-def _expression(each: Conversion) -> str:
+def expression(each: Conversion) -> str:
     name = session.column_name(each.column.name)
     if each.family.name == "bytes":
         return f"encode({name}, 'hex')"

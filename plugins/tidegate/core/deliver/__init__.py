@@ -1,0 +1,1 @@
+"""Published generations of windows, sent to further systems: rules D1 to D8."""

@@ -1,0 +1,116 @@
+"""The port to a further system: the rows of a published generation become what stands for their window there.
+
+What a change ends with is one of three: done (it returns), refused (DeliveryRefused: nothing has changed that a reader
+meets), or unknown (DeliveryUnsure: it may be executed, now or later). Unknown is answered by the next try, under an
+epoch of its own, which looks first. All of it runs in a process that has the worker's libraries, started by the control
+plane (`spark_jobs/handlers/deliver.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidegate.core.target.port import Token
+
+WINDOW_COLUMN = ("_window", "timestamp")
+"""The first column of each table there: the window's start. What stands for a window are the rows that have it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table there. `pipeline` and `delivery` are whose it is. `columns`: (name, Hive type), `_window` first, then
+    columns that partition the pipeline's own table, then all others: the order of each batch. All but `_window` may be
+    null. `options`: keys that only this kind of delivery has, and their values as text."""
+
+    pipeline: str
+    delivery: str
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One try to send one generation. `token.unit` is the window's start (UTC ms), `token.epoch` the delivery's own
+    epoch of that window: (generation, epoch) only rises from one compare-and-set to the next. `nonce`: hex, drawn for
+    this try. `rows`: what the manifest says."""
+
+    token: Token
+    nonce: str
+    rows: int
+
+    @property
+    def staging(self) -> str:
+        """The part of a staging's name that is this try's alone (D1): `[0-9a-f_]`, sorted by window."""
+        t = self.token
+        return f"{t.unit}_{t.generation}_{t.epoch}_{self.nonce}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What rows are, however they are ordered: how many, and the sum of their hashes modulo 2**64."""
+
+    rows: int
+    checksum: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What readers there meet of a window, read back. `token`: of the try it came by, where the system keeps it."""
+
+    content: Content
+    token: Token | None = None
+
+
+class Rows(Protocol):
+    """The generation's rows, read from its files by its manifest, in bounded memory."""
+
+    def batches(self) -> Iterator[Any]:
+        """Record batches (pyarrow) with the table's columns in their order, of the Arrow types of their Hive types
+        (timestamps: microseconds, UTC). Each call reads the files anew. Raises JobError for a file that is not the
+        manifest's; what was sent by then must not be shown."""
+        ...
+
+
+Checksum = Callable[[Any], int]
+"""Sum of the hashes of a record batch's rows modulo 2**64, over all its columns by position, whatever they are called.
+The same values of the same Arrow types give the same hashes. A system computes it of what it sends, in the form in
+which it can read that back, and of what it has read back."""
+Holds = Callable[[], bool]
+"""Asks the ledger whether the try is still wanted: its row is SENDING with its generation, epoch and nonce, and no
+newer generation is in force (D5)."""
+Needed = Callable[[set[str]], set[str]]
+"""Of these stagings (`Attempt.staging`), those that a try may still use. Asked after they were listed, so that a try
+which began later is not among them."""
+
+
+class FurtherSystem(Protocol):
+    """One table there, by one connection. Raises DeliveryRefused (`retry` says whether another try may succeed without
+    a person) and DeliveryUnsure."""
+
+    def prepare(self) -> list[str]:
+        """Create the table, or add columns that it lacks, nullable; looks first. What was done, in words.
+
+        Raises DeliveryRefused for a table that is another's, or whose columns do not take ours."""
+        ...
+
+    def send(self, attempt: Attempt, rows: Rows, holds: Holds) -> Standing:
+        """Let the generation stand for its window and nothing else of it, and read that back (D7).
+
+        `holds` is asked after the look and after the staging exists, right before the first change that a reader meets
+        (D5); False raises LostComparison, and nothing may be shown. An older token that comes late is refused or
+        without effect. A second time for the same content ends at the same standing."""
+        ...
+
+    def standing(self, window_ms: int) -> Standing:
+        """What stands for the window, counted and summed from its rows (D7, D8); zero rows where there are none."""
+        ...
+
+    def sweep(self, needed: Needed) -> list[str]:
+        """Remove stagings of this pipeline and delivery that no try needs; what was removed, in words. A staging is
+        listed first, then asked about."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,53 @@
+"""The list `deliver`: what it goes together with, and what it is compiled to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate.core.spec.pipeline import Delivery, Pipeline
+from tidegate.core.target.port import Unit
+from tidegate.kinds import delivery_kind, target_kind
+from tidegate.spec.by_kind import own_options
+from tidegate.spec.deliver import DeliverySection
+from tidegate.spec.model import PipelineSpec
+from tidegate.spec.problems import Problem
+from tidegate.spec.rules import epoch_ms, local_instant
+
+
+def check(spec: PipelineSpec) -> Iterator[Problem]:
+    """What is wrong with the list, by itself and together with other sections."""
+    if spec.deliver and (target_kind(spec.sink.kind).unit is not Unit.WINDOW or target_kind(spec.sink.kind).follows):
+        yield Problem(("deliver",), f"windows of rows are delivered, and {spec.sink.kind} has none; leave it out")
+    names: set[str] = set()
+    tables: dict[tuple[str, str], str] = {}
+    for i, one in enumerate(spec.deliver):
+        if one.name in names:
+            yield Problem(("deliver", i, "name"), f"{one.name} is there already: the ledger would mix them")
+        names.add(one.name)
+        other = tables.setdefault((one.conn_id, one.table), one.name)
+        if other != one.name:
+            yield Problem(("deliver", i, "table"), f"{one.table} is the table of {other} already")
+
+
+def problems(pipeline: Pipeline) -> Iterator[Problem]:
+    """What the kinds of the deliveries say against the compiled pipeline."""
+    for i, one in enumerate(pipeline.deliver):
+        for name, what in delivery_kind(one.kind).problems(pipeline, one):
+            yield Problem(("deliver", i, name), what)
+
+
+def compiled(spec: PipelineSpec) -> tuple[Delivery, ...]:
+    """In the YAML's order."""
+    return tuple(_compiled(one, spec.windows.timezone) for one in spec.deliver)
+
+
+def _compiled(one: DeliverySection, timezone: str) -> Delivery:
+    return Delivery(
+        name=one.name,
+        kind=one.kind,
+        conn_id=one.conn_id,
+        table=one.table,
+        since_ms=None if one.since is None else epoch_ms(local_instant(one.since, timezone)),
+        sla_ms=one.sla,
+        options=own_options(one, DeliverySection, ()),
+    )
