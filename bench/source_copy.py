@@ -46,7 +46,7 @@ from tests.databases import servers
 from tests.databases.servers import Server
 from tidegate.core.base.plain import to_plain
 from tidegate.core.batch.jobs import CopyPlan
-from tidegate.core.copy.jobs import ChunkPlan, CopiedColumn
+from tidegate.core.copy.jobs import ChunkPlan, CopiedColumn, CopiedTable
 from tidegate.core.copy.port import ReadAfter
 from tidegate.core.copy.steps import cut
 from tidegate.core.spec.pipeline import Column
@@ -128,9 +128,10 @@ class Chunks:
         after = ReadAfter((database.position()[0], 0), database.in_progress())
         database.close()
         parts = [ChunkPlan(n, -n, f"chunk-{n}", f"file://{folder}/chunk-{n}", keys) for n, keys in enumerate(ranges, 1)]
+        columns = tuple(CopiedColumn(name, name, kind) for name, kind in COLUMNS)
         plan = CopyPlan(
             attempt="copy", attempt_dir=f"file://{folder}", pipeline=_mirrored(f"file://{folder}"), topic="orders",
-            nonce="bench", table=table, columns=tuple(CopiedColumn(name, name, kind) for name, kind in COLUMNS),
+            nonce="bench", tables=(CopiedTable(table, columns),),
             chunks=tuple(parts), after=after, rate=self.rate, tasks=self._tasks,
         )  # fmt: skip
         reader = functools.partial(kinds.reader, kinds.for_workers(connection))

@@ -91,8 +91,9 @@ def read_chunk(
     """Its rows as files, and their receipt. Raises JobError."""
     started = time.monotonic()
     pipeline = from_plain(Pipeline, plan.pipeline)
-    wanted = [(column.of, column.type) for column in plan.columns]
-    with reader.read(plan.table, wanted, chunk.keys, plan.after) as rows:
+    source = plan.tables[chunk.table]
+    wanted = [(column.of, column.type) for column in source.columns]
+    with reader.read(source.table, wanted, chunk.keys, plan.after) as rows:
         batches = paced(rows.batches(), plan.rate and plan.rate / plan.tasks)
         made = _as_events(plan, pipeline, chunk, rows.low, batches)
         files = tuple(_written(plan, pipeline, open_storage, chunk, made, attempt))
@@ -112,9 +113,11 @@ def _as_events(
     decoded = schema_of(tuple((c.name, c.type) for c in pipeline.decoded_columns))
     said = {_OP: READ, _COMMIT: low[0], _ROW: low[1], _TOPIC: plan.topic, _PARTITION: NO_PARTITION}
     said[_BATCH] = chunk.batch_id
+    source = plan.tables[chunk.table]
+    said |= dict(source.said)
     compute, count = _computing(pipeline), 0
     for batch in batches:
-        read = {column.name: batch.column(i) for i, column in enumerate(plan.columns)}
+        read = {column.name: batch.column(i) for i, column in enumerate(source.columns)}
         rows = compute(_filled(decoded, read, said, len(batch)))
         mine = {name: rows[name] for name in rows.column_names}
         mine[_OFFSET] = pa.array(range(count, count + len(batch)), pa.int64())

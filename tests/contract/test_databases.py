@@ -60,6 +60,19 @@ def test_a_table_is_described_by_its_database(server: Server, database: Database
     ]  # fmt: skip
 
 
+def test_tables_are_listed_as_events_call_them(server: Server, database: Database) -> None:
+    server.run("CREATE TABLE shop.t (id INT PRIMARY KEY)")
+    server.run("DROP VIEW IF EXISTS shop.v", "CREATE VIEW shop.v AS SELECT id FROM shop.t")
+    found = database.tables()
+    assert "shop.t" in found
+    assert "shop.v" not in found
+    assert len(set(found)) == len(found)
+    said = database.event_names(database.describe("shop.t"))
+    mine = {"mariadb": {"db": "shop"}, "postgresql": {"db": server.connection.schema, "schema": "shop"}}
+    assert said == {**mine[server.kind], "table": "t"}
+    server.run("DROP VIEW shop.v")
+
+
 def test_tables_that_cannot_be_copied_are_refused(server: Server, database: Database) -> None:
     with pytest.raises(SourceError, match=r"there is no table shop\.nowhere"):
         database.describe("shop.nowhere")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.ledgers import NAME, ledger, now, open_ledger, url
 from tidegate.core.base.errors import LostComparison
-from tidegate.core.copy.port import KeyRange
+from tidegate.core.copy.port import KeyRange, TableRange
 from tidegate.core.copy.rounds import Chunk, ChunkFile, ChunkState, Round, RoundState, parse_attempt
 from tidegate.ledger import SqlLedger
 
@@ -19,7 +19,8 @@ __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
 TABLE, KEY = "shop.orders", ("id", "shop")
 LOW, HIGH = (2**50, 3), (2**50 + 7, 0)
 FILES = (ChunkFile("rows-0-0000.parquet", 5, 900), ChunkFile("rows-0-0001.parquet", 2, 300))
-RANGES = (KeyRange(None, (3, "a")), KeyRange((3, "a"), (7, "Ä'\"")), KeyRange((7, "Ä'\""), None))
+KEYS = (KeyRange(None, (3, "a")), KeyRange((3, "a"), (7, "Ä'\"")), KeyRange((7, "Ä'\""), None))
+RANGES = tuple(TableRange("shop.orders", keys) for keys in KEYS)
 
 
 def begun(ledger: SqlLedger, number: int = 1) -> Round:
@@ -143,11 +144,11 @@ def test_chunks_are_cut_in_steps(ledger: SqlLedger) -> None:
     first = ledger.copies.cut(one, 0, RANGES[:2], False)
     assert chunks(ledger) == list(first)
     assert [(c.number, c.round, c.keys, c.state, c.epoch) for c in first] == [
-        (1, 1, RANGES[0], ChunkState.CUT, 0),
-        (2, 1, RANGES[1], ChunkState.CUT, 0),
+        (1, 1, KEYS[0], ChunkState.CUT, 0),
+        (2, 1, KEYS[1], ChunkState.CUT, 0),
     ]
     (last,) = ledger.copies.cut(one, 2, RANGES[2:], True)
-    assert (last.number, last.keys) == (3, RANGES[2])
+    assert (last.number, last.table, last.keys) == (3, "shop.orders", KEYS[2])
     newest = ledger.copies.newest(NAME)
     assert newest is not None
     assert newest.ended

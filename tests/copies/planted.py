@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.mutants import seams
-from tests.mutants.planting import Bug, Patch, always
+from tests.mutants.planting import Bug, Patch, always, nothing
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.core.mirror.copied import NOTHING
 from tidegate.core.mirror.jobs import START
@@ -81,12 +81,16 @@ def _but_for_the_beginning(original, position, table, purged_below, begins):
     return original(position, table, purged_below, START)
 
 
-def _by_the_ledger_alone(original, ctx, table, told, facts, why="", only=False):
-    return original(ctx, table, replace(told, copied=NOTHING), facts, why, only)
+def _by_the_ledger_alone(original, ctx, tables, told, facts, why="", only=False):
+    return original(ctx, tables, replace(told, copied=NOTHING), facts, why, only)
 
 
 def _as_events(original, before, receipt):
     return original(before, replace(receipt, events=tuple((abs(batch), rows) for batch, rows in receipt.events)))
+
+
+def _of_the_first(original, tables, chunks):
+    return original(tables[:1], chunks)
 
 
 def _bug(name: str, rule: str, *patches: tuple[str, Any]) -> Bug:
@@ -110,6 +114,8 @@ COPY_BUGS = {
         _bug("a copy's commit is made on what stands then", "S8", (seams.COPY_SAME, always(True))),
         _bug("an overtaken attempt is accepted", "R9", (seams.COPY_ACCEPT, _whatever_was_begun_since)),
         _bug("a restored ledger gives chunks other ranges", "R11", (seams.COPY_UNKNOWN, always(None))),
+        _bug("only the first shard is read", "S11", (seams.COPY_UNCUT, _of_the_first)),
+        _bug("events of any table are taken", "S11", (seams.EVENT_OF_TABLE, nothing)),
         _bug("readers see what is copied so far", "S9'", (seams.MIRROR_HIDDEN, always(False))),
         _bug("rows of a copy count as events", "balance", (seams.MIRROR_AFTER, _as_events)),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.copies import test_copy, test_hidden, test_overtaken
+from tests.copies import test_copy, test_hidden, test_overtaken, test_shards
 from tests.copies.planted import COPY_BUGS
 from tests.copies.test_copy import world
 from tests.mutants.planting import Planted
@@ -36,6 +36,8 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "an overtaken attempt is accepted": test_overtaken.test_an_attempt_that_was_overtaken_is_not_accepted,
     "a restored ledger gives chunks other ranges":
         test_copy.test_a_ledger_that_was_restored_does_not_give_chunks_other_ranges,
+    "only the first shard is read": test_shards.test_rows_of_equal_keys_are_told_apart,
+    "events of any table are taken": test_shards.test_events_that_say_no_table_are_refused,
     "readers see what is copied so far": test_hidden.test_each_commit_shows_nothing_or_a_whole_copy,
     "rows of a copy count as events": test_copy.test_rows_of_before_the_topic_are_copied,
 }  # fmt: skip
@@ -53,7 +55,7 @@ def test_a_planted_bug_is_found(name: str, tmp_path: Path, request: pytest.Fixtu
 
 def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """What the test's fixture of that name would be."""
-    begun = {one.__name__: one.begun for one in (test_hidden, test_overtaken)}.get(test.__module__)
+    begun = {one.__name__: one.begun for one in (test_hidden, test_overtaken, test_shards)}.get(test.__module__)
     if name == "world" and begun is not None:
         made = begun(tmp_path)
         request.addfinalizer(made.close)

@@ -18,10 +18,11 @@ import pytest
 
 from dev.stack.info import StackInfo
 from tests.copies.real import RealWorld, real_world
+from tests.copies.real_shards import real_shards
 from tests.copies.writer import Key
 from tests.databases.servers import Server
 from tests.real_kafka import eventually
-from tidegate.core.base.errors import JobFailed
+from tidegate.core.base.errors import JobFailed, NotReady
 from tidegate.databases.kinds import for_workers
 from tidegate.databases.postgresql.worker import PostgreSQLChunks
 from tidegate.workflow.copy import copy as reading
@@ -77,9 +78,20 @@ def first_event(world: RealWorld) -> int:
 
 
 def read(world: RealWorld) -> reading.Read:
-    found = reading.copy(world.context(), world.base)
-    world.close()
-    return found
+    """As the schedule starts it, until the connector has noted a place (S4)."""
+    found: list[reading.Read] = []
+
+    def once() -> bool:
+        try:
+            found.append(reading.copy(world.context(), world.base))
+        except NotReady:
+            return False
+        finally:
+            world.close()
+        return True
+
+    eventually(once)
+    return found[0]
 
 
 def test_one_change_of_a_quiet_table_is_enough_for_a_copy(server: Server, kafka: StackInfo, tmp_path: Path) -> None:
@@ -146,3 +158,28 @@ def invisible(world: RealWorld, key: Key) -> tuple[int, threading.Thread]:
     waits = f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'SyncRep'"
     eventually(lambda: world.server.run(waits))
     return pid, thread
+
+
+def test_shards_of_a_server_are_one_mirror(
+    server: Server, kafka: StackInfo, tmp_path: Path, rng: random.Random
+) -> None:
+    """They change while they are copied; in the end the mirror has the rows of all, by table (S11)."""
+    with real_shards(tmp_path, server, kafka.kafka_bootstrap, rng.randrange(10**6), rows=500) as world:
+
+        def begun() -> bool:
+            world.change(4)
+            world.land_next()
+            return world.apply().told.begins is not None
+
+        eventually(begun, 60.0)
+        whole = False
+        while not whole:
+            world.change()
+            world.land_next()
+            whole = world.step()
+            world.apply()
+            assert world.found() == {} or world.standing().copied.whole is not None
+        end = world.looking.position()
+        eventually(lambda: world.change(2) or world.connector()[0] >= end, 60.0)  # type: ignore[func-returns-value]
+        eventually(lambda: world.land_next() is None and world.apply() and world.found() == world.content(), 60.0)
+        assert world.standing().copied.complete is not None

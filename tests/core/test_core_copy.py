@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.core.copy import transitions
-from tidegate.core.copy.port import KeyRange, is_open_ended
+from tidegate.core.copy.port import KeyRange
 from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState, parse_attempt
-from tidegate.core.copy.steps import CopyCommit, cut, to_merge, to_read, too_old, unknown, unread_topic
+from tidegate.core.copy.steps import CopyCommit, cut, to_merge, to_read, too_old, uncut, unknown, unread_topic
 from tidegate.core.mirror.commits import CopyIn, Cut, Merge, Purge, next_commit
 from tidegate.core.mirror.copied import NOTHING, Copied, CopyStep, RoundIn, numbers, ranges
 from tidegate.core.mirror.jobs import START
@@ -29,7 +28,7 @@ def round_(number: int = 1, state: RoundState = OPEN, ended: bool = True) -> Rou
 
 
 def chunk(number: int, read: bool = True, low: int = 50, high: int = 60, rows: int = 10, of: int = 1) -> Chunk:
-    made = Chunk(pipeline="p", number=number, round=of, keys=KeyRange((number - 1,), (number,)))
+    made = Chunk(pipeline="p", number=number, round=of, table="shop.t", keys=KeyRange((number - 1,), (number,)))
     if not read:
         return made
     return replace(made, state=ChunkState.READ, epoch=1, nonce="aa", low=(low, 0), high=(high, 0), rows=rows)
@@ -60,7 +59,7 @@ def test_however_it_is_cut_the_ranges_cover_all_keys_once(ends: list[int], most:
     while not ended:
         bounds = [(e,) for e in ends[len(found) :][:most]]
         more, ended = cut(found[-1].upper if found else None, bounds, most)
-        assert is_open_ended([*found, *more]) == ended
+        assert (bool(more) and more[-1].upper is None) == ended
         found += more
     assert [r.upper for r in found] == [*((e,) for e in ends), None]
 
@@ -301,12 +300,23 @@ def test_an_attempt_is_named_by_its_chunk_epoch_and_nonce() -> None:
         assert parse_attempt(name) is None
 
 
-def test_ranges_that_cover_a_table() -> None:
-    whole: Iterable[KeyRange] = [KeyRange(None, (1,)), KeyRange((1,), None)]
-    assert is_open_ended(whole)
-    assert is_open_ended([KeyRange()])
-    for holes in ([], [KeyRange(None, (1,))], [KeyRange((1,), None)], [KeyRange(None, (1,)), KeyRange((2,), None)]):
-        assert not is_open_ended(holes)
+def test_tables_are_cut_one_after_the_other() -> None:
+    assert uncut(["a", "b"], []) == [("a", None), ("b", None)]
+    mine = [replace(chunk(n), table=table, keys=KeyRange(None, upper)) for n, table, upper in CUT]
+    assert uncut(["a", "b", "c"], mine) == [("b", (7,)), ("c", None)]
+    assert uncut(["a"], mine) == []
+    assert uncut(["a", "aa", "b"], mine) == [("aa", None), ("b", (7,))], "it came meanwhile"
+
+
+CUT = ((1, "a", (3,)), (2, "a", None), (3, "b", (5,)), (4, "b", (7,)))
+"""Number, table and upper bound."""
+
+
+def test_what_nobody_may_be_reading_comes_first() -> None:
+    cut = [replace(chunk(n), state=ChunkState.CUT, tried_ms=tried) for n, tried in ((1, 20), (2, None), (3, 10))]
+    found = to_read([round_(1)], {1: cut})
+    assert found is not None
+    assert [c.number for c in found[1]] == [2, 3, 1]
 
 
 def test_what_is_over_stays_over() -> None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -58,6 +58,12 @@ class FakeSource:
 
     def describe(self, table: str) -> SourceTable:
         return self.table
+
+    def tables(self) -> Sequence[str]:
+        return [f"{self.table.schema}.{self.table.name}"]
+
+    def event_names(self, table: SourceTable) -> Mapping[str, str]:
+        return {"db": table.schema, "table": table.name}
 
     def rows_about(self, table: SourceTable) -> int:
         return len(self.rows)

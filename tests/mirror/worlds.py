@@ -67,11 +67,18 @@ def mirror(folder: Path, yaml: str = YAML, location: str = "") -> Pipeline:
 
 
 def event(
-    key: int, word: str | None, commit: int, op: str | None = None, row: int = 0, ms: int | None = None
+    key: int,
+    word: str | None,
+    commit: int,
+    op: str | None = None,
+    row: int = 0,
+    ms: int | None = None,
+    of: tuple[str, str] | None = None,
 ) -> tuple[bytes, bytes]:
-    """(key, value) as MariaDB's connector makes it. A delete has no word."""
+    """(key, value) as MariaDB's connector makes it. A delete has no word. `of`: its database and table."""
     source = {"connector": "mariadb", "file": "binlog.000001", "pos": commit, "row": row, "snapshot": "false"}
     source |= {} if ms is None else {"ts_ms": ms}
+    source |= {} if of is None else {"db": of[0], "table": of[1]}
     whole = {"id": key, "word": word}
     op = op or ("d" if word is None else "u")
     value = {"op": op, "source": source, "before": None, "after": None if op == "d" else whole, "ts_ms": T0}

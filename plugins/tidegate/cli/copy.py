@@ -56,18 +56,20 @@ def copy(pipeline: str, dry_run: bool, again: bool, why: str, as_json: bool) -> 
 
 def _preview(spec: Pipeline, again: bool, as_json: bool) -> None:
     from tidegate.wiring import command_lookup, open_database
-    from tidegate.workflow.copy.copy import described
+    from tidegate.workflow.copy.tables import SourceTables
 
     with surroundings.ledger() as ledger, open_database(spec, command_lookup) as database:
         ctx = surroundings.context(spec, ledger, progress)
-        table = described(ctx, database)
-        about, newest = database.rows_about(table), ctx.ledger.copies.newest(spec.name)
+        source = SourceTables(ctx, database)
+        tables = [source.described(name) for name in source.names]
+        about, newest = sum(map(database.rows_about, tables)), ctx.ledger.copies.newest(spec.name)
         chunks = [] if newest is None else list(ctx.ledger.copies.chunks(spec.name, newest.number))
     read = [c for c in chunks if c.low is not None]
     if as_json:
-        print_json({"pipeline": spec.name, "table": table, "rows_about": about, "copy": newest, "read": len(read)})
+        print_json({"pipeline": spec.name, "tables": tables, "rows_about": about, "copy": newest, "read": len(read)})
         return
-    of = f"{table.schema}.{table.name} by {', '.join(table.key)}, about {many(about, 'row')}"
+    shards = f" ({many(len(tables), 'table')})" if spec.copy is not None and spec.copy.tables else ""
+    of = f"{source.spelled}{shards} by {', '.join(source.key)}, about {many(about, 'row')}"
     if newest is None or again:
         click.echo(f"{spec.name}: copy {1 if newest is None else newest.number + 1} would read {of}")
         return

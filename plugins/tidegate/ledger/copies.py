@@ -15,7 +15,7 @@ from tidegate.core.base.transition import Step, step
 from tidegate.core.batch.states import ABANDONED, INGEST, OVER_STATES
 from tidegate.core.copy import transitions
 from tidegate.core.copy.complete import Look
-from tidegate.core.copy.port import KeyRange, LogPosition
+from tidegate.core.copy.port import KeyRange, LogPosition, TableRange
 from tidegate.core.copy.rounds import LOOKS_KEPT, UNDER_WAY, Chunk, ChunkFile, ChunkState, Reading, Round, RoundState
 from tidegate.core.files.receipt import DIRTY
 from tidegate.ledger import moves, schema, schema_copies
@@ -106,7 +106,7 @@ class SqlCopies(Part):
             moves.move(self._store, c, r, begun)
         return found
 
-    def cut(self, round_: Round, after: int, ranges: Sequence[KeyRange], ended: bool) -> list[Chunk]:
+    def cut(self, round_: Round, after: int, ranges: Sequence[TableRange], ended: bool) -> list[Chunk]:
         name = round_.pipeline
         with self._store.begin() as c:
             newest = c.scalar(select(func.max(k.c.chunk)).where(k.c.pipeline == name)) or 0
@@ -116,8 +116,8 @@ class SqlCopies(Part):
             open_ = and_(r.c.pipeline == name, r.c.round == round_.number, r.c.state.in_(UNDER_WAY), ~r.c.ended)
             self._store.compare_and_set(c, update(r).where(open_).values(ended=ended), f"copy {round_.number}")
             found = [
-                Chunk(pipeline=name, number=newest + i, round=round_.number, keys=keys)
-                for i, keys in enumerate(ranges, 1)
+                Chunk(pipeline=name, number=newest + i, round=round_.number, table=one.table, keys=one.keys)
+                for i, one in enumerate(ranges, 1)
             ]
             if found:
                 c.execute(insert(k), [_values(chunk) for chunk in found])
@@ -225,6 +225,7 @@ def _values(chunk: Chunk) -> dict[str, Any]:
         "pipeline": chunk.pipeline,
         "chunk": chunk.number,
         "round": chunk.round,
+        "table_name": chunk.table,
         "key_range": dumps(chunk.keys),
         "state": ChunkState.CUT,
         "epoch": 0,
@@ -243,6 +244,7 @@ def _chunk(row: Any) -> Chunk:
         Chunk,
         row,
         number=row.chunk,
+        table=row.table_name,
         keys=loads(KeyRange, row.key_range),
         low=_position(row.low),
         high=_position(row.high),

@@ -27,6 +27,7 @@ chunks = _table(  # key ranges of rounds
     Column("pipeline", _NAME, primary_key=True),
     Column("chunk", BigInteger, primary_key=True, autoincrement=False),
     _required("round", Integer),
+    _required("table_name", Text),  # schema.name
     _required("key_range", Text),  # core.copy.port.KeyRange
     _required("state", Word(ChunkState)),
     _required("epoch", Integer),

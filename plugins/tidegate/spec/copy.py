@@ -19,9 +19,15 @@ class CopySpec(Section):
     ([mirrors](mirrors.md#the-first-full-copy))."""
 
     conn_id: ConnectionId = key("Airflow connection of the source's database, of type `mysql` or `postgres`.")
-    table: SourceTableName = key(
+    table: SourceTableName | None = key(
         "The source's table, `schema.name`; the schema is MariaDB's database. It must have the primary key that "
-        "`sink.key` names."
+        "`sink.key` names. Required, or `tables`.",
+        None,
+    )
+    tables: Text | None = key(
+        "Shards that make one mirror: a regular expression of `schema.name`, from its beginning to its end. All of "
+        "them are in one server, whose events go to one topic ([mirrors](mirrors.md#shards)).",
+        None,
     )
     chunk_rows: Count = key("Rows of a chunk, which is read by one query.", 100_000, unit="rows")
     rate: Count | None = key(

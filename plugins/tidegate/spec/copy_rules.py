@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tidegate.core.spec.change_events import SHARD_PATHS
 from tidegate.core.spec.pipeline import Copy
 from tidegate.core.target.port import Unit
 from tidegate.kinds import target_kind
@@ -25,14 +26,29 @@ def check(spec: PipelineSpec) -> Iterator[Problem]:
     if spec.format.unknown_fields == "capture":
         yield Problem(("format", "unknown_fields"), "a copy captures no fields; set another one, or leave copy out")
     told = spec.copy_
+    yield from _which(told)
     if (told.connector is None) != (told.connect_conn_id is None):
         lacking = "connect_conn_id" if told.connect_conn_id is None else "connector"
         yield Problem(("copy", lacking), "connector and connect_conn_id go together: give both, or leave both out")
     if told.slot is not None and told.connector is not None:
         yield Problem(("copy", "slot"), "one of both says how far the connector is: leave slot or connector out")
     for i, column in enumerate(spec.columns):
-        if column.expr is None and not is_plain(column.from_):
+        if column.expr is None and not is_plain(column.from_) and column.from_ not in SHARD_PATHS:
             yield Problem(("columns", i, "from"), "a copy reads columns of the source's table, and this is not one")
+
+
+def _which(told: CopySpec) -> Iterator[Problem]:
+    """Of tables."""
+    if told.tables is None:
+        if told.table is None:
+            yield Problem(("copy", "table"), "is required, or copy.tables for shards")
+        return
+    if told.table is not None:
+        yield Problem(("copy", "tables"), "one of both says which tables are read: leave table or tables out")
+    try:
+        re.compile(told.tables)
+    except re.error as e:
+        yield Problem(("copy", "tables"), f"is no regular expression: {e}")
 
 
 def is_plain(path: str | None) -> bool:
@@ -46,7 +62,8 @@ def compiled(spec: CopySpec | None) -> Copy | None:
         return None
     return Copy(
         conn_id=spec.conn_id,
-        table=spec.table,
+        table=spec.table or "",
+        tables=spec.tables or "",
         chunk_rows=spec.chunk_rows,
         rate=spec.rate,
         tasks=spec.tasks,

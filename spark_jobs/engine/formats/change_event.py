@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from spark_jobs.engine.formats import Bad
@@ -44,28 +45,54 @@ class NoEvent(Exception):
         self.bad = bad
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What events of a table have to be. `key`: the columns of a message's key; None: any. `sharded`: what a router has
+    added to it, by names that begin with two underscores, says of which table it is, as the event does. `tables`: a
+    regular expression of their `schema.name` (S11); empty: any."""
+
+    key: Collection[str] | None = None
+    sharded: bool = False
+    tables: str = ""
+
+    def of_key(self, keys: Content) -> Content:
+        """The key's columns. Raises Unfit for others than the mirror's."""
+        if self.sharded:
+            keys = Object({name: each for name, each in keys.items() if not name.startswith(_ADDED)})
+        if self.key is not None and keys.keys() != self.key:
+            raise Unfit(
+                f"the message's key has the columns {', '.join(sorted(keys))}, the mirror's key is "
+                f"{', '.join(sorted(self.key))}: rows of the source would be taken for one another"
+            )
+        return keys
+
+    def refuse_other_table(self, source: Content) -> None:
+        """Raises Unfit: the end of a copy would take rows of a table that it has not read for rows that are gone."""
+        if not self.tables:
+            return
+        name = f"{source.get('schema') or source.get('db')}.{source.get('table')}"
+        if re.fullmatch(self.tables, name) is None:
+            raise Unfit(f"an event of table {name}, which copy.tables does not name")
+
+
 def view(
     key: bytes | None,
     value: bytes,
     read: Read,
     flat: bool,
     taken: Collection[str],
-    wanted: Collection[str] | None = None,
+    expected: Expected,
 ) -> Content:
     """The event as columns see it: the row's columns, and beside them what `RESERVED` names.
 
     The row is the one after the change; of a delete it has the key's columns only: what else a delete repeats depends
     on the table's settings, and stands in `_before`. `taken`: columns of the row that must have a value.
-    `wanted`: the columns that the key has to have; None: any. Raises NoEvent."""
+    Raises NoEvent."""
     try:
         message = read(value, "value")
         found, row = _flat(message) if flat else _full(message)
-        keys = _key(key, read)
-        if wanted is not None and keys.keys() != wanted:
-            raise Unfit(
-                f"the message's key has the columns {', '.join(sorted(keys))}, the mirror's key is "
-                f"{', '.join(sorted(wanted))}: rows of the source would be taken for one another"
-            )
+        keys = expected.of_key(_key(key, read))
+        expected.refuse_other_table(found[SOURCE])
         return _joined(keys if row is None else row, {**found, KEY: keys}, taken)
     except Malformed as e:
         raise NoEvent(Bad(str(e))) from None

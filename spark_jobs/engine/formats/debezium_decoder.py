@@ -10,7 +10,16 @@ import pyarrow as pa
 from spark_jobs.engine import paths
 from spark_jobs.engine.formats import Bad, Decoded, Paths
 from spark_jobs.engine.formats.avro_messages import AvroMessages
-from spark_jobs.engine.formats.change_event import TOMBSTONE, UNUSED, NoEvent, Read, read_json, schema_part, view
+from spark_jobs.engine.formats.change_event import (
+    TOMBSTONE,
+    UNUSED,
+    Expected,
+    NoEvent,
+    Read,
+    read_json,
+    schema_part,
+    view,
+)
 from spark_jobs.engine.formats.json_rows import Row, RowRules
 from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, registry_of_job
 from spark_jobs.engine.formats.writer_schemas import missing
@@ -18,16 +27,23 @@ from spark_jobs.engine.types import schema_of
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec import avro_columns, connect_columns
-from tidegate.core.spec.change_events import BEFORE, FLAT, RESERVED
+from tidegate.core.spec.change_events import BEFORE, FLAT, RESERVED, SHARD_PATHS
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, DebeziumFormat, Pipeline
 
 
 def key_columns(pipeline: Pipeline) -> frozenset[str] | None:
-    """The source's columns that the key of a keyed table names; None where the table has none."""
+    """The source's columns that the key of a keyed table names; None where the table has none. Which of the source's
+    tables a row is of (S11) is no column of the message's key."""
     names = dict(pipeline.sink.options).get("key", "").lower().split(",")
     if names == [""]:
         return None
-    return frozenset(paths.parse(c.path)[0] for c in pipeline.columns if c.name in names)
+    return frozenset(paths.parse(c.path)[0] for c in pipeline.columns if c.name in names and c.path not in SHARD_PATHS)
+
+
+def _is_sharded(pipeline: Pipeline) -> bool:
+    """Whether the key of a keyed table says which of the source's tables a row is of (S11)."""
+    names = dict(pipeline.sink.options).get("key", "").lower().split(",")
+    return any(c.name in names and c.path in SHARD_PATHS for c in pipeline.columns)
 
 
 class DebeziumDecoder:
@@ -51,7 +67,8 @@ class DebeziumDecoder:
         capture = (EXTRA_COLUMN,) if pipeline.format.unknown_fields == "capture" else ()
         self._schema = schema_of(tuple((c.name, c.type) for c in pipeline.columns) + capture)
         self._timed = pipeline.event_time.path is not None
-        self._key = key_columns(pipeline)
+        tables = "" if pipeline.copy is None else pipeline.copy.tables
+        self._expected = Expected(key_columns(pipeline), _is_sharded(pipeline), tables)
         tops = {paths.parse(c.path)[0] for c in pipeline.columns}
         self._taken = tuple(sorted(tops.difference(RESERVED)))
         if self._timed:
@@ -104,6 +121,6 @@ class DebeziumDecoder:
         if value is None:
             return None if self._filters else TOMBSTONE
         try:
-            return self._rules.row(view(key, value, self._parse, self._flat, self._taken, self._key))
+            return self._rules.row(view(key, value, self._parse, self._flat, self._taken, self._expected))
         except NoEvent as e:
             return e.bad

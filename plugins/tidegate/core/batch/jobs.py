@@ -10,8 +10,8 @@ from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import LEFT_OUT, UnknownFields, dumps, from_plain, to_plain
 from tidegate.core.batch.readings import Reading
 from tidegate.core.batch.rules_version import RULES_VERSION
-from tidegate.core.copy.jobs import ChunkPlan, CopiedColumn
-from tidegate.core.copy.port import ReadAfter, SourceTable
+from tidegate.core.copy.jobs import ChunkPlan, CopiedTable
+from tidegate.core.copy.port import ReadAfter
 from tidegate.core.files.merge import Merge, Source
 from tidegate.core.files.overflow import Known
 from tidegate.core.mirror.jobs import START, Bucket, EventFile, Position, TableColumn
@@ -170,13 +170,12 @@ class CopyPlan(JobPlan):
     """Chunks of a source table become files of rows, each chunk with a receipt of its own; `attempt` and `attempt_dir`
     are those of the first one.
 
-    `columns`: those of the pipeline that the source has. `after`: what a read must have seen (S2). `rate`: most rows a
+    `after`: what a read must have seen (S2). `rate`: most rows a
     second, of all tasks together; None: no limit. `tasks`: how many chunks are read at once."""
 
     mode = "copy"
 
-    table: SourceTable
-    columns: tuple[CopiedColumn, ...]
+    tables: tuple[CopiedTable, ...]
     chunks: tuple[ChunkPlan, ...]
     after: ReadAfter
     rate: int | None = None

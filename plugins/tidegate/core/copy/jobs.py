@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.core.copy.port import KeyRange, LogPosition
+from tidegate.core.copy.port import KeyRange, LogPosition, SourceTable
 from tidegate.core.copy.rounds import ChunkFile
 
 
 @dataclass(frozen=True)
 class ChunkPlan:
     """A chunk's attempt: its files and its receipt go to `attempt_dir` (a URI). `batch_id`: what its rows have for a
-    batch, below 0."""
+    batch, below 0. `table`: which of the plan's it is of."""
 
     number: int
     batch_id: int
     attempt: str
     attempt_dir: str
     keys: KeyRange
+    table: int = 0
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,16 @@ class CopiedColumn:
     name: str
     of: str
     type: str
+
+
+@dataclass(frozen=True)
+class CopiedTable:
+    """A table that is read. `columns`: those of the pipeline that it has; `said`: (column, value) of those that tell
+    which table a row is of (S11)."""
+
+    table: SourceTable
+    columns: tuple[CopiedColumn, ...]
+    said: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -45,6 +45,14 @@ class KeyRange:
 
 
 @dataclass(frozen=True)
+class TableRange:
+    """A key range of the table `schema.name`."""
+
+    table: str
+    keys: KeyRange
+
+
+@dataclass(frozen=True)
 class Times:
     """Rows with `lower` <= column < `upper`: texts that the database compares with the column's values."""
 
@@ -72,6 +80,14 @@ class Database(Protocol):
 
     def describe(self, table: str) -> SourceTable:
         """`table`: `schema.name`. Raises SourceError for one that is missing or has no primary key."""
+        ...
+
+    def tables(self) -> Sequence[str]:
+        """`schema.name` of all tables with rows of their own that the connection may see, in any order."""
+        ...
+
+    def event_names(self, table: SourceTable) -> Mapping[str, str]:
+        """What an event of the table says of where it is from: `source.<key>` -> value."""
         ...
 
     def rows_about(self, table: SourceTable) -> int:
@@ -131,14 +147,3 @@ class ChunkReader(Protocol):
         not answer or transactions of `after.unseen` stay open, refused where a type does not become the wanted one, or
         where a value does not fit."""
         ...
-
-
-def is_open_ended(ranges: Iterable[KeyRange]) -> bool:
-    """Whether the ranges begin at the smallest key and go to the greatest, without a hole, in this order."""
-    before: Bound | None = None
-    found = list(ranges)
-    for one in found:
-        if one.lower != before:
-            return False
-        before = one.upper
-    return bool(found) and before is None

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tidegate.core.base.choice import Choice
 from tidegate.core.copy.complete import Look
-from tidegate.core.copy.port import KeyRange, LogPosition
+from tidegate.core.copy.port import KeyRange, LogPosition, TableRange
 from tidegate.core.mirror.jobs import Position
 
 LOOKS_KEPT = 1_000
@@ -48,7 +48,8 @@ BRINGS_NOTHING = (RoundState.GIVEN_UP, RoundState.ENDED)
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """One reading of the whole source table. `table`: `schema.name`. `key`: its columns there, in the order of bounds.
+    """One reading of the whole source table, or of all its shards. `table`: as the spec names it or them. `key`: its
+    columns there, in the order of bounds.
     `ended`: its last chunk is cut. `why`: of one that was asked for, or given up. UTC ms."""
 
     pipeline: str
@@ -73,14 +74,16 @@ class ChunkFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """A key range of a round. `number` is unique within the pipeline. `epoch` counts the attempts that were begun; with
-    `nonce` it names the newest one's directory (R9); `tried_ms`: when that one began (UTC).
+    """A key range of a round, of `table`, `schema.name`. `number` is unique within the pipeline. `epoch` counts the
+    attempts that were begun; with `nonce` it names the newest one's directory (R9); `tried_ms`: when that one began
+    (UTC).
 
     Of a READ one: `low`, `high` (S2), `rows`, `files` of the accepted attempt, and when it was read (UTC ms)."""
 
     pipeline: str
     number: int
     round: int
+    table: str
     keys: KeyRange
     state: ChunkState = ChunkState.CUT
     epoch: int = 0
@@ -168,7 +171,7 @@ class CopyLedger(Protocol):
         one is under way."""
         ...
 
-    def cut(self, round_: Round, after: int, ranges: Sequence[KeyRange], ended: bool) -> Sequence[Chunk]:
+    def cut(self, round_: Round, after: int, ranges: Sequence[TableRange], ended: bool) -> Sequence[Chunk]:
         """Append chunks behind the round's `after`th (0: none), CUT. `ended`: they are the last ones, and `ranges` may
         be empty then. Raises LostComparison if others were cut meanwhile, or it is not OPEN."""
         ...

@@ -39,6 +39,13 @@ def cut(after: Bound | None, bounds: Sequence[Bound], most: int) -> tuple[list[K
     return ([*found, KeyRange(ends[-1], None)] if ended else found), ended
 
 
+def uncut(tables: Sequence[str], chunks: Sequence[Chunk]) -> list[tuple[str, Bound | None]]:
+    """Tables that are not cut to their end, in order, each with the bound behind which it goes on; None: from its
+    beginning. One that has come meanwhile is cut too."""
+    last: dict[str, Bound | None] = {chunk.table: chunk.keys.upper for chunk in chunks}
+    return [(name, last.get(name)) for name in tables if last.get(name, ()) is not None]
+
+
 def unread_topic(begins: Position | None) -> str | None:
     """S4: why nothing can be read yet: the topic must have shown that its events began before the first query."""
     if begins is not None:

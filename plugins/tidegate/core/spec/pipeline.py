@@ -273,7 +273,8 @@ COUNT_PARAMETERS = ("start", "end", "start_ms", "end_ms")
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """How a mirror's source table is read: `table` is `schema.name` there. `rate`: most rows a second, of all tasks
+    """How a mirror's source table is read: `table` is `schema.name` there; or of its shards `tables`, a regular
+    expression of that. `rate`: most rows a second, of all tasks
     together; None: no limit. `tasks`: chunks that are read at once. Who says how far the connector is: Kafka Connect at
     `connect_conn_id` of its `connector`, or PostgreSQL of its `slot`; None: nobody. `compare`: cron schedule of
     comparisons; None: there is no DAG for them."""
@@ -289,6 +290,7 @@ class Copy:
     connector: str | None = None
     slot: str | None = None
     compare: str | None = None
+    tables: str = field(default="", metadata=LEFT_OUT)
 
     @property
     def is_told(self) -> bool:

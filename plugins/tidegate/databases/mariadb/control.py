@@ -19,6 +19,8 @@ ENGINES = ("innodb", "rocksdb")
 """Those that have snapshots."""
 _TABLE = """
 SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = BINARY %s AND TABLE_NAME = BINARY %s"""
+_TABLES = """
+SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"""
 _COLUMNS = """
 SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE = 'YES' FROM information_schema.COLUMNS
 WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND (GENERATION_EXPRESSION IS NULL OR GENERATION_EXPRESSION = '')
@@ -59,6 +61,14 @@ class MariaDB:
         if why is not None and self._logged:
             raise _refused(*why)
         return made if why is None else replace(made, key=())
+
+    def tables(self) -> Sequence[str]:
+        with self._asking() as cursor:
+            cursor.execute(_TABLES)
+            return [f"{schema}.{name}" for schema, name in cursor.fetchall()]
+
+    def event_names(self, table: SourceTable) -> Mapping[str, str]:
+        return {"db": table.schema, "table": table.name}
 
     def rows_about(self, table: SourceTable) -> int:
         with self._asking() as cursor:

@@ -30,6 +30,9 @@ WITH RECURSIVE base(attnum, typ, typmod) AS (
 SELECT a.attname, CASE t.typtype WHEN 'e' THEN 'enum' ELSE lower(format_type(b.typ, b.typmod)) END, NOT a.attnotnull
 FROM base b JOIN pg_type t ON t.oid = b.typ AND t.typtype <> 'd'
 JOIN pg_attribute a ON a.attrelid = %(oid)s AND a.attnum = b.attnum ORDER BY a.attnum"""
+_TABLES = """
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'"""
 _KEY = """
 SELECT a.attname FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
@@ -87,6 +90,15 @@ class PostgreSQL:
         if not self._logged and ((kind == "r" and has_children) or {*key} - {c.name for c in columns}):
             key = ()  # one query alone sees rows of a table and of those that inherit from it by one key
         return SourceTable(schema=schema, name=name, key=key, columns=columns)
+
+    def tables(self) -> Sequence[str]:
+        """A partitioned table is one, its partitions are none."""
+        with self._asking() as cursor:
+            cursor.execute(_TABLES)
+            return [f"{schema}.{name}" for schema, name in cursor.fetchall()]
+
+    def event_names(self, table: SourceTable) -> Mapping[str, str]:
+        return {"db": self._settings["database"], "schema": table.schema, "table": table.name}
 
     def rows_about(self, table: SourceTable) -> int:
         with self._asking() as cursor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.core.base.hivetypes import Decimal, Primitive, parse
-from tidegate.core.spec.change_events import EVENT_COLUMNS
+from tidegate.core.spec.change_events import EVENT_COLUMNS, SHARD_PATHS
 from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.targets.iceberg import columns as iceberg
 
@@ -55,6 +55,11 @@ def of_key(pipeline: Pipeline) -> Iterator[Problem]:
         seen.add(name)
         if what is not None:
             yield ("sink", "key", i), what
+    if pipeline.copy is not None and pipeline.copy.tables:  # S11
+        paths = {known[name].path for name in seen if name in known}
+        if not paths & SHARD_PATHS.keys():
+            one_of = ", ".join(SHARD_PATHS)
+            yield ("sink", "key"), f"with copy.tables a column of it says which table a row is of, from one of {one_of}"
     yield from _columns(pipeline)
 
 
@@ -64,7 +69,8 @@ def _wrong(name: str, column: Column | None) -> str | None:
         return f"there is no column {name}"
     if column.hidden:
         return f"{name} is hidden, so it is no column of the table"
-    if column.expr is not None or column.path.startswith("$._"):
+    of_event = column.path.startswith("$._") and column.path not in SHARD_PATHS
+    if column.expr is not None or of_event:
         return f"{name} must be a column of the source's key: a delete says nothing else"
     if column.nullable:
         return f"{name} must be nullable: false"

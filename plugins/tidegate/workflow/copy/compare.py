@@ -8,18 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidegate.core.base.errors import LostComparison, StorageError
-from tidegate.core.copy.port import Database, LogPosition, SourceTable
+from tidegate.core.copy.port import Database, LogPosition
 from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.comparison import Compared, Sample
 from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
-from tidegate.core.spec.change_events import SAYS_HOW
+from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
 from tidegate.workflow.apply.apply import apply, keyed
 from tidegate.workflow.apply.complete import told
 from tidegate.workflow.apply.copies import chunk_files
 from tidegate.workflow.apply.upkeep import buckets_now
 from tidegate.workflow.audit.keyed import TableReader, job, take_up
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.copy.copy import copied_columns, copy, described, to_compare
+from tidegate.workflow.copy.copy import copy, to_compare
+from tidegate.workflow.copy.tables import SourceTables, copied_columns
 
 SAMPLES = 10
 """Keys that are named."""
@@ -74,7 +75,7 @@ def compare(ctx: Context, database: Database, reader: TableReader, wait: Callabl
     copy(ctx, database, compared=True)
     chunks = _read(ctx, round_)
     exact = _caught_up(ctx, max((c.high for c in chunks if c.high is not None), default=(0, 0)), wait)
-    found = _held_against(ctx, reader, round_, chunks, compared_columns(ctx, described(ctx, database)))
+    found = _held_against(ctx, reader, round_, chunks, compared_columns(ctx, SourceTables(ctx, database)))
     differ: Counter[str] = Counter()
     for one in found:
         differ.update(dict(one.differ))
@@ -109,11 +110,13 @@ def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool]) -> boo
             return False
 
 
-def compared_columns(ctx: Context, source: SourceTable) -> tuple[TableColumn, ...]:
-    """Those of the table that the source has: of one that it has dropped the mirror keeps older values. Computed ones
-    are compared where the source has all that is read."""
-    there = {c.name for c in copied_columns(ctx, source)}
+def compared_columns(ctx: Context, source: SourceTables) -> tuple[TableColumn, ...]:
+    """Those of the table that the source has, all shards: of one that it has dropped the mirror keeps older values.
+    Computed ones are compared where the source has all that is read."""
+    shards = [copied_columns(ctx, source.described(name)) for name in source.names]
+    there = set.intersection(*({c.name for c in columns} for columns in shards))
     read = [c for c in ctx.pipeline.decoded_columns if c.name not in SAYS_HOW]
+    there |= {c.name for c in read if c.path in SHARD_PATHS}
     computed = {c.name for c in ctx.pipeline.columns if c.expr is not None} if len(there) == len(read) else set()
     wanted = there | computed | SAYS_HOW | {""}
     return tuple(c for c in keyed(ctx).columns() if c.of in wanted)

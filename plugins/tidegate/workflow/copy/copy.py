@@ -1,4 +1,4 @@
-"""Reads a mirror's source table in chunks: cut ranges of its key, read them by a Spark job, accept what it has read.
+"""Reads a mirror's source tables in chunks: cut ranges of its key, read them by a Spark job, accept what it has read.
 
 Any step may be run again, by several tasks at once: an attempt of a chunk is accepted by compare-and-set, at most one.
 What is read waits in its files until `apply` merges it.
@@ -6,8 +6,7 @@ What is read waits in its files until `apply` merges it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import (
@@ -17,31 +16,28 @@ from tidegate.core.base.errors import (
     NotReady,
     PathMissing,
     SpecError,
-    StepMissing,
     TidegateError,
 )
 from tidegate.core.base.plain import loads, to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import CopyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
-from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedColumn
-from tidegate.core.copy.port import Bound, Database, ReadAfter, SourceTable
+from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedTable
+from tidegate.core.copy.port import Database, ReadAfter, TableRange
 from tidegate.core.copy.rounds import BRINGS_NOTHING, RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState
-from tidegate.core.copy.steps import cut, to_read, too_old, unread_topic
+from tidegate.core.copy.steps import cut, to_read, too_old, uncut, unread_topic
 from tidegate.core.mirror.applies import Told
-from tidegate.core.spec.change_events import EVENT_COLUMNS
-from tidegate.core.spec.pipeline import Column, Copy
+from tidegate.core.spec.pipeline import Copy
 from tidegate.core.target.paths import RECEIPT, join
 from tidegate.workflow.apply.apply import keyed
 from tidegate.workflow.apply.copies import CopyFacts, gather
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import run_to_its_end
+from tidegate.workflow.copy.tables import SourceTables, section
 
 CHUNKS_FOR_A_TASK = 8
 """Chunks of one job, for each that is read at once: what is accepted stays."""
-_EVENT = frozenset(name for name, *_ in EVENT_COLUMNS)
-_PLAIN = re.compile(r"\$\.(.+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +63,11 @@ def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: T
     done, lost = Read(), 0
     while True:
         try:
-            table = described(ctx, database)
-            _refuse_unknown(ctx, table)
-            round_, chunks = _next(ctx, database, table, compared)
+            tables = SourceTables(ctx, database)
+            round_, chunks = _next(ctx, database, tables, compared)
             if round_ is None or (done.chunks and not go_on()):
                 return replace(done, left=round_ is not None)
-            accepted = _read(ctx, database, table, chunks)
+            accepted = _read(ctx, database, tables, chunks)
             if not accepted:
                 ctx.say(f"{ctx.name}: another task reads these chunks: they are left to it")
                 return replace(done, left=True)
@@ -83,25 +78,25 @@ def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: T
             continue
         rows = done.rows + sum(c.rows for c in accepted)
         done = Read(round=round_.number, chunks=done.chunks + len(accepted), rows=rows)
-        _say_how_far(ctx, database, table, round_)
+        _say_how_far(ctx, database, tables, round_)
 
 
-def _next(ctx: Context, database: Database, table: SourceTable, compared: bool) -> tuple[Round | None, list[Chunk]]:
+def _next(ctx: Context, database: Database, tables: SourceTables, compared: bool) -> tuple[Round | None, list[Chunk]]:
     """The round that is to go on, with the chunks to read now; no round if all is read. Begins the first one."""
     told = _told(ctx)
     facts = gather(ctx, told)
     if not compared and all(one.state in BRINGS_NOTHING for one in facts.rounds):
-        _begin(ctx, table, told, facts)  # a comparison is no copy, and one that was given up has no successor yet
-        return _next(ctx, database, table, compared)
+        _begin(ctx, tables, told, facts)  # a comparison is no copy, and one that was given up has no successor yet
+        return _next(ctx, database, tables, compared)
     found = to_read(facts.rounds, facts.chunks, compared)
     if found is None:
         return None, []
     round_, left = found
-    _refuse_other(ctx, round_, table)
-    most = _at_once(_spec(ctx))
+    _refuse_other(ctx, round_, tables)
+    most = _at_once(section(ctx))
     if round_.state in UNDER_WAY and not round_.ended and len(left) < most:
-        _cut(ctx, database, table, round_, facts)
-        return _next(ctx, database, table, compared)
+        _cut(ctx, database, tables, round_, facts)
+        return _next(ctx, database, tables, compared)
     return round_, left[:most]
 
 
@@ -141,13 +136,13 @@ def again(ctx: Context, database: Database, why: str) -> Round:
     Raises as `copy` does; LostComparison where another task begins one."""
     guard(ctx)
     keyed(ctx).prepare()
-    table = described(ctx, database)
+    tables = SourceTables(ctx, database)
     told = _told(ctx)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
         if one.state in UNDER_WAY:
             ctx.ledger.copies.give_up(one, f"read again: {why}")
-    return _begin(ctx, table, told, CopyFacts(rounds, {}), why)
+    return _begin(ctx, tables, told, CopyFacts(rounds, {}), why)
 
 
 def to_compare(ctx: Context, database: Database) -> Round:
@@ -155,23 +150,17 @@ def to_compare(ctx: Context, database: Database) -> Round:
     NotReady while a copy is under way."""
     guard(ctx)
     keyed(ctx).prepare()
-    table, told = described(ctx, database), _told(ctx)
+    tables, told = SourceTables(ctx, database), _told(ctx)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
         if one.state == RoundState.COMPARED:
-            if ctx.clock.now_ms() - one.begun_ms < RESUMED_MS and _reads(one, table):
+            if ctx.clock.now_ms() - one.begun_ms < RESUMED_MS and _reads(one, tables):
                 return one
             ctx.ledger.copies.give_up(one, "its comparison died long ago, or was of another table")
         if one.state == RoundState.OPEN:
             what = f"{ctx.name}: copy {one.number} is under way: it mends what it finds"
             raise NotReady(what, advice="compare once it is whole; tidegate status says how far it is")
-    return _begin(ctx, table, told, CopyFacts(rounds, {}), "to be compared", only=True)
-
-
-def _spec(ctx: Context) -> Copy:
-    if ctx.pipeline.copy is None:
-        raise StepMissing(f"{ctx.name} has no section copy: there is no source table to read")
-    return ctx.pipeline.copy
+    return _begin(ctx, tables, told, CopyFacts(rounds, {}), "to be compared", only=True)
 
 
 def _at_once(spec: Copy) -> int:
@@ -181,50 +170,60 @@ def _at_once(spec: Copy) -> int:
 # ---------------------------------------------------------------- rounds and chunks
 
 
-def _begin(ctx: Context, table: SourceTable, told: Told, facts: CopyFacts, why: str = "", only: bool = False) -> Round:
+def _begin(
+    ctx: Context, tables: SourceTables, told: Told, facts: CopyFacts, why: str = "", only: bool = False
+) -> Round:
     """S1: a number that no row of the table has. `only`: to be compared."""
     newest = max([told.copied.newest, *(one.number for one in facts.rounds)])
-    begun = ctx.ledger.copies.begin(ctx.name, newest + 1, f"{table.schema}.{table.name}", table.key, why, only)
-    ctx.say(f"{ctx.name}: copy {begun.number} of {begun.table} begins, by {', '.join(table.key)}")
+    begun = ctx.ledger.copies.begin(ctx.name, newest + 1, tables.spelled, tables.key, why, only)
+    ctx.say(f"{ctx.name}: copy {begun.number} of {begun.table} begins, by {', '.join(begun.key)}")
     return begun
 
 
-def _reads(round_: Round, table: SourceTable) -> bool:
-    return (round_.table, round_.key) == (f"{table.schema}.{table.name}", table.key)
+def _reads(round_: Round, tables: SourceTables) -> bool:
+    return (round_.table, round_.key) == (tables.spelled, tables.key)
 
 
-def _refuse_other(ctx: Context, round_: Round, table: SourceTable) -> None:
-    if _reads(round_, table):
+def _refuse_other(ctx: Context, round_: Round, tables: SourceTables) -> None:
+    if _reads(round_, tables):
         return
     raise SpecError(
         f"{ctx.name}: copy {round_.number} reads {round_.table} by {', '.join(round_.key)}, and now it would be "
-        f"{table.schema}.{table.name} by {', '.join(table.key)}",
+        f"{tables.spelled} by {', '.join(tables.key)}",
         advice=f"take the change back, or read all again: tidegate copy {ctx.name} --again --why ...",
     )
 
 
-def _cut(ctx: Context, database: Database, table: SourceTable, round_: Round, facts: CopyFacts) -> None:
-    """Cut further chunks, or see that there are no more."""
-    spec, chunks = _spec(ctx), facts.chunks.get(round_.number, ())
-    after: Bound | None = chunks[-1].keys.upper if chunks else None
-    most = _at_once(spec)
-    ranges, ended = cut(after, database.bounds(table, after, spec.chunk_rows, most), most)
-    ctx.ledger.copies.cut(round_, chunks[-1].number if chunks else 0, ranges, ended)
+def _cut(ctx: Context, database: Database, tables: SourceTables, round_: Round, facts: CopyFacts) -> None:
+    """Cut further chunks, of one table after the other, or see that there are no more."""
+    spec, chunks = section(ctx), facts.chunks.get(round_.number, ())
+    left, most = uncut(tables.names, chunks), _at_once(spec)
+    ranges: list[TableRange] = []
+    while left and len(ranges) < most:
+        (name, after), room = left.pop(0), most - len(ranges)
+        table = tables.described(name)
+        found, ended = cut(after, database.bounds(table, after, spec.chunk_rows, room), room)
+        ranges += [TableRange(name, keys) for keys in found]
+        if not ended:
+            left = [(name, found[-1].upper), *left]
+    ctx.ledger.copies.cut(round_, chunks[-1].number if chunks else 0, ranges, not left)
 
 
 # ---------------------------------------------------------------- reading
 
 
-def _read(ctx: Context, database: Database, table: SourceTable, chunks: Sequence[Chunk]) -> list[Chunk]:
+def _read(ctx: Context, database: Database, tables: SourceTables, chunks: Sequence[Chunk]) -> list[Chunk]:
     """Those that were accepted; none where another task has begun each of them anew. Raises JobFailed."""
-    told = _told(ctx)
+    told, names = _told(ctx), [chunk.table for chunk in chunks]
+    read = {name: tables.to_read(name) for name in names}
     tries = [ctx.ledger.copies.attempt(chunk, ctx.nonce()) for chunk in chunks]
-    job = _plan(ctx, database, table, told, tries)
+    job = _plan(ctx, database, read, told, tries)
     ctx.say(f"{ctx.name}: reading {many(len(tries), 'chunk')}, {tries[0].number} to {tries[-1].number}")
     error = run_to_its_end(ctx, job, ctx.layout.copy_plan(job.attempt))
-    if described(ctx, database).columns != table.columns:
-        # its rows would lack what the events of before them have brought of a new column
-        raise LostComparison(f"{ctx.name}: {job.table.name} was altered while it was read: its chunks are read again")
+    for name in read:
+        if not tables.unchanged(name):
+            # its rows would lack what the events of before them have brought of a new column
+            raise LostComparison(f"{ctx.name}: {name} was altered while it was read: its chunks are read again")
     accepted, overtaken = [], 0
     for one in tries:
         try:
@@ -244,12 +243,16 @@ def _read(ctx: Context, database: Database, table: SourceTable, chunks: Sequence
     return accepted
 
 
-def _plan(ctx: Context, database: Database, table: SourceTable, told: Told, tries: Sequence[Chunk]) -> CopyPlan:
+def _plan(
+    ctx: Context, database: Database, read: Mapping[str, CopiedTable], told: Told, tries: Sequence[Chunk]
+) -> CopyPlan:
     """S2: what is in progress is asked once the position is known, never before."""
-    spec = _spec(ctx)
+    spec, place = section(ctx), {name: n for n, name in enumerate(read)}
     position = None if told.last_position is None else (told.last_position[0], 0)
     after = ReadAfter(position, database.in_progress())
-    chunks = tuple(ChunkPlan(c.number, c.batch_id, c.attempt, ctx.layout.copied(c.attempt), c.keys) for c in tries)
+    chunks = tuple(
+        ChunkPlan(c.number, c.batch_id, c.attempt, ctx.layout.copied(c.attempt), c.keys, place[c.table]) for c in tries
+    )
     return CopyPlan(
         attempt=chunks[0].attempt,
         attempt_dir=chunks[0].attempt_dir,
@@ -259,8 +262,7 @@ def _plan(ctx: Context, database: Database, table: SourceTable, told: Told, trie
         epoch=tries[0].epoch,
         spec_version=ctx.spec_version,
         rules_version=COPYING_RULES,
-        table=table,
-        columns=copied_columns(ctx, table),
+        tables=tuple(read.values()),
         chunks=chunks,
         after=after,
         rate=spec.rate,
@@ -287,53 +289,9 @@ def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | None:
     return ctx.ledger.copies.accept(chunk, receipt.low, receipt.high, receipt.files)
 
 
-def _say_how_far(ctx: Context, database: Database, table: SourceTable, round_: Round) -> None:
+def _say_how_far(ctx: Context, database: Database, tables: SourceTables, round_: Round) -> None:
     chunks = ctx.ledger.copies.chunks(ctx.name, round_.number)
-    rows, about = sum(c.rows for c in chunks), database.rows_about(table)
+    rows = sum(c.rows for c in chunks)
+    about = sum(database.rows_about(tables.described(name)) for name in tables.names)
     of = f" of about {about:,}" if about > rows else ""
     ctx.say(f"{ctx.name}: copy {round_.number}: {rows:,}{of} rows read")
-
-
-# ---------------------------------------------------------------- the source's table
-
-
-def described(ctx: Context, database: Database) -> SourceTable:
-    """The table as its database describes it. Raises SpecError where its primary key is not the mirror's, SourceError,
-    StepMissing."""
-    spec = _spec(ctx)
-    table = database.describe(spec.table)
-    wanted = {_of(ctx.pipeline.column(name)) for name in keyed(ctx).key}
-    if set(table.key) != wanted:
-        raise SpecError(
-            f"{ctx.name}: the primary key of {spec.table} is {', '.join(table.key)}, sink.key is "
-            f"{', '.join(sorted(wanted))}",
-            advice="name the primary key in sink.key: rows would be taken for one another",
-        )
-    return table
-
-
-def _refuse_unknown(ctx: Context, table: SourceTable) -> None:
-    """Raises SpecError for a column that no column takes, where no field may be unknown: an older event with its value
-    would lose to a row without it. NotReady where its first event takes it up."""
-    if ctx.pipeline.format.unknown_fields == "ignore":
-        return
-    taken = {_of(c) for c in ctx.pipeline.decoded_columns}
-    unknown = [c.name for c in table.columns if c.name not in taken]
-    if unknown:
-        what = f"{ctx.name}: no column takes {', '.join(unknown)} of {table.schema}.{table.name}"
-        if ctx.pipeline.format.unknown_fields == "evolve":
-            raise NotReady(what, advice="the first event that has it takes it up, and the copy goes on by itself")
-        raise SpecError(what, advice=f"tidegate schema propose {ctx.name} --write adds it; then clear the task")
-
-
-def copied_columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]:
-    """Those of the spec that the source has, too: one that it has dropped is null."""
-    known = {c.name for c in table.columns}
-    wanted = [c for c in ctx.pipeline.decoded_columns if c.name not in _EVENT]
-    return tuple(CopiedColumn(c.name, _of(c), c.type) for c in wanted if _of(c) in known)
-
-
-def _of(column: Column) -> str:
-    """The source's column."""
-    match = _PLAIN.fullmatch(column.path)
-    return column.name if match is None else match[1]

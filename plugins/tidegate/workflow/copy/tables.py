@@ -1,0 +1,122 @@
+"""The tables of the source whose rows a mirror has: one, or its shards (S11), as their database describes them now."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+from tidegate.core.base.errors import NotReady, SpecError, StepMissing
+from tidegate.core.copy.jobs import CopiedColumn, CopiedTable
+from tidegate.core.copy.port import Database, SourceTable
+from tidegate.core.spec.change_events import EVENT_COLUMNS, SHARD_PATHS
+from tidegate.core.spec.pipeline import Column, Copy
+from tidegate.workflow.apply.apply import keyed
+from tidegate.workflow.base.context import Context
+
+_EVENT = frozenset(name for name, *_ in EVENT_COLUMNS)
+_PLAIN = re.compile(r"\$\.(.+)")
+
+
+def section(ctx: Context) -> Copy:
+    """The section copy. Raises StepMissing."""
+    if ctx.pipeline.copy is None:
+        raise StepMissing(f"{ctx.name} has no section copy: there is no source table to read")
+    return ctx.pipeline.copy
+
+
+class SourceTables:
+    """One look at them: each is described at most once. Methods raise SourceError too."""
+
+    def __init__(self, ctx: Context, database: Database) -> None:
+        self._ctx, self._database, self._spec = ctx, database, section(ctx)
+        self._known: dict[str, SourceTable] = {}
+
+    @property
+    def spelled(self) -> str:
+        """As the YAML names them."""
+        return self._spec.tables or self._spec.table
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """`schema.name` of each, in order. Raises SpecError where there is none."""
+        if not self._spec.tables:
+            return (self._spec.table,)
+        found = tuple(sorted(name for name in self._database.tables() if re.fullmatch(self._spec.tables, name)))
+        if not found:
+            raise SpecError(
+                f"{self._ctx.name}: no table of the source is called as copy.tables says, {self._spec.tables}",
+                advice="it is a regular expression of schema.name, from its beginning to its end",
+            )
+        return found
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key's columns, in the order that the first table has."""
+        return self.described(self.names[0]).key
+
+    def described(self, name: str) -> SourceTable:
+        """Raises SpecError where its primary key is not the mirror's."""
+        if name not in self._known:
+            self._known[name] = self._described(name)
+        return self._known[name]
+
+    def _described(self, name: str) -> SourceTable:
+        table = self._database.describe(name)
+        columns = [self._ctx.pipeline.column(column) for column in keyed(self._ctx).key]
+        wanted = {_of(column) for column in columns if column.path not in SHARD_PATHS}
+        if set(table.key) != wanted:
+            raise SpecError(
+                f"{self._ctx.name}: the primary key of {name} is {', '.join(table.key)}, sink.key is "
+                f"{', '.join(sorted(wanted))}",
+                advice="name the primary key in sink.key: rows would be taken for one another",
+            )
+        return table
+
+    def to_read(self, name: str) -> CopiedTable:
+        """What a job is told of the table. Raises SpecError for a column that no column takes, where no field may be
+        unknown: an older event with its value would lose to a row without it; NotReady where its first event takes it
+        up."""
+        table = self.described(name)
+        self._refuse_unknown(table)
+        told = self._database.event_names(table)
+        said = tuple(
+            (column.name, told.get(SHARD_PATHS[column.path]))
+            for column in self._ctx.pipeline.decoded_columns
+            if column.path in SHARD_PATHS
+        )
+        for column, value in said:
+            if value is None:
+                raise SpecError(
+                    f"{self._ctx.name}: events of {name} do not say what column {column} is taken from",
+                    advice=f"they say {', '.join(f'$._source.{one}' for one in sorted(told))}",
+                )
+        return CopiedTable(table, copied_columns(self._ctx, table), tuple((c, v) for c, v in said if v is not None))
+
+    def unchanged(self, name: str) -> bool:
+        """Whether the table has the columns that it had when it was looked at."""
+        return self._database.describe(name).columns == self.described(name).columns
+
+    def _refuse_unknown(self, table: SourceTable) -> None:
+        if self._ctx.pipeline.format.unknown_fields == "ignore":
+            return
+        taken = {_of(c) for c in self._ctx.pipeline.decoded_columns}
+        unknown = [c.name for c in table.columns if c.name not in taken]
+        if unknown:
+            what = f"{self._ctx.name}: no column takes {', '.join(unknown)} of {table.schema}.{table.name}"
+            if self._ctx.pipeline.format.unknown_fields == "evolve":
+                raise NotReady(what, advice="the first event that has it takes it up, and the copy goes on by itself")
+            advice = f"tidegate schema propose {self._ctx.name} --write adds it; then clear the task"
+            raise SpecError(what, advice=advice)
+
+
+def copied_columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]:
+    """Those of the spec that the source has, too: one that it has dropped is null."""
+    known = {c.name for c in table.columns}
+    wanted = [c for c in ctx.pipeline.decoded_columns if c.name not in _EVENT and c.path not in SHARD_PATHS]
+    return tuple(CopiedColumn(c.name, _of(c), c.type) for c in wanted if _of(c) in known)
+
+
+def _of(column: Column) -> str:
+    """The source's column."""
+    match = _PLAIN.fullmatch(column.path)
+    return column.name if match is None else match[1]
