@@ -78,6 +78,9 @@ class FakeSource:
     def in_progress(self) -> tuple[int, ...]:
         return ()
 
+    def now_ms(self) -> int:
+        raise NotImplementedError("a copy asks for no time")
+
     def close(self) -> None:
         pass
 

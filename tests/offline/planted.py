@@ -122,6 +122,7 @@ OFFLINE_BUGS = {
         ),
         _bug("rows say how far a table is read", "whole", (seams.READ_WHOLE, _by_its_rows)),
         _bug("a second reading must be the first", "R1", (seams.OTHER_RECORDS, _as_a_log)),
+        _bug("the database's clock is not asked", "due", (seams.REFUSE_EARLY, always(None))),
         _bug("a table may be altered while it is read", "R1", (seams.ALTERED, always(None))),
         _bug("numbers lose digits on their way", "values", (seams.RECORDS_OF_ROWS, _as_it_is_printed)),
     )

@@ -45,12 +45,12 @@ _POSTGRESQL = """CREATE TABLE shop.t (id BIGINT PRIMARY KEY, small SMALLINT, tot
 ODD = 'a "quoted" back\\slash,\ttab\nline\x07 ünï 😀 \x7f'
 VALUES: list[tuple[Any, ...]] = [
     (1, -32768, "-1234567890123456.7891", "0.00000000000000000001", 0.1, 1.1, True, ODD, b"\x00\xff\x10", "2026-02-28",
-     "2026-03-29 02:30:00.123456", "2026-11-01 12:00:00.000001"),
+     "2026-03-29 02:30:00.123456", "2024-11-01 12:00:00.000001"),
     (2, None, None, None, None, None, None, None, None, None, None, None),
     (3, 32767, "0", "-9999999999.99999999999999999999", 1e300, -0.0, False, "", b"", "1970-01-01",
-     "9999-12-31 23:59:59.999999", "2026-11-01 00:00:00"),
+     "9999-12-31 23:59:59.999999", "2024-11-01 00:00:00"),
     (4, 0, "1.5", "1", -2.5e-300, 16777216.0, True, "null", b"{}", "2100-12-31", "1970-01-01 00:00:00",
-     "2026-10-31 23:59:59.999999"),
+     "2024-10-31 23:59:59.999999"),
 ]  # fmt: skip
 
 
@@ -124,8 +124,8 @@ def test_a_window_by_a_column_with_times(tmp_path: Path, server: Server) -> None
 
 def test_a_window_by_a_column_with_dates(tmp_path: Path, server: Server) -> None:
     numbers(server, 3)
-    server.run("ALTER TABLE shop.t ADD day DATE", "UPDATE shop.t SET day = '2026-11-01' WHERE id <> 2")
-    server.run("UPDATE shop.t SET day = '2026-11-02' WHERE id = 2")
+    server.run("ALTER TABLE shop.t ADD day DATE", "UPDATE shop.t SET day = '2024-11-01' WHERE id <> 2")
+    server.run("UPDATE shop.t SET day = '2024-11-02' WHERE id = 2")
     world = TableWorld(tmp_path, "column: day, overlap: 1d", server=server)
     world.read(0)
     world.publish(0)
@@ -150,7 +150,7 @@ def test_a_column_without_a_zone_is_read_in_the_zone_that_the_yaml_names(tmp_pat
     numbers(server, 1)
     server.run("DELETE FROM shop.t")
     server.run("ALTER TABLE shop.t ADD local " + ("DATETIME" if server.kind == "mariadb" else "TIMESTAMP"))
-    for key, at in ((1, "2026-11-01 00:59:59"), (2, "2026-11-01 01:00:00"), (3, "2026-11-02 00:59:59")):
+    for key, at in ((1, "2024-11-01 00:59:59"), (2, "2024-11-01 01:00:00"), (3, "2024-11-02 00:59:59")):
         server.run(f"INSERT INTO shop.t VALUES ({key}, 'w', NULL, '{at}')")
     world = TableWorld(tmp_path, "column: local, column_timezone: Europe/Berlin", server=server)
     world.read(0)

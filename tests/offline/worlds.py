@@ -32,7 +32,7 @@ from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
 
 DAY = 86_400_000
-START = 1_793_491_200_000  # 2026-11-01T00:00:00Z
+START = 1_730_419_200_000  # 2024-11-01T00:00:00Z
 YAML = """
 version: 1
 name: readings
@@ -40,7 +40,7 @@ owner: tests
 source: {{kind: database, conn_id: shop, table: shop.t, {source}}}
 columns:
 {columns}
-windows: {{size: 1d, timezone: UTC, start: "2026-11-01T00:00:00Z", watermark_delay: 1h}}
+windows: {{size: 1d, timezone: UTC, start: "2024-11-01T00:00:00Z", watermark_delay: 1h}}
 partition_by: [date]
 sink: {{conn_id: hive, table: lake.readings, location: "{location}"}}
 """
@@ -54,13 +54,13 @@ class FakeTable:
     """A table in memory: both sides of `core.copy.port`, without a log.
 
     `during`: called before each query, with its number; `reads`: of all queries. `gone`: a column that was dropped;
-    `missing`: the table was."""
+    `missing`: the table was; `clock_ms`: the server's clock."""
 
     def __init__(self) -> None:
         self.rows: dict[int, tuple[str | None, datetime | None]] = {}
         self.during: Callable[[int], None] = lambda number: None
         self.reads: list[KeyRange] = []
-        self.gone, self.missing = "", False
+        self.gone, self.missing, self.clock_ms = "", False, 1 << 62
         self.table = SourceTable(
             schema="shop",
             name="t",
@@ -80,6 +80,9 @@ class FakeTable:
     def bounds(self, table: SourceTable, after: Bound | None, rows: int, most: int) -> Sequence[Bound]:
         keys = [key for key in sorted(self.rows) if after is None or key > after[0]]  # type: ignore[operator]
         return [(key,) for key in keys[rows - 1 :: rows][:most]]
+
+    def now_ms(self) -> int:
+        return self.clock_ms
 
     def close(self) -> None:
         pass

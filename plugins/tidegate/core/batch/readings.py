@@ -6,12 +6,13 @@ read, chunk by chunk: each chunk has an equal part of it, far more offsets than 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from tidegate.core.base.errors import SourceError
 from tidegate.core.base.offsets import OffsetRange
-from tidegate.core.copy.port import KeyRange, SourceTable, Times
+from tidegate.core.copy.port import Bound, KeyRange, SourceTable, Times
 from tidegate.core.source.port import Source
 from tidegate.core.window.states import WindowKey
 
@@ -62,6 +63,17 @@ class Reading:
     def parts(self, whole: OffsetRange) -> list[OffsetRange]:
         """Offsets of all chunks."""
         return [self.part(whole, number) for number in range(len(self.chunks))]
+
+
+def cover_all(chunks: Iterable[KeyRange]) -> bool:
+    """Whether the ranges begin at the smallest key and go to the greatest, without a hole, in this order."""
+    before: Bound | None = None
+    found = list(chunks)
+    for one in found:
+        if one.lower != before:
+            return False
+        before = one.upper
+    return bool(found) and before is None
 
 
 class TableSource(Source, Protocol):

@@ -109,6 +109,10 @@ class Database(Protocol):
         transaction that was logged below and is not visible yet."""
         ...
 
+    def now_ms(self) -> int:
+        """The server's clock, UTC ms."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -101,6 +101,11 @@ class MariaDB:
     def in_progress(self) -> tuple[int, ...]:
         return ()
 
+    def now_ms(self) -> int:
+        with self._asking() as cursor:
+            cursor.execute("SELECT UNIX_TIMESTAMP(NOW(3)) * 1000")
+            return int(cursor.fetchone()[0])
+
     def close(self) -> None:
         if self._session is not None:
             if self._session.open:

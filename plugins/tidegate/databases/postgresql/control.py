@@ -141,6 +141,11 @@ class PostgreSQL:
             found = cursor.fetchone()
             return None if found is None or found[0] is None else int(found[0])
 
+    def now_ms(self) -> int:
+        with self._asking() as cursor:
+            cursor.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+            return int(cursor.fetchone()[0])
+
     def close(self) -> None:
         if self._session is not None:
             self._session.close()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidegate.core.base.connection import Connection
-from tidegate.core.base.errors import SourceError
+from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.core.base.instants import iso
 from tidegate.core.batch.readings import ALWAYS, LANE, LEAST_OFFSETS, Reading, offset_at
 from tidegate.core.copy.port import Bound, Database, KeyRange, SourceTable, Times
 from tidegate.core.source.port import ForWorkers, Lane, LogState, Unmarked
@@ -53,6 +54,7 @@ class TableOfDatabase(Unmarked):
         rate = self._options.get("rate")
         with self.database(CUTS_S) as database:
             table = database.describe(topic)
+            self._refuse_early(database.now_ms(), window)
             column = self._options.get("column")
             times = None if column is None else self.times(table, column, window)
             chunks = (KeyRange(),) if column is not None else self._chunks(database, table)
@@ -73,6 +75,14 @@ class TableOfDatabase(Unmarked):
             tasks=int(self._options["tasks"]),
             rate=None if rate is None else int(rate),
         )
+
+    def _refuse_early(self, now_ms: int, window: WindowKey) -> None:
+        """Where the database's window goes on, rows are still to come for it. Raises SourceUnavailable."""
+        if now_ms < window.end_ms:
+            raise SourceUnavailable(
+                f"{self.server}: its clock says {iso(now_ms)}, and the window ends at {iso(window.end_ms)}",
+                advice="synchronise both clocks (NTP); the next try reads the window once it has ended there",
+            )
 
     @property
     def server(self) -> str:

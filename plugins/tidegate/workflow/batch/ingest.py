@@ -13,7 +13,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.batch import planning
 from tidegate.core.batch.jobs import IngestPlan, JobPart, RedrivePlan
 from tidegate.core.batch.planning import NothingToPlan
-from tidegate.core.batch.readings import Reading, TableSource, whole_window
+from tidegate.core.batch.readings import Reading, TableSource, cover_all, whole_window
 from tidegate.core.batch.states import (
     AbandonedBatch,
     LandedBatch,
@@ -23,7 +23,6 @@ from tidegate.core.batch.states import (
     SealedBatch,
     WritingBatch,
 )
-from tidegate.core.copy.port import is_open_ended
 from tidegate.core.dirty.redrive import source_batches
 from tidegate.core.files.receipt import RangeResult, Receipt
 from tidegate.core.spec.pipeline import Pipeline
@@ -228,7 +227,7 @@ def _reading(ctx: Context, spec: Pipeline, plan_: Plan) -> Reading | None:
         return None
     window = whole_window(plan_.ranges[0])
     found = cast(TableSource, ctx.source).reading(plan_.topic, window, window.end_ms + spec.windows.watermark_delay_ms)
-    if not is_open_ended(found.chunks):
+    if not cover_all(found.chunks):
         raise SourceError(f"the chunks of {plan_.topic} do not cover the table: {found.chunks}", retry=False)
     ctx.say(f"{found.server}: {plan_.topic} in {many(len(found.chunks), 'chunk')}")
     return found
