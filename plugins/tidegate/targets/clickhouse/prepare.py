@@ -1,0 +1,65 @@
+"""The target exists, is this delivery's, and has the pipeline's columns: created, evolved or refused, on one shard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.core.base.errors import DeliveryRefused
+from tidegate.core.deliver.port import Table
+from tidegate.targets.clickhouse import statements
+from tidegate.targets.clickhouse.client import DUPLICATE_COLUMN, ILLEGAL_COLUMN, TABLE_EXISTS, Client, Failed, quoted
+from tidegate.targets.clickhouse.statements import Names
+from tidegate.targets.clickhouse.types import Column
+
+
+def prepared(shard: Client, names: Names, columns: Sequence[Column], table: Table) -> list[str]:
+    """What was done, in words. Looks first. Raises DeliveryRefused, Failed, Unanswered."""
+    owner = f"tidegate: {table.pipeline}/{table.delivery}"
+    done = []
+    if not shard.ask(statements.described(names)):
+        order = [name for name in dict(table.options).get("order_by", "").replace(" ", "").split(",") if name]
+        try:
+            shard.do(statements.create_table(names, columns, order, owner, shard))
+            done.append(f"{shard.address}: created {names.target}")
+        except Failed as error:
+            if error.code != TABLE_EXISTS:  # made by another process meanwhile
+                raise
+    _check_table(shard, names, columns[0], owner)
+    return done + _evolved(shard, names, columns)
+
+
+def _check_table(shard: Client, names: Names, window: Column, owner: str) -> None:
+    engine, partition_key = shard.ask(statements.described(names))[0]
+    comments = {name: (kind, comment) for name, kind, comment in shard.ask(statements.described_columns(names))}
+    kind, comment = comments.get(window.name, ("", ""))
+    wrong = None
+    if not str(engine).endswith("MergeTree") or str(engine).startswith("Replicated"):
+        wrong = f"its engine is {engine}: windows go into plain MergeTree tables", "take a table of its own"
+    elif str(partition_key).strip("`") != window.name or not str(kind).startswith("DateTime"):
+        wrong = f"it is not partitioned by a DateTime column {window.name}", "take a table of its own"
+    elif comment != owner:
+        mark = f"ALTER TABLE {names.target} COMMENT COLUMN {quoted(window.name)} {statements.text(owner)}"
+        wrong = f"it is not marked as this delivery's, but {comment!r}", f"if it is to be: {mark}"
+    if wrong:
+        raise DeliveryRefused(f"{shard.address}: {names.target} is not taken: {wrong[0]}", advice=wrong[1], retry=False)
+
+
+def _evolved(shard: Client, names: Names, columns: Sequence[Column]) -> list[str]:
+    there = {name: str(kind) for name, kind, _ in shard.ask(statements.described_columns(names))}
+    done = []
+    for one in columns[1:]:
+        if one.name not in there:
+            try:
+                shard.do(f"ALTER TABLE {names.target} ADD COLUMN {quoted(one.name)} {one.full_type}")
+                done.append(f"{shard.address}: added {one.name} {one.full_type} to {names.target}")
+            except Failed as error:
+                if error.code not in (ILLEGAL_COLUMN, DUPLICATE_COLUMN):
+                    raise
+                there |= {name: str(kind) for name, kind, _ in shard.ask(statements.described_columns(names))}
+        if not one.takes(there.get(one.name, one.full_type)):
+            raise DeliveryRefused(
+                f"{shard.address}: {one.name} of {names.target} is {there[one.name]}, and {one.full_type} is sent",
+                advice=f"ALTER TABLE {names.target} MODIFY COLUMN {quoted(one.name)} {one.full_type}",
+                retry=False,
+            )
+    return done
