@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import urllib.error
+import functools
 import urllib.request
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 from dev.stack.debian import unpacked
-from dev.stack.parts import Part
+from dev.stack.parts import Part, Site
 from dev.stack.ports import LOOPBACK
 from dev.stack.processes import LOCALE, Program
 from dev.stack.secrets import write_private
@@ -71,39 +71,41 @@ class ClickHouse(Part):
     def start(self) -> None:
         """Start both and wait until they answer."""
         root = self._packages()
-        program = root / "usr/sbin/clickhouse-server"
-        libraries = next((root / "usr/lib").glob("*-linux-gnu"))
+        libraries = ":".join(str(folder) for folder in root.glob("**/*-linux-gnu"))  # some are below /lib
         started = []
         for name in NODES:
             config = self._configured(name)
-            command = [str(program), f"--config-file={config}"]
-            env = {**LOCALE, "LD_LIBRARY_PATH": str(libraries)}
-            started.append((name, self.site.launcher.start(name, Program(command, env, config.parent))))
-        for name, running in started:
-            running.wait_ready(lambda name=name: self._answers(name), _START_S)  # type: ignore[misc]
+            command = [str(root / "usr/sbin/clickhouse-server"), f"--config-file={config}"]
+            program = Program(command, {**LOCALE, "LD_LIBRARY_PATH": libraries}, config.parent)
+            started.append((self.site.launcher.start(name, program), self.site.ports[_key(name)]))
+        for running, port in started:
+            running.wait_ready(functools.partial(_answers, port), _START_S)
 
     def _packages(self) -> Path:
         return unpacked(self.site.places.own / "debian" / "clickhouse", PACKAGES)
 
     def _configured(self, name: str) -> Path:
-        folder, key = self.site.folder(name), name.replace("-", "_")
+        folder, ports = self.site.folder(name), self.site.ports
+        given = {"http": ports[_key(name)], "interserver": ports[f"{_key(name)}_interserver"]}
         config = folder / "config.xml"
-        config.write_text(
-            _CONFIG.format(
-                host=LOOPBACK,
-                folder=escape(str(folder)),
-                http=self.site.ports[key],
-                interserver=self.site.ports[f"{key}_interserver"],
-            )  # fmt: skip
-        )
+        config.write_text(_CONFIG.format(host=LOOPBACK, folder=escape(str(folder)), **given))
         password = self.site.secrets.clickhouse_password
         write_private(folder / "users.xml", _USERS.format(user=USER, password=password, host=LOOPBACK))
         return config
 
-    def _answers(self, name: str) -> bool:
-        try:
-            url = f"http://{LOOPBACK}:{self.site.ports[name.replace('-', '_')]}/ping"
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return answer.read() == b"Ok.\n"
-        except (urllib.error.URLError, OSError):
-            return False
+
+def clickhouse_hosts(site: Site) -> str:
+    """Addresses of the nodes, as a connection's host has them."""
+    return ",".join(f"{LOOPBACK}:{site.ports[_key(name)]}" for name in NODES)
+
+
+def _key(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/ping", timeout=5) as answer:
+            return bool(answer.read() == b"Ok.\n")
+    except OSError:
+        return False
