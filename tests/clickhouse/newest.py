@@ -1,8 +1,6 @@
 """The newest engine (chdb) behind a small HTTP interface, as far as `targets.clickhouse.client` uses that of a server.
 
     python -m tests.targets.clickhouse.newest <folder>      prints its port, serves until its standard input ends
-
-One statement runs at a time: what needs two at once is tested on the real server.
 """
 
 from __future__ import annotations
@@ -10,39 +8,45 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 _CODE = re.compile(r"Code: (\d+)")
-_LAST = " FORMAT JSONCompact"
-_APPENDED = ("allow_replace_partition_from_empty_source",)
+_LAST, _BINARY = " FORMAT JSONCompact", " FORMAT RowBinary"
 
 
 class Engine:
-    """`database` lies in `folder`."""
+    """Its data lie in `folder`. Each statement has a connection of its own."""
 
     def __init__(self, folder: Path) -> None:
-        from chdb import session
+        self._folder = folder
+        self._first = self._connected()  # the engine ends with its last connection
 
-        self._folder, self._session, self._lock = folder, session.Session(str(folder / "database")), threading.Lock()
+    def _connected(self) -> Any:
+        import chdb
+
+        return chdb.connect(str(self._folder / "data"))
 
     def answer(self, body: bytes, settings: dict[str, str]) -> bytes:
         """Raises RuntimeError with the engine's words."""
         statement, found, data = body.partition(b" FORMAT Native\n")
-        sql = statement.decode()
-        with self._lock:
-            if found:
-                path = self._folder / "body.native"
-                path.write_bytes(data)
-                sql += f" SELECT * FROM file('{path}', Native)"
+        sql, place = statement.decode(), self._folder / f"{uuid.uuid4().hex}.native"
+        if found:
+            place.write_bytes(data)
+            sql += f" SELECT * FROM file('{place}', Native)"
+        connection = self._connected()
+        try:
             for name, value in settings.items():
-                if name not in ("database", "wait_end_of_query", *_APPENDED):
-                    self._session.query(f"SET {name} = {value}")
-            sql += "".join(f" SETTINGS {name} = {settings[name]}" for name in _APPENDED if name in settings)
-            asked = sql.endswith(_LAST)
-            found_bytes = self._session.query(sql.removesuffix(_LAST), "JSONCompact" if asked else "TabSeparated").bytes()
-            return found_bytes or b""
+                if name not in ("database", "wait_end_of_query"):
+                    connection.query(f"SET {name} = {value}")
+            kind = "JSONCompact" if sql.endswith(_LAST) else "RowBinary" if sql.endswith(_BINARY) else "TabSeparated"
+            return bytes(connection.query(sql.removesuffix(_LAST).removesuffix(_BINARY), kind).bytes() or b"")
+        finally:
+            connection.close()
+            place.unlink(missing_ok=True)
 
 
 def handler(engine: Engine) -> type[BaseHTTPRequestHandler]:
