@@ -6,7 +6,7 @@ A JSON line in, JSON lines out, until the input ends:
     {"answer": ...}                       as many as the handler gives to the request
     {"error": "..."}                      instead, and the process ends
 
-`handlers` says what is asked and answered. It changes nothing, so the caller may end it at any time.
+`handlers` says what is asked and answered. Only `deliver` changes anything, so the caller may end it at any time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-HANDLERS = ("dirty", "draft", "expressions", "footers", "mirror", "rows", "sample")
+HANDLERS = ("deliver", "dirty", "draft", "expressions", "footers", "mirror", "rows", "sample")
 """Modules of `spark_jobs.handlers`. Each has `handler()`, a function that returns the answer to a request, or an
 iterator of answers; it lives as long as the process, and may remember what was asked before."""
 

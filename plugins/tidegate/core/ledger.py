@@ -19,6 +19,7 @@ from tidegate.core.batch.totals import TotalsLedger
 from tidegate.core.clean.rules import BatchFacts, GenerationFacts, Moment
 from tidegate.core.completeness.port import TruthLedger
 from tidegate.core.copy.rounds import CopyLedger
+from tidegate.core.deliver.states import DeliveryLedger
 from tidegate.core.dirty.redrive import RedriveLedger
 from tidegate.core.files.landed import LandedFile, OwedSpan
 from tidegate.core.files.receipt import FileEntry, Receipt
@@ -377,6 +378,9 @@ class Ledger(Protocol):
 
     @property
     def copies(self) -> CopyLedger: ...
+
+    @property
+    def deliveries(self) -> DeliveryLedger: ...
 
     @property
     def repairs(self) -> LedgerRepairs: ...

@@ -21,6 +21,7 @@ from tidegate.ledger.blocks import blocks
 from tidegate.ledger.clean import SqlCleaning
 from tidegate.ledger.completeness import SqlTruths
 from tidegate.ledger.copies import SqlCopies
+from tidegate.ledger.deliveries import SqlDeliveries
 from tidegate.ledger.due import SqlDue
 from tidegate.ledger.log_cut import SqlCuts
 from tidegate.ledger.notices import SqlNotices
@@ -69,6 +70,7 @@ class SqlLedger:
         self.announcements = SqlAnnouncements(self.store)
         self.applies = SqlApplies(self.store)
         self.copies = SqlCopies(self.store)
+        self.deliveries = SqlDeliveries(self.store)
         self.schema_changes = SqlSchemaChanges(self.store)
         self.specs = SqlSpecs(self.store)
 

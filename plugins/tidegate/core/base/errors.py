@@ -21,6 +21,7 @@ TidegateError
 |  |- CatalogueUnsure    a DDL call without a definite answer (retry after reading back)
 |  |- CatalogueMismatch  the table, or a partition, is not what it should be
 |- DeliveryRefused       a further system did not take a window; nothing that readers meet has changed
+|  |- DeliveryAhead      what stands there was sent by a later try
 |- DeliveryUnsure        a further system gave no definite answer (retry: the next epoch looks first)
 |- JobFailed             the Spark job ended without a receipt (retry), its own last words inside
 |  |- JobKilled          a signal ended its process (retry)
@@ -172,6 +173,15 @@ class DeliveryRefused(TidegateError):
     """A further system did not take a window: a definite answer, and readers there meet what they met before."""
 
     retry = True
+
+
+class DeliveryAhead(DeliveryRefused):
+    """What stands there was sent by a later try, by its own token: `generation` and `epoch`. A try that comes late ends
+    here; a ledger that lost commits goes on above that epoch."""
+
+    def __init__(self, message: str, *, generation: int, epoch: int, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.generation, self.epoch = generation, epoch
 
 
 class DeliveryUnsure(TidegateError):

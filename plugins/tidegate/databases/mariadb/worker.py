@@ -99,14 +99,14 @@ def _with_default(cursor: Any, table: SourceTable) -> set[str]:
 def _query(
     cursor: Any, table: SourceTable, made: Sequence[tuple[str, Conversion]], keys: KeyRange, defaults: set[str]
 ) -> str:
-    fields = ", ',', ".join(_field(each, each.column.name in defaults) for _, each in made)
+    fields = ", ',', ".join(field(each, each.column.name in defaults) for _, each in made)
     where, given = sql.within(keys, lambda bound, operator: session.comparison(table, bound, operator))
     statement = f"SELECT CONCAT({fields}, '\\n') FROM {session.table_name(table)} FORCE INDEX (PRIMARY) WHERE {where}"
     found: str = cursor.mogrify(statement, given)
     return found
 
 
-def _field(each: Conversion, has_default: bool) -> str:
+def field(each: Conversion, has_default: bool) -> str:
     """Not IFNULL around it: a text that is too long for the server becomes NULL, and must not become an empty one."""
     name = session.column_name(each.column.name)
     text = _text(each, name, has_default)

@@ -138,7 +138,7 @@ class PostgreSQLRows:
 
 
 def _query(found: connection, table: SourceTable, made: Sequence[tuple[str, Conversion]], keys: KeyRange) -> str:
-    wanted = ", ".join(_expression(each) for _, each in made)
+    wanted = ", ".join(expression(each) for _, each in made)
     where, given = sql.within(keys, lambda bound, operator: session.comparison(table, bound, operator))
     statement = f"SELECT {wanted} FROM {session.table_name(table)} WHERE {where}"
     with found.cursor() as cursor:
@@ -146,7 +146,7 @@ def _query(found: connection, table: SourceTable, made: Sequence[tuple[str, Conv
     return done.decode()
 
 
-def _expression(each: Conversion) -> str:
+def expression(each: Conversion) -> str:
     name = session.column_name(each.column.name)
     if each.family.name == "bytes":
         return f"encode({name}, 'hex')"

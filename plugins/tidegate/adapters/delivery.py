@@ -1,0 +1,117 @@
+"""Windows sent to further systems by a child process: see `spark_jobs/handlers/deliver.py`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from tidegate.adapters.child import ByChild, Child
+from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison, StorageError
+from tidegate.core.base.plain import from_plain, to_plain
+from tidegate.core.deliver.port import Attempt, Holds, Needed, Standing, Table
+from tidegate.core.deliver.sender import Generation
+
+ANSWERS_S = 600.0
+"""A statement of a further system is given up after so long; what it was then is unknown."""
+
+
+class LineSender(ABC):
+    """`core.deliver.sender.Sender` by requests to a process. `settings` is asked once it is opened, and holds secrets."""
+
+    def __init__(self, kind: str, settings: Callable[[], Mapping[str, Any]], table: Table) -> None:
+        self._kind, self._settings, self._table = kind, settings, table
+        self._opened = False
+
+    @abstractmethod
+    def _ask(self, request: Any) -> Any: ...
+
+    def close(self) -> None:
+        """The next request opens it again."""
+        self._opened = False
+
+    def prepare(self) -> list[str]:
+        return list(self._asked({"prepare": True})["done"])
+
+    def send(self, attempt: Attempt, generation: Generation, holds: Holds) -> Standing:
+        columns = None if generation.columns is None else [list(c) for c in generation.columns]
+        asked = {"attempt": to_plain(attempt), "files": to_plain(generation.files), "columns": columns}
+        answer = self._asked({"send": asked}, lambda question: holds())
+        return from_plain(Standing, answer["standing"])
+
+    def standing(self, window_ms: int) -> Standing:
+        return from_plain(Standing, self._asked({"standing": window_ms})["standing"])
+
+    def sweep(self, needed: Needed) -> list[str]:
+        return list(self._asked({"sweep": True}, lambda question: sorted(needed(set(question["of"]))))["done"])
+
+    def _asked(self, request: Any, reply: Callable[[Any], Any] | None = None) -> Any:
+        """The answer; what is asked back meanwhile is replied to. An error of `reply` ends the process: what it was at
+        is not finished."""
+        try:
+            self._open()
+            answer = self._ask(request)
+            while "asks" in answer:
+                assert reply is not None
+                answer = self._ask({"told": reply(answer)})
+        except BaseException:
+            self.close()
+            raise
+        if "error" in answer:
+            _refuse(answer)
+        return answer
+
+    def _open(self) -> None:
+        if self._opened:
+            return
+        settings, table = dict(self._settings()), to_plain(self._table)
+        asked = {"kind": self._kind, "settings": settings, "table": table, "timeout_s": ANSWERS_S}
+        answer = self._ask({"open": asked})
+        if "error" in answer:
+            _refuse(answer)
+        self._opened = True
+
+
+class SenderProcess(ByChild, LineSender):
+    """Sender by `spark_jobs/handlers/deliver.py`."""
+
+    def __init__(
+        self,
+        kind: str,
+        settings: Callable[[], Mapping[str, Any]],
+        table: Table,
+        user: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
+        LineSender.__init__(self, kind, settings, table)
+        advice = "install tidegate[worker] (pyarrow) and the system's driver beside this command"
+        self._child = Child(
+            "deliver",
+            advice,
+            user=user,
+            work=f"sending to {table.name}",
+            failed=lambda words: DeliveryUnsure(f"sending to {table.name}: {words}"),
+            secrets=secrets,
+        )
+
+    def _ask(self, request: Any) -> Any:
+        """What a process that died was at is unknown."""
+        try:
+            return self._child.one(request)
+        except StorageError as e:
+            raise DeliveryUnsure(str(e.args[0]), advice=e.advice) from None
+
+    def close(self) -> None:
+        LineSender.close(self)
+        self._child.close()
+
+
+def _refuse(answer: Mapping[str, Any]) -> NoReturn:
+    kind, what, advice = answer["error"], str(answer["what"]), str(answer["advice"])
+    if kind == "ahead":
+        raise DeliveryAhead(what, generation=answer["generation"], epoch=answer["epoch"], advice=advice)
+    if kind == "lost":
+        raise LostComparison(what, advice=advice)
+    if kind == "unsure":
+        raise DeliveryUnsure(what, advice=advice)
+    raise DeliveryRefused(what, advice=advice, retry=bool(answer["retry"]))

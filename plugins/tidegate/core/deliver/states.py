@@ -1,0 +1,145 @@
+"""Deliveries `PENDING -> SENDING(epoch, nonce) -> STANDING(token)`: what stands of a window in a further system.
+
+A window of which the ledger has no row, and one whose row is of an older generation than the one in force, are due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.core.base.choice import Choice
+from tidegate.core.deliver.port import Attempt, Content
+from tidegate.core.target.port import Token
+
+
+class DeliveryState(Choice):
+    """PENDING: somebody wants it sent again. SENDING: a try was begun, and nobody has said that it stands. STANDING: it
+    was read back. SKIPPED: a person said that this generation is not to be sent."""
+
+    PENDING = "PENDING"
+    SENDING = "SENDING"
+    STANDING = "STANDING"
+    SKIPPED = "SKIPPED"
+
+
+PENDING, SENDING, STANDING, SKIPPED = DeliveryState
+WANTED = (PENDING, SENDING)
+"""A row in these states is due."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivered:
+    """A window's row. `generation`, `digest`, `epoch` and `nonce` are of the newest try. `since_ms`: when the state
+    began (UTC). `why`: of PENDING and SKIPPED; of SENDING the last words of the try, if it had any.
+
+    `stood`: the newest generation that was read back there, with its `content` and since when (UTC ms)."""
+
+    pipeline: str
+    name: str
+    window_ms: int
+    generation: int
+    digest: str
+    state: DeliveryState
+    epoch: int
+    nonce: str
+    since_ms: int
+    why: str = ""
+    stood: int | None = None
+    content: Content | None = None
+    stood_ms: int | None = None
+
+    @property
+    def token(self) -> Token:
+        """Of the newest try."""
+        return Token(
+            pipeline=self.pipeline,
+            unit=self.window_ms,
+            generation=self.generation,
+            epoch=self.epoch,
+            digest=self.digest,
+        )
+
+    def attempt(self, rows: int) -> Attempt:
+        """The newest try. `rows`: of the generation's manifest."""
+        return Attempt(token=self.token, nonce=self.nonce, rows=rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Due:
+    """A window whose generation in force does not stand in a further system. `published_ms`: when that generation came
+    into force (UTC). `row`: what the ledger has of it there; None: nothing yet."""
+
+    window_ms: int
+    generation: int
+    published_ms: int
+    row: Delivered | None = None
+
+    @property
+    def why(self) -> str:
+        """What kept it from being there, in words; empty: nothing did."""
+        return self.row.why if self.row is not None and self.row.state in WANTED else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backlog:
+    """How far a delivery is, by the ledger. `standing`: windows whose generation in force stands there. `due`: windows
+    whose does not; `oldest`: the one of them that came into force first. `skipped`: windows that are left out."""
+
+    name: str
+    standing: int = 0
+    due: int = 0
+    skipped: int = 0
+    oldest: Due | None = None
+    newest_ms: int | None = None
+    """Start of the newest window that stands there."""
+
+
+class DeliveryLedger(Protocol):
+    """What stands in further systems. Each change is a compare-and-set that raises LostComparison."""
+
+    def get(self, name: str, delivery: str, window_ms: int) -> Delivered | None: ...
+
+    def within(self, name: str, delivery: str, first_ms: int, until_ms: int) -> Sequence[Delivered]:
+        """Rows of windows that begin in `[first_ms, until_ms)`, oldest first."""
+        ...
+
+    def due(self, name: str, delivery: str, since_ms: int | None, limit: int) -> Sequence[Due]:
+        """Windows that begin at `since_ms` or later and are due, oldest first. What somebody wants sent again, and what
+        was begun, is due however old it is."""
+        ...
+
+    def in_force(self, name: str, delivery: str, first_ms: int, until_ms: int) -> Sequence[Due]:
+        """Windows that begin in `[first_ms, until_ms)` and have a generation in force, due or not, oldest first."""
+        ...
+
+    def take(self, name: str, delivery: str, due: Due, digest: str, nonce: str, above: int = 0) -> Delivered:
+        """Whatever state -> SENDING(epoch + 1), or the epoch after `above` if the system has seen higher ones (R11).
+
+        Raises LostComparison unless `due.row` is still the row, and `due.generation` in force."""
+        ...
+
+    def holds(self, row: Delivered) -> bool:
+        """Whether this try is still the row's, SENDING, and its generation in force (D5)."""
+        ...
+
+    def stands(self, row: Delivered, content: Content) -> Delivered:
+        """SENDING -> STANDING, of this try."""
+        ...
+
+    def failed(self, row: Delivered, why: str) -> None:
+        """Remember the try's last words; nothing if it was overtaken."""
+        ...
+
+    def again(self, row: Delivered, why: str) -> Delivered:
+        """STANDING or SKIPPED -> PENDING."""
+        ...
+
+    def skip(self, name: str, delivery: str, due: Due, digest: str, why: str) -> Delivered:
+        """Whatever state but STANDING -> SKIPPED, of this generation only: a later one is due again."""
+        ...
+
+    def needed(self, name: str, delivery: str, stagings: Iterable[str]) -> set[str]:
+        """Of these stagings (`Attempt.staging`), those of tries that are SENDING."""
+        ...

@@ -1,0 +1,163 @@
+"""What stands of windows in further systems: the tries that were begun, and what was read back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import and_, case, func, or_, select
+from sqlalchemy.engine import Connection
+
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.instants import iso
+from tidegate.core.base.transition import Step
+from tidegate.core.deliver import transitions
+from tidegate.core.deliver.port import Content
+from tidegate.core.deliver.states import SENDING, SKIPPED, STANDING, WANTED, Backlog, Delivered, Due
+from tidegate.core.window.states import CURRENT
+from tidegate.ledger import moves, schema, schema_deliveries
+from tidegate.ledger.store import Part, read_as, row_of
+
+d, g = schema_deliveries.deliveries, schema.generations
+_DUE = or_(d.c.generation.is_(None), d.c.generation != g.c.number, d.c.state.in_(WANTED))
+"""Of a window's generation in force, joined with its row, if there is one."""
+
+
+class SqlDeliveries(Part):
+    """core.deliver.states.DeliveryLedger on PostgreSQL or SQLite."""
+
+    # ------------------------------------------------------------ looking
+
+    def get(self, name: str, delivery: str, window_ms: int) -> Delivered | None:
+        with self._store.begin() as c:
+            row = row_of(c, d, pipeline=name, name=delivery, window_ms=window_ms)
+        return None if row is None else _delivered(row)
+
+    def within(self, name: str, delivery: str, first_ms: int, until_ms: int) -> list[Delivered]:
+        mine = and_(d.c.pipeline == name, d.c.name == delivery, d.c.window_ms >= first_ms, d.c.window_ms < until_ms)
+        with self._store.begin() as c:
+            return [_delivered(row) for row in c.execute(select(d).where(mine).order_by(d.c.window_ms))]
+
+    def due(self, name: str, delivery: str, since_ms: int | None, limit: int) -> list[Due]:
+        statement = _in_force(name, delivery).where(_DUE, *_young(since_ms)).order_by(g.c.window_ms).limit(limit)
+        with self._store.begin() as c:
+            return [_due(row) for row in c.execute(statement)]
+
+    def in_force(self, name: str, delivery: str, first_ms: int, until_ms: int) -> list[Due]:
+        within = and_(g.c.window_ms >= first_ms, g.c.window_ms < until_ms)
+        with self._store.begin() as c:
+            return [_due(x) for x in c.execute(_in_force(name, delivery).where(within).order_by(g.c.window_ms))]
+
+    def holds(self, row: Delivered) -> bool:
+        mine = and_(d.c.pipeline == row.pipeline, d.c.name == row.name, d.c.window_ms == row.window_ms)
+        same = and_(d.c.generation == row.generation, d.c.epoch == row.epoch, d.c.nonce == row.nonce)
+        with self._store.begin() as c:
+            held = c.scalar(select(d.c.epoch).where(mine, same, d.c.state == SENDING))
+            return held is not None and _newest(c, row.pipeline, row.window_ms) == row.generation
+
+    def needed(self, name: str, delivery: str, stagings: Iterable[str]) -> set[str]:
+        mine = and_(d.c.pipeline == name, d.c.name == delivery, d.c.state == SENDING)
+        with self._store.begin() as c:
+            tries = {_delivered(row).attempt(0).staging for row in c.execute(select(d).where(mine))}
+        return tries & set(stagings)
+
+    # ------------------------------------------------------------ changing
+
+    def take(self, name: str, delivery: str, due: Due, digest: str, nonce: str, above: int = 0) -> Delivered:
+        return self._begin(due, name, transitions.take(name, delivery, due, digest, nonce, above))
+
+    def skip(self, name: str, delivery: str, due: Due, digest: str, why: str) -> Delivered:
+        return self._begin(due, name, transitions.skip(name, delivery, due, digest, why))
+
+    def _begin(self, due: Due, name: str, step: Step[Delivered]) -> Delivered:
+        """A step that is of the generation in force only."""
+        with self._store.begin() as c:
+            now = self._store.read_now(c)
+            if _newest(c, name, due.window_ms) != due.generation:
+                raise LostComparison(f"generation {due.generation} of {iso(due.window_ms)} is not in force any more")
+            moves.move(self._store, c, d, step, now=now)
+        return replace(step.after, since_ms=now)
+
+    def stands(self, row: Delivered, content: Content) -> Delivered:
+        step = transitions.stand(row, content)
+        with self._store.begin() as c:
+            now = self._store.read_now(c)
+            moves.move(self._store, c, d, step, now=now)
+        return replace(step.after, since_ms=now, stood_ms=now)
+
+    def failed(self, row: Delivered, why: str) -> None:
+        with self._store.begin() as c:
+            moves.moved(self._store, c, d, transitions.fail(row, why))
+
+    def again(self, row: Delivered, why: str) -> Delivered:
+        step = transitions.again(row, why)
+        with self._store.begin() as c:
+            now = self._store.read_now(c)
+            moves.move(self._store, c, d, step, now=now)
+        return replace(step.after, since_ms=now)
+
+
+def backlogs(c: Connection, names: Sequence[str]) -> dict[str, list[Backlog]]:
+    """How far the deliveries are that these pipelines have rows of. Windows that were never sent are not among them:
+    who knows the spec counts those (`counted`)."""
+    found: dict[str, list[Backlog]] = defaultdict(list)
+    for name, delivery in c.execute(select(d.c.pipeline, d.c.name).where(d.c.pipeline.in_(names)).distinct()):
+        found[name].append(counted(c, name, delivery, None))
+    return found
+
+
+def counted(c: Connection, name: str, delivery: str, since_ms: int | None) -> Backlog:
+    """How far a delivery is: two statements."""
+    mine = _in_force(name, delivery).where(or_(and_(*_young(since_ms)), d.c.generation.is_not(None))).subquery()
+    x = mine.c
+    due = or_(x.generation.is_(None), x.generation != x.number, x.state.in_(WANTED))
+    stands = and_(x.generation == x.number, x.state == STANDING)
+    sums = select(
+        func.count(case((stands, 1))).label("standing"),
+        func.count(case((due, 1))).label("due"),
+        func.count(case((and_(x.generation == x.number, x.state == SKIPPED), 1))).label("skipped"),
+        func.max(case((stands, x.at_ms))).label("newest_ms"),
+    )
+    row = c.execute(sums).one()
+    oldest = None
+    if row.due:
+        oldest = c.execute(select(mine).where(due).order_by(x.published_ms, x.at_ms).limit(1)).first()
+    return Backlog(
+        name=delivery,
+        standing=int(row.standing),
+        due=int(row.due),
+        skipped=int(row.skipped),
+        newest_ms=row.newest_ms,
+        oldest=None if oldest is None else _due(oldest),
+    )
+
+
+def _in_force(name: str, delivery: str) -> Any:
+    """Generations in force with their rows of a delivery."""
+    same = and_(d.c.pipeline == g.c.pipeline, d.c.name == delivery, d.c.window_ms == g.c.window_ms)
+    told = (g.c.window_ms.label("at_ms"), g.c.number.label("number"), g.c.published_ms.label("published_ms"))
+    return select(*told, d).select_from(g.outerjoin(d, same)).where(g.c.pipeline == name, g.c.state == CURRENT)
+
+
+def _young(since_ms: int | None) -> list[Any]:
+    """Windows of before are due where somebody has begun or wants it."""
+    return [] if since_ms is None else [or_(g.c.window_ms >= since_ms, d.c.state.in_(WANTED))]
+
+
+def _newest(c: Connection, name: str, window_ms: int) -> int | None:
+    found: int | None = c.scalar(
+        select(g.c.number).where(g.c.pipeline == name, g.c.window_ms == window_ms, g.c.state == CURRENT)
+    )
+    return found
+
+
+def _due(row: Any) -> Due:
+    of = None if row.generation is None else _delivered(row)
+    return Due(window_ms=row.at_ms, generation=row.number, published_ms=row.published_ms, row=of)
+
+
+def _delivered(row: Any) -> Delivered:
+    content = None if row.rows is None else Content(rows=int(row.rows), checksum=int(row.checksum))
+    return read_as(Delivered, row, content=content)

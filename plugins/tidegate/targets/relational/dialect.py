@@ -1,0 +1,66 @@
+"""What PostgreSQL and MariaDB do each in its own way: statements, writing and reading of rows, what errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from tidegate.core.copy.port import SourceTable
+from tidegate.targets.relational.columns import Column
+
+
+class Dialect(Protocol):
+    """One kind of database. Every method but `connect` works on an open connection and raises the driver's errors."""
+
+    kind: str
+    title: str
+    errors: tuple[type[BaseException], ...]
+    """What the driver raises."""
+    count: str
+    """Type of the token table's numbers, and a text of bounded length."""
+    short: str
+    when: str
+
+    def connect(self, settings: Mapping[str, str], timeout_s: float) -> Any:
+        """With autocommit. The server ends the session's transaction if it hears nothing for some minutes."""
+        ...
+
+    def named(self, settings: Mapping[str, str], table: str) -> SourceTable:
+        """The table's schema and name; without columns."""
+        ...
+
+    def quoted(self, name: str) -> str: ...
+
+    def columns(self, cursor: Any, table: SourceTable) -> dict[str, str]:
+        """Type of each column, by its name, as `columns.column` spells it; empty where there is no table."""
+        ...
+
+    def widen(self, table: str, column: Column) -> str:
+        """The statement that gives a column a wider type."""
+        ...
+
+    def write(self, found: Any, table: str, rows: Any, columns: Sequence[Column]) -> None:
+        """Insert a record batch, in the form that was sent."""
+        ...
+
+    def read(self, found: Any, table: str, columns: Sequence[Column], where: str) -> Iterator[Any]:
+        """Record batches of the rows there. `where`: a condition without parameters."""
+        ...
+
+    def instant(self, ms: int) -> str:
+        """A literal of a window's start."""
+        ...
+
+    def passes(self, error: BaseException) -> bool:
+        """Whether another try may succeed without a person."""
+        ...
+
+    def said(self, error: BaseException) -> str:
+        """The server's words in one line."""
+        ...
+
+
+def utc(ms: int) -> str:
+    """An instant as both databases write it."""
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") + f".{ms % 1000:03d}"

@@ -1,0 +1,94 @@
+"""MariaDB and MySQL: rows go in by INSERT of many, and come back as lines of CSV that the server makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pymysql
+
+from tidegate.core.copy.port import SourceTable
+from tidegate.databases import sql
+from tidegate.databases.arrow import Parser
+from tidegate.databases.mariadb import session
+from tidegate.databases.mariadb.stream import lines
+from tidegate.databases.mariadb.worker import field
+from tidegate.targets.relational.columns import Column
+from tidegate.targets.relational.dialect import utc
+
+_SESSION = "SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', autocommit = 1"
+_IDLE_S = 900
+"""MariaDB ends a transaction, and MySQL a session, whose client says nothing for so long."""
+_COLUMNS = """
+SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
+ORDER BY ORDINAL_POSITION"""
+_WIDTHS = {"tinyint(4)": "tinyint", "smallint(6)": "smallint", "int(11)": "int", "bigint(20)": "bigint"}
+"""Until MySQL 8.0.19, and in MariaDB, integers show a width that means nothing."""
+_NO_VARIABLE = 1193
+
+
+class MariaDB:
+    """Implements `dialect.Dialect`."""
+
+    kind, title = session.KIND, "MariaDB"
+    errors = (pymysql.err.Error, OSError)
+    count, short, when = "bigint", "varchar(200) CHARACTER SET ascii", "datetime(6)"
+
+    def connect(self, settings: Mapping[str, str], timeout_s: float) -> Any:
+        """`timeout_s`: how long an answer may take, or a lock be waited for."""
+        found = session.connect(settings, timeout_s)
+        with found.cursor() as cursor:
+            cursor.execute(_SESSION)
+            cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {round(timeout_s / 5)}, wait_timeout = {_IDLE_S}")
+            try:
+                cursor.execute(f"SET SESSION idle_transaction_timeout = {_IDLE_S}")
+            except pymysql.err.Error as error:
+                if error.args[0] != _NO_VARIABLE:
+                    raise
+        return found
+
+    def named(self, settings: Mapping[str, str], table: str) -> SourceTable:
+        schema, _, name = table.rpartition(".")
+        return SourceTable(schema=schema or settings["database"], name=name, key=(), columns=())
+
+    def quoted(self, name: str) -> str:
+        return session.column_name(name).replace("%%", "%")
+
+    def columns(self, cursor: Any, table: SourceTable) -> dict[str, str]:
+        cursor.execute(_COLUMNS, (table.schema, table.name))
+        return {name: _WIDTHS.get(kind, kind) for name, kind in cursor.fetchall()}
+
+    def widen(self, table: str, column: Column) -> str:
+        return f"ALTER TABLE {table} MODIFY COLUMN {self.quoted(column.name)} {column.type}"
+
+    def write(self, found: Any, table: str, rows: Any, columns: Sequence[Column]) -> None:
+        names, marks = ", ".join(self.quoted(c.name) for c in columns), ", ".join("%s" for _ in columns)
+        values = [_values(array) for array in rows.columns]
+        with found.cursor() as cursor:
+            cursor.executemany(
+                f"INSERT INTO {table.replace('%', '%%')} ({names.replace('%', '%%')}) VALUES ({marks})",
+                list(zip(*values, strict=True)),
+            )
+
+    def read(self, found: Any, table: str, columns: Sequence[Column], where: str) -> Iterator[Any]:
+        parser = Parser([(c.name, c.conversion) for c in columns], (), sql.RARE_QUOTE)
+        fields = ", ',', ".join(field(c.conversion, False) for c in columns).replace("%%", "%")
+        for some in lines(found, f"SELECT CONCAT({fields}, '\\n') FROM {table} WHERE {where}"):
+            yield parser.batch(some)
+
+    def instant(self, ms: int) -> str:
+        return f"TIMESTAMP'{utc(ms)}'"
+
+    def passes(self, error: BaseException) -> bool:
+        return session.passes(error)  # type: ignore[arg-type]
+
+    def said(self, error: BaseException) -> str:
+        return session.said(error)  # type: ignore[arg-type]
+
+
+def _values(array: Any) -> list[Any]:
+    """As the driver writes them: times without a zone, in UTC."""
+    found: list[Any] = array.to_pylist()
+    if getattr(array.type, "tz", None) is not None:
+        return [None if v is None else v.replace(tzinfo=None) for v in found]
+    return found

@@ -1,0 +1,208 @@
+"""A table of a relational database: what stands for a window is exchanged, and named, in one transaction.
+
+The window's row of `tidegate_deliveries` is its token. It is locked first and compared: a try that comes late meets a
+later one's token, and ends there. A commit without an answer is looked at behind that lock, which an unfinished one
+still holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison
+from tidegate.core.base.instants import iso
+from tidegate.core.deliver.port import WINDOW_COLUMN, Attempt, Checksum, Content, Holds, Needed, Rows, Standing, Table
+from tidegate.core.files.failure import JobError
+from tidegate.core.files.receipt import CHECKSUM_MODULUS
+from tidegate.core.target.port import Token
+from tidegate.targets.relational.columns import Column, column
+from tidegate.targets.relational.definition import Definition
+from tidegate.targets.relational.dialect import Dialect
+from tidegate.targets.relational.values import as_sent
+
+
+class Relational:
+    """Implements `core.deliver.port.FurtherSystem`."""
+
+    def __init__(
+        self, dialect: Dialect, settings: Mapping[str, Any], table: Table, checksum: Checksum, timeout_s: float
+    ) -> None:
+        self._dialect, self._settings, self._checksum, self._timeout_s = dialect, settings, checksum, timeout_s
+        self._columns: tuple[Column, ...] = tuple(column(dialect.kind, n, kind) for n, kind in table.columns)
+        self._definition = Definition(dialect, settings, table, self._columns)
+        self._found: Any = None
+
+    def prepare(self) -> list[str]:
+        with self._answering() as found, found.cursor() as cursor:
+            return self._definition.prepare(cursor)
+
+    def send(self, attempt: Attempt, rows: Rows, holds: Holds) -> Standing:
+        window_ms = attempt.token.unit
+        with self._answering() as found, found.cursor() as cursor:
+            cursor.execute(*self._definition.first_token(window_ms))
+            cursor.execute("BEGIN")
+            self._compare(cursor, attempt)
+            cursor.execute(f"DELETE FROM {self._definition.table} WHERE {self._where(window_ms)}")
+            sent = self._write(found, rows)
+            stands = self._content(found, window_ms)
+            self._refuse_other(attempt, sent, stands)
+            cursor.execute(*self._definition.token(attempt, stands))
+            if not holds():
+                raise LostComparison(f"{iso(window_ms)}: a later try or generation has taken over")
+            self._commit(cursor, attempt)
+        return Standing(content=stands, token=attempt.token)
+
+    def standing(self, window_ms: int) -> Standing:
+        with self._answering() as found, found.cursor() as cursor:
+            self._definition.snapshot(cursor)
+            token = self._token(cursor, window_ms)
+            content = self._content(found, window_ms)
+            cursor.execute("COMMIT")
+        return Standing(content=content, token=token)
+
+    def sweep(self, needed: Needed) -> list[str]:
+        """There are no stagings: a transaction leaves nothing behind."""
+        return []
+
+    def close(self) -> None:
+        found, self._found = self._found, None
+        if found is not None:
+            try:
+                found.close()
+            except self._dialect.errors:
+                return
+
+    # ------------------------------------------------------------ within the transaction
+
+    def _compare(self, cursor: Any, attempt: Attempt) -> None:
+        """Lock the window's token. Raises DeliveryAhead for a later one."""
+        there = self._locked(cursor, attempt.token.unit)
+        if there.pipeline and (there.pipeline, there.delivery) != (attempt.token.pipeline, self._definition.delivery):
+            raise DeliveryRefused(
+                f"{iso(attempt.token.unit)} of {self._definition.table} was sent by {there.pipeline}.{there.delivery}",
+                advice="give each delivery a table of its own",
+                retry=False,
+            )
+        if (there.generation, there.epoch) >= (attempt.token.generation, attempt.token.epoch):
+            raise DeliveryAhead(
+                f"{iso(attempt.token.unit)}: generation {there.generation}, try {there.epoch}, stands in "
+                f"{self._definition.table}: this is generation {attempt.token.generation}, try {attempt.token.epoch}",
+                generation=there.generation,
+                epoch=there.epoch,
+            )
+
+    def _locked(self, cursor: Any, window_ms: int) -> _There:
+        cursor.execute(*self._definition.lock(window_ms))
+        return _There(cursor.fetchone())
+
+    def _write(self, found: Any, rows: Rows) -> Content:
+        count = total = 0
+        for batch in rows.batches():
+            sent = as_sent(batch, self._columns)
+            self._dialect.write(found, self._definition.table, sent, self._columns)
+            count, total = count + len(sent), total + self._checksum(sent)
+        return Content(rows=count, checksum=total % CHECKSUM_MODULUS)
+
+    def _content(self, found: Any, window_ms: int) -> Content:
+        count = total = 0
+        for batch in self._dialect.read(found, self._definition.table, self._columns, self._where(window_ms)):
+            count, total = count + len(batch), total + self._checksum(batch)
+        return Content(rows=count, checksum=total % CHECKSUM_MODULUS)
+
+    def _refuse_other(self, attempt: Attempt, sent: Content, stands: Content) -> None:
+        if sent.rows != attempt.rows:
+            raise DeliveryRefused(f"{attempt.rows:,} rows were to be sent, the files hold {sent.rows:,}", retry=False)
+        if stands != sent:
+            raise DeliveryRefused(
+                f"{self._definition.table} holds other rows than were sent: {stands.rows:,} of {sent.rows:,} rows, or "
+                "values that it has changed",
+                advice="look for triggers, defaults and column types there that change what is inserted",
+                retry=False,
+            )
+
+    def _commit(self, cursor: Any, attempt: Attempt) -> None:
+        """Raises DeliveryUnsure where it got no answer and the token does not say that it is done."""
+        try:
+            cursor.execute("COMMIT")
+        except self._dialect.errors as error:
+            self.close()
+            what = f"{iso(attempt.token.unit)}: the commit got no answer ({self._dialect.said(error)})"
+            try:
+                done = self._committed(attempt)
+            except DeliveryRefused as e:
+                raise DeliveryUnsure(f"{what}, and could not be looked at: {e.args[0]}") from None
+            if not done:
+                raise DeliveryUnsure(f"{what}, and was not executed") from None
+
+    def _committed(self, attempt: Attempt) -> bool:
+        """Whether its token stands, looked at behind the lock, which a transaction that is still unfinished holds."""
+        with self._answering() as found, found.cursor() as cursor:
+            cursor.execute("BEGIN")
+            there = self._locked(cursor, attempt.token.unit)
+            cursor.execute("ROLLBACK")
+            mine = (attempt.token.generation, attempt.token.epoch, attempt.nonce)
+            return (there.generation, there.epoch, there.nonce) == mine
+
+    def _token(self, cursor: Any, window_ms: int) -> Token | None:
+        cursor.execute(*self._definition.look(window_ms))
+        row = cursor.fetchone()
+        there = None if row is None else _There(row)
+        if there is None or not there.generation:
+            return None
+        return Token(
+            pipeline=there.pipeline,
+            unit=window_ms,
+            generation=there.generation,
+            epoch=there.epoch,
+            digest=there.digest,
+        )
+
+    # ------------------------------------------------------------ connections
+
+    def _where(self, window_ms: int) -> str:
+        return f"{self._dialect.quoted(WINDOW_COLUMN[0])} = {self._dialect.instant(window_ms)}"
+
+    @contextmanager
+    def _answering(self) -> Iterator[Any]:
+        """An open connection; after any error it is closed, which takes an unfinished transaction back."""
+        try:
+            if self._found is None:
+                self._found = self._dialect.connect(self._settings, self._timeout_s)
+            yield self._found
+        except self._dialect.errors as error:
+            self.close()
+            passing = self._dialect.passes(error)
+            raise DeliveryRefused(
+                f"{self._dialect.title} {'did not answer' if passing else 'refused'}: {self._dialect.said(error)}",
+                advice="check the delivery's connection, and the rights of its user",
+                retry=passing,
+            ) from None
+        except JobError as error:
+            self.close()
+            raise DeliveryRefused(error.failure.what, advice=error.failure.advice, retry=error.failure.retry) from None
+        except BaseException:
+            self.close()
+            raise
+
+
+class _There:
+    """A window's row of the token table: (pipeline, delivery, generation, epoch, nonce, digest)."""
+
+    def __init__(self, row: Any) -> None:
+        self.pipeline, self.delivery, self.generation, self.epoch, self.nonce, self.digest = row
+
+
+def postgresql(settings: Mapping[str, Any], table: Table, checksum: Checksum, timeout_s: float) -> Relational:
+    """A table of PostgreSQL."""
+    from tidegate.targets.relational.postgresql import PostgreSQL
+
+    return Relational(PostgreSQL(), settings, table, checksum, timeout_s)
+
+
+def mariadb(settings: Mapping[str, Any], table: Table, checksum: Checksum, timeout_s: float) -> Relational:
+    """A table of MariaDB or MySQL."""
+    from tidegate.targets.relational.mariadb import MariaDB
+
+    return Relational(MariaDB(), settings, table, checksum, timeout_s)

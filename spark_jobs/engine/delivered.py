@@ -1,0 +1,81 @@
+"""Rows of a published generation as further systems get them: each column of the delivered table, from files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.engine import identity
+from spark_jobs.engine.identity import OVERFLOW, refuse_unknown
+from spark_jobs.engine.rewrite.sources import located, proved, spoilt
+from spark_jobs.engine.sinks import Columns, finished
+from spark_jobs.engine.types import schema_of
+from tidegate.core.deliver.port import WINDOW_COLUMN
+from tidegate.core.files.merge import Source
+
+RESTORE = "restore it from a backup of the filesystem, or rebuild the window: tidegate replay"
+
+
+class DeliveredRows:
+    """Implements `core.deliver.port.Rows`. `open_file` raises PathMissing where there is none."""
+
+    def __init__(
+        self,
+        columns: Sequence[tuple[str, str]],
+        window_ms: int,
+        sources: Sequence[Source],
+        told: Columns | None,
+        open_file: Callable[[str], Any],
+    ) -> None:
+        self._schema = schema_of(tuple(columns))
+        self._window = pa.scalar(window_ms * 1000, pa.int64()).cast(self._schema.field(WINDOW_COLUMN[0]).type)
+        self._sources, self._told, self._open_file = sources, told, open_file
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for source in self._sources:
+            uri, stream = located(source, self._open_file)
+            with stream:
+                refuse_unknown(source.entry, uri)
+                with spoilt(uri, RESTORE):
+                    file = finished(uri, stream, self._told)
+                for rows in proved(source, file, uri, advice=RESTORE):
+                    with spoilt(uri, RESTORE):
+                        made = self._made(rows, dict(source.entry.values))
+                    yield from made.to_batches()
+
+    def _made(self, rows: pa.Table, values: dict[str, str | None]) -> pa.Table:
+        columns = [self._column(rows, field, values) for field in self._schema]
+        return pa.Table.from_arrays(columns, schema=self._schema).combine_chunks()
+
+    def _column(self, rows: pa.Table, field: pa.Field, values: dict[str, str | None]) -> Any:
+        """A column that an older file lacks is null."""
+        if field.name == WINDOW_COLUMN[0]:
+            return pa.repeat(self._window, len(rows))
+        if field.name in values:
+            return _texts(rows, field.name, values[field.name]).cast(field.type)
+        if field.name not in rows.column_names:
+            return pa.nulls(len(rows), field.type)
+        return rows[field.name].cast(field.type)
+
+
+def checksum(batch: pa.RecordBatch) -> int:
+    """Implements `core.deliver.port.Checksum`: by the row identity, over all columns."""
+    plain = pa.table(batch.columns, [str(i) for i in range(batch.num_columns)])
+    return identity.checksum(plain, {})
+
+
+def _texts(rows: pa.Table, name: str, value: str | None) -> pa.Array:
+    """The partition's value as text; of rows in the overflow partition the one that they had."""
+    own = pa.repeat(pa.scalar(value, pa.string()), len(rows))
+    if OVERFLOW.name not in rows.column_names:
+        return own
+    found = rows[OVERFLOW.name].combine_chunks()
+    if pa.types.is_string(found.type):
+        texts = pa.array([None if t is None else json.loads(t).get(name) for t in found.to_pylist()], pa.string())
+    else:
+        texts = pc.map_lookup(found, pa.scalar(name, pa.string()), "first")
+    return pc.if_else(found.is_valid(), texts, own)

@@ -1,0 +1,111 @@
+"""Sends windows to a further system. Unlike others it changes something: what an end in the middle leaves there is
+settled by the rules D1 to D8. Requests, and their answers:
+
+    {"open": {"kind", "settings", "table", "timeout_s"}}    {}; the settings hold secrets, and come by the pipe
+    {"prepare": true}                                       {"done": ["what was done", ...]}
+    {"send": {"attempt", "files", "columns"}}               {"standing": ...}
+    {"standing": window start ms}                           {"standing": ...}
+    {"sweep": true}                                         {"done": ["what was removed", ...]}
+
+Before an answer it may ask back, and reads the reply as the next request:
+
+    {"asks": "holds"}                    {"told": true or false}
+    {"asks": "needed", "of": [...]}      {"told": [...]}
+
+What a system answers but success is {"error": kind, "what", "advice", "retry", ...}, kind: refused | ahead | unsure |
+lost.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.engine.delivered import DeliveredRows, checksum
+from spark_jobs.engine.failures import JobError
+from spark_jobs.handlers.places import open_file
+from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison, StorageError
+from tidegate.core.base.plain import from_plain, to_plain
+from tidegate.core.deliver.port import Attempt, FurtherSystem, Table
+from tidegate.core.files.merge import Source
+from tidegate.kinds import delivery_kind
+
+Ask = Callable[[dict[str, Any]], Any]
+
+
+def handler() -> Callable[[Any], dict[str, Any]]:
+    pa.set_cpu_count(1)
+    return Conversation(_ask).answer
+
+
+def _ask(question: dict[str, Any]) -> Any:
+    """The reply; None where nobody is there any more, which holds nothing."""
+    print(json.dumps({"answer": question}), flush=True)
+    line = sys.stdin.readline()
+    return json.loads(line)["ask"]["told"] if line else None
+
+
+class Conversation:
+    """One system, as long as the process lives."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._system: FurtherSystem | None = None
+        self._table: Table | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._answer(request)
+        except DeliveryAhead as e:
+            return _told("ahead", e) | {"generation": e.generation, "epoch": e.epoch}
+        except DeliveryRefused as e:
+            return _told("refused", e)
+        except DeliveryUnsure as e:
+            return _told("unsure", e)
+        except LostComparison as e:
+            return _told("lost", e)
+        except JobError as e:  # the files are not what the manifest says
+            failure = e.failure
+            return {"error": "refused", "what": failure.what, "advice": failure.advice, "retry": failure.retry}
+        except StorageError as e:
+            return _told("refused", e)
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if "open" in request:
+            self._open(request["open"])
+            return {}
+        assert self._system is not None, "nothing was opened"
+        if "prepare" in request:
+            return {"done": self._system.prepare()}
+        if "send" in request:
+            return self._send(self._system, request["send"])
+        if "standing" in request:
+            return {"standing": to_plain(self._system.standing(request["standing"]))}
+        return {"done": self._system.sweep(self._needed)}
+
+    def _open(self, asked: dict[str, Any]) -> None:
+        self._table = from_plain(Table, asked["table"])
+        opened = delivery_kind(asked["kind"]).opened
+        self._system = opened(asked["settings"], self._table, checksum, asked["timeout_s"])
+
+    def _send(self, system: FurtherSystem, asked: dict[str, Any]) -> dict[str, Any]:
+        assert self._table is not None
+        attempt = from_plain(Attempt, asked["attempt"])
+        sources = from_plain(tuple[Source, ...], asked["files"])
+        rows = DeliveredRows(self._table.columns, attempt.token.unit, sources, asked["columns"], open_file)
+        return {"standing": to_plain(system.send(attempt, rows, self._holds))}
+
+    def _holds(self) -> bool:
+        return self._ask({"asks": "holds"}) is True
+
+    def _needed(self, stagings: set[str]) -> set[str]:
+        told = self._ask({"asks": "needed", "of": sorted(stagings)})
+        return stagings if told is None else set(told)
+
+
+def _told(kind: str, e: Any) -> dict[str, Any]:
+    return {"error": kind, "what": str(e.args[0]), "advice": e.advice, "retry": e.retry}
