@@ -17,7 +17,7 @@ def prepared(shard: Client, names: Names, columns: Sequence[Column], table: Tabl
     owner = f"tidegate: {table.pipeline}/{table.delivery}"
     done = []
     if not shard.ask(statements.described(names)):
-        order = [name for name in dict(table.options).get("order_by", "").replace(" ", "").split(",") if name]
+        order = [name for name in dict(table.options).get("order_by", "").split(",") if name]
         try:
             shard.do(statements.create_table(names, columns, order, owner, shard))
             done.append(f"{shard.address}: created {names.target}")
@@ -45,21 +45,37 @@ def _check_table(shard: Client, names: Names, window: Column, owner: str) -> Non
 
 
 def _evolved(shard: Client, names: Names, columns: Sequence[Column]) -> list[str]:
-    there = {name: str(kind) for name, kind, _ in shard.ask(statements.described_columns(names))}
+    there = _types(shard, names)
     done = []
     for one in columns[1:]:
         if one.name not in there:
-            try:
-                shard.do(f"ALTER TABLE {names.target} ADD COLUMN {quoted(one.name)} {one.full_type}")
+            if _altered(shard, names, f"ADD COLUMN {quoted(one.name)} {one.full_type}"):
                 done.append(f"{shard.address}: added {one.name} {one.full_type} to {names.target}")
-            except Failed as error:
-                if error.code not in (ILLEGAL_COLUMN, DUPLICATE_COLUMN):
-                    raise
-                there |= {name: str(kind) for name, kind, _ in shard.ask(statements.described_columns(names))}
-        if not one.takes(there.get(one.name, one.full_type)):
+            there = _types(shard, names)
+        change = f"MODIFY COLUMN {quoted(one.name)} {one.full_type}"
+        fits = one.fits(there.get(one.name, "gone again"))
+        if fits > 0:
+            shard.do(f"ALTER TABLE {names.target} {change}")
+            done.append(f"{shard.address}: {one.name} of {names.target} is {one.full_type} now")
+        if fits < 0:
             raise DeliveryRefused(
-                f"{shard.address}: {one.name} of {names.target} is {there[one.name]}, and {one.full_type} is sent",
-                advice=f"ALTER TABLE {names.target} MODIFY COLUMN {quoted(one.name)} {one.full_type}",
+                f"{shard.address}: {one.name} of {names.target} is {there.get(one.name)}, and {one.full_type} is sent",
+                advice=f"if no value is lost by it: ALTER TABLE {names.target} {change}",
                 retry=False,
             )
     return done
+
+
+def _types(shard: Client, names: Names) -> dict[str, str]:
+    return {name: str(kind) for name, kind, _ in shard.ask(statements.described_columns(names))}
+
+
+def _altered(shard: Client, names: Names, what: str) -> bool:
+    """False where another process has added the column meanwhile."""
+    try:
+        shard.do(f"ALTER TABLE {names.target} {what}")
+    except Failed as error:
+        if error.code not in (ILLEGAL_COLUMN, DUPLICATE_COLUMN):
+            raise
+        return False
+    return True

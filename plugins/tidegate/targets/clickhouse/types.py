@@ -8,10 +8,8 @@ name: a column that comes later changes no sum.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +20,7 @@ from tidegate.core.base import hivetypes
 from tidegate.core.base.errors import DeliveryRefused
 from tidegate.targets.clickhouse.client import Client, quoted
 from tidegate.targets.clickhouse.native import fixed
+from tidegate.targets.relational.values import text_of
 
 Words = npt.NDArray[np.uint64]
 _US = 1_000_000
@@ -47,22 +46,23 @@ class Column:
     def full_type(self) -> str:
         return f"Nullable({self.type})" if self.nullable else self.type
 
-    def takes(self, there: str) -> bool:
-        """Whether a column of this type there has place for ours, value by value."""
+    def fits(self, there: str) -> int:
+        """0: a column of this type there takes our values; 1: it does once it is made ours, which keeps its own and
+        their hashes; -1: neither."""
         if there == self.full_type:
-            return True
-        mine, other = self.type, there.removeprefix("Nullable(").removesuffix(")")
-        return mine in _WIDER and there == f"Nullable({other})" and other in _WIDER[_WIDER.index(mine) :]
+            return 0
+        other = there.removeprefix("Nullable(").removesuffix(")")
+        if self.type not in _WIDER or other not in _WIDER or there == other:
+            return -1
+        return int(_WIDER.index(other) < _WIDER.index(self.type))
 
     def stored(self, values: pa.Array) -> pa.Array:
         """The values as the server keeps them. Raises DeliveryRefused for one that it cannot."""
         if not hivetypes.is_primitive(self.kind):
-            texts = [None if value is None else _json(value) for value in values.to_pylist()]
+            texts = [None if value is None else text_of(value, self.kind) for value in values.to_pylist()]
             return pa.array(texts, pa.large_string()).cast(pa.large_binary())
         if self.type == "String":
-            return values.cast(pa.large_string() if pa.types.is_string(values.type) else pa.large_binary()).cast(
-                pa.large_binary()
-            )
+            return values.cast(pa.large_binary())
         if self.type in ("UInt8", "Bool"):
             return values.cast(pa.uint8())
         if pa.types.is_timestamp(values.type):
@@ -184,22 +184,3 @@ def _keys(name: str) -> tuple[int, int]:
 
 def _half_md5(value: bytes) -> int:
     return int.from_bytes(hashlib.md5(value, usedforsecurity=False).digest()[:8], "big")
-
-
-def _json(value: Any) -> str:
-    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    """Decimals, times, bytes (hex) and what JSON has no number for as text; a map as an object, in its order."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        if value and all(isinstance(each, tuple) for each in value):
-            return {str(_plain(name)): _plain(each) for name, each in value}
-        return [_plain(each) for each in value]
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, float) and not np.isfinite(value):
-        return str(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
