@@ -62,9 +62,9 @@ def d3_a_row_is_lost_on_the_way(place: Place) -> None:
                 client.do(f"INSERT INTO {staging} ({columns}) SELECT toDateTime({T0 // 1000}), 5 FROM numbers({held})")
 
         system, _ = hooked(place, after={"INSERT INTO": tampered})
-        with pytest.raises(DeliveryRefused, match="sent were"):
+        with pytest.raises(FAILS):
             deliver(place, ledger, 2, FIRST, system)
-        assert shows(place) == 2
+        assert shows(place) == 2, "readers met what was not sent"
 
 
 def d3_one_part(place: Place) -> None:
@@ -121,28 +121,34 @@ def d4_a_drop_that_is_lost(place: Place) -> None:
 
 def d4_a_replace_under_way(place: Place) -> None:
     """An older REPLACE has found its source and is slow: the fence waits for its end, though the source is gone."""
-    ledger = Ledger()
-    names = [f"c{i}" for i in range(300)]
+    ledger, client = Ledger(), place.clients()[0]
+    newer = client.knows("min_bytes_for_wide_part")  # an old server's DROP waits by itself, and its parts take seconds
+    names = [f"c{i}" for i in range(300 if newer else 30)]
     place.run(f"CREATE TABLE {place.name} (`_window` DateTime COMMENT 'tidegate: readings/shop', "
               + ", ".join(f"{name} Nullable(Int32)" for name in names)
-              + ") ENGINE = MergeTree PARTITION BY `_window` ORDER BY tuple()")  # fmt: skip
+              + ") ENGINE = MergeTree PARTITION BY `_window` ORDER BY tuple()"
+              + (" SETTINGS min_bytes_for_wide_part = 0" if newer else ""))  # fmt: skip
     columns = (("_window", "timestamp"), *((name, "int") for name in names))
     rows, older = Made([{"c0": 2}], columns=columns), ledger.taken(1, FIRST)
     system = place.system(columns=columns)
     system.prepare()
-    client, staging = place.clients()[0], system._names.prefix + older.staging
+    staging = system._names.prefix + older.staging
     client.do(f"CREATE TABLE {staging} AS {place.name}")
-    for _ in range(40):
+    client.do("SYSTEM STOP MERGES" + (f" {staging}" if newer else ""))
+    for _ in range(20 if newer else 8):
         client.do(f"INSERT INTO {staging} (`_window`, c0) SELECT toDateTime({T0 // 1000}), 1")
     replace = f"ALTER TABLE {place.name} REPLACE PARTITION ID '{T0 // 1000}' FROM {staging}"
     slow = threading.Thread(target=client.do, args=(replace,))
     slow.start()
+    client.do("SYSTEM START MERGES")
     running = f"SELECT count() FROM system.processes WHERE startsWith(query, 'ALTER TABLE {place.name} REPLACE')"
     while slow.is_alive() and not int(place.clients()[0].ask(running)[0][0]):
         pass
     deliver(place, ledger, 2, rows, system)
     slow.join()
-    assert int(place.clients()[0].ask(f"SELECT sum(c0) FROM {place.name}")[0][0]) == 2, "an older REPLACE came after ours"
+    assert int(place.clients()[0].ask(f"SELECT sum(c0) FROM {place.name}")[0][0]) == 2, (
+        "an older REPLACE came after ours"
+    )
 
 
 def d5_overtaken_before_it_has_a_staging(place: Place) -> None:
@@ -193,5 +199,3 @@ def d7_what_readers_meet_is_read_back(place: Place) -> None:
 def _losing(address: str, marker: bytes) -> LossyProxy:
     host, _, port = address.partition(":")
     return LossyProxy(host, int(port), marker, Fate.LOSE_REQUEST, once=True)
-
-

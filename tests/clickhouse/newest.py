@@ -1,6 +1,6 @@
 """The newest engine (chdb) behind a small HTTP interface, as far as `targets.clickhouse.client` uses that of a server.
 
-    python -m tests.targets.clickhouse.newest <folder>      prints its port, serves until its standard input ends
+python -m tests.targets.clickhouse.newest <folder>      prints its port, serves until its standard input ends
 """
 
 from __future__ import annotations

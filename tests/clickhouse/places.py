@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import io
 import os
 import struct
@@ -12,7 +11,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,11 @@ from tidegate.targets.clickhouse.table import ClickHouseTable
 ALL = os.environ.get("TIDEGATE_CLICKHOUSE") == "all"
 PACKAGES = Places.of_checkout().own / "clickhouse" / "packages"
 _FENCE_S = 20.0
+_EXACT = Context(prec=60)
+_CODES = {
+    "Bool": "?", "UInt8": "B", "Int8": "b", "Int16": "h", "Int32": "i", "Date32": "i", "Int64": "q", "Float32": "f",
+    "Float64": "d", "DateTime": "I",
+}  # fmt: skip
 
 
 @dataclass
@@ -40,7 +44,7 @@ class Place:
     name: str = field(default_factory=lambda: f"t_{uuid.uuid4().hex[:8]}")
 
     def clients(self, addresses: list[str] | None = None, kind: type[Client] = Client) -> list[Client]:
-        given = {"user": self.user, "password": self.password, "database": "default", "timeout_s": 5.0}
+        given = {"user": self.user, "password": self.password, "database": "default", "timeout_s": 30.0}
         return [kind(address=address, **given) for address in addresses or self.addresses]  # type: ignore[arg-type]
 
     def table(self, columns: Any = COLUMNS, pipeline: str = "readings", order_by: str = "") -> Table:
@@ -60,7 +64,9 @@ class Place:
         return [row for client in self.clients() for row in client.ask(sql)]
 
     def stagings(self) -> list[str]:
-        return [str(row[0]) for row in self.ask(f"SELECT name FROM system.tables WHERE startsWith(name, '{self.name}__')")]
+        return [
+            str(row[0]) for row in self.ask(f"SELECT name FROM system.tables WHERE startsWith(name, '{self.name}__')")
+        ]
 
     def rows(self, columns: Any = COLUMNS, where: str = "1") -> list[tuple[Any, ...]]:
         """Values as they stand there, by the format RowBinary, which nothing of the product reads or writes."""
@@ -88,13 +94,8 @@ def _value(data: io.BytesIO, kind: str) -> Any:
         precision, scale = map(int, kind[8:-1].split(","))
         size = 4 if precision <= 9 else 8 if precision <= 18 else 16
         return Decimal(int.from_bytes(data.read(size), "little", signed=True)).scaleb(-scale, _EXACT)
-    if kind == "DateTime":
-        return struct.unpack("<I", data.read(4))[0]
-    if kind.startswith("DateTime64"):
-        return struct.unpack("<q", data.read(8))[0]
-    code = {"Bool": "?", "UInt8": "B", "Int8": "b", "Int16": "h", "Int32": "i", "Date32": "i", "Int64": "q", "Float32": "f"}
-    code = {**code, "Float64": "d"}
-    return struct.unpack(f"<{code[kind]}", data.read(struct.calcsize(f"<{code[kind]}")))[0]
+    code = f"<{'q' if kind.startswith('DateTime64') else _CODES[kind]}"
+    return struct.unpack(code, data.read(struct.calcsize(code)))[0]
 
 
 def _length(data: io.BytesIO) -> int:
@@ -102,9 +103,6 @@ def _length(data: io.BytesIO) -> int:
     while (byte := data.read(1)[0]) & 0x80:
         total, shift = total | (byte & 0x7F) << shift, shift + 7
     return total | byte << shift
-
-
-_EXACT = __import__("decimal").Context(prec=60)
 
 
 def real(info: StackInfo, shards: int) -> Place:
@@ -137,7 +135,3 @@ def gone(place: Place) -> None:
                 client.do(f"DROP TABLE `{name}`")
             except Failed:
                 continue
-
-
-def micros(value: datetime.datetime) -> int:
-    return (value - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)

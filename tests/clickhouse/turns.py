@@ -83,4 +83,4 @@ def deliver(place: Place, ledger: Ledger, generation: int, rows: Made, system: A
 
 def shows(place: Place) -> int:
     """How many rows readers meet of the window, counted by themselves."""
-    return len(place.rows(where=f"_window = toDateTime({T0 // 1000})"))
+    return len(place.rows((("_window", "timestamp"),), f"_window = toDateTime({T0 // 1000})"))

@@ -14,6 +14,8 @@ from typing import Any
 import requests
 
 UNKNOWN_TABLE, TABLE_EXISTS, ILLEGAL_COLUMN, DUPLICATE_COLUMN = 60, 57, 44, 15
+IN_A_KEY = frozenset({44, 524})
+"""A column of the table's order is to be changed."""
 NOT_EXECUTED = frozenset({36, 47, 60, 62, 115, 122, 164, 192, 193, 194, 291, 452, 497, 516})
 """Codes of errors that come before a statement changes anything: of names, syntax, settings, structure and rights."""
 _CODE = re.compile(r"Code: (\d+)")

@@ -22,6 +22,8 @@ def examined(pipeline: Pipeline, delivery: Delivery, c: Connection, seconds: flo
     except TidegateError as error:
         return [refused(_CHECK, about, str(error.args[0]), _MEANS, error.advice)]
     except (Failed, Unanswered) as error:
-        return [refused(_CHECK, about, str(error)[:300], _MEANS, f"fix the connection {c.conn_id}, or start the server")]
+        return [
+            refused(_CHECK, about, str(error)[:300], _MEANS, f"fix the connection {c.conn_id}, or start the server")
+        ]
     found = f"{len(versions)} shard{'' if len(versions) == 1 else 's'} of ClickHouse {', '.join(sorted({*versions}))}"
     return [ok(_CHECK, f"{found} answer for {delivery.table}", about)]

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from tidegate.core.base.errors import DeliveryRefused
 from tidegate.core.deliver.port import Table
 from tidegate.targets.clickhouse import statements
-from tidegate.targets.clickhouse.client import DUPLICATE_COLUMN, ILLEGAL_COLUMN, TABLE_EXISTS, Client, Failed, quoted
+from tidegate.targets.clickhouse.client import (
+    DUPLICATE_COLUMN,
+    ILLEGAL_COLUMN,
+    IN_A_KEY,
+    TABLE_EXISTS,
+    Client,
+    Failed,
+    quoted,
+)
 from tidegate.targets.clickhouse.statements import Names
 from tidegate.targets.clickhouse.types import Column
 
@@ -55,8 +63,7 @@ def _evolved(shard: Client, names: Names, columns: Sequence[Column]) -> list[str
         change = f"MODIFY COLUMN {quoted(one.name)} {one.full_type}"
         fits = one.fits(there.get(one.name, "gone again"))
         if fits > 0:
-            shard.do(f"ALTER TABLE {names.target} {change}")
-            done.append(f"{shard.address}: {one.name} of {names.target} is {one.full_type} now")
+            done.append(_widened(shard, names, one, change))
         if fits < 0:
             raise DeliveryRefused(
                 f"{shard.address}: {one.name} of {names.target} is {there.get(one.name)}, and {one.full_type} is sent",
@@ -64,6 +71,20 @@ def _evolved(shard: Client, names: Names, columns: Sequence[Column]) -> list[str
                 retry=False,
             )
     return done
+
+
+def _widened(shard: Client, names: Names, one: Column, change: str) -> str:
+    try:
+        shard.do(f"ALTER TABLE {names.target} {change}")
+    except Failed as error:
+        if error.code not in IN_A_KEY:
+            raise
+        raise DeliveryRefused(
+            f"{shard.address}: {one.name} of {names.target} cannot be made {one.full_type}: {error}",
+            advice="the table is sorted by it: name another table, and deliver the windows again",
+            retry=False,
+        ) from error
+    return f"{shard.address}: {one.name} of {names.target} is {one.full_type} now"
 
 
 def _types(shard: Client, names: Names) -> dict[str, str]:
