@@ -11,6 +11,7 @@ from pathlib import Path
 from tidegate.core.base.transition import NO_ROW, Transition
 from tidegate.core.batch.transitions import TRANSITIONS as BATCHES
 from tidegate.core.copy.transitions import CHUNK_TRANSITIONS, ROUND_TRANSITIONS
+from tidegate.core.deliver.transitions import TRANSITIONS as DELIVERIES
 from tidegate.core.mirror.transitions import TRANSITIONS as APPLIES
 from tidegate.core.window.transitions import GENERATIONS, WINDOWS
 
@@ -18,11 +19,11 @@ PAGE = Path(__file__).parents[1] / "docs/state-machines.md"
 _HEAD = """\
 # State machines
 
-Every change of a batch, a window, a generation, a merge, a copy or its chunks is one of the steps below. The tables are
-those of `core/batch/transitions.py`, `core/window/transitions.py`, `core/mirror/transitions.py` and
-`core/copy/transitions.py`; `ledger/moves.py` executes them, each as one compare-and-set: the row must be in a state of
-*from*, and what is *compared* must still be as it was read. A step that is refused changes nothing. One whose answer is
-lost may have been taken or not: the next try reads the row again.
+Every change of a batch, a window, a generation, a merge, a copy, its chunks or a delivery is one of the steps below.
+The tables are those of `core/batch/transitions.py`, `core/window/transitions.py`, `core/mirror/transitions.py`,
+`core/copy/transitions.py` and `core/deliver/transitions.py`; `ledger/moves.py` executes them, each as one
+compare-and-set: the row must be in a state of *from*, and what is *compared* must still be as it was read. A step that
+is refused changes nothing. One whose answer is lost may have been taken or not: the next try reads the row again.
 
 *event* is the line in the event log (`tidegate events`); a step without one is told by another of the same transaction.
 Each machine begins with its changes of state, a row for each state it leaves, a column for each it reaches; the table
@@ -41,6 +42,8 @@ def page() -> str:
     parts.append(
         _machine("Chunks", "Key ranges of a copy; whether one is in the table, the table tells.", CHUNK_TRANSITIONS)
     )
+    said = "What stands of a window in a further system; one without a row was never sent."
+    parts.append(_machine("Deliveries", said, DELIVERIES))
     return "\n".join(parts)
 
 

@@ -36,6 +36,7 @@ from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import (
     ArchiveRun,
     Column,
+    Delivery,
     DirtyLimits,
     EventTime,
     Format,
@@ -154,6 +155,7 @@ class World:
         self.launcher: InProcessLauncher | None = None
         self.source_table: Any = None  # the database that a mirror is copied from
         self.connector: Any = None  # who says how far its events are delivered
+        self.sender: Callable[[Delivery], Any] = lambda delivery: None  # opens a further system
         self.registered: set[str] = set()  # fingerprints
         self._ledgers: list[SqlLedger] = []
 
@@ -178,6 +180,7 @@ class World:
             truth=self.truth,
             connector=self.connector,
             register=lambda found: self._register(wrapped, found),
+            sender=lambda delivery: self.wrap("sender", self.sender(delivery)),
         )
 
     def _register(self, ledger: _WrappedLedger, pipeline: Pipeline) -> int:
@@ -292,6 +295,7 @@ class _WrappedLedger:
         self.replays = wrap("replays", ledger.replays)
         self.applies = wrap("applies", ledger.applies)
         self.copies = wrap("copies", ledger.copies)
+        self.deliveries = wrap("deliveries", ledger.deliveries)
         self.schema_changes = wrap("schema_changes", ledger.schema_changes)
 
     def __getattr__(self, name: str) -> Any:

@@ -128,9 +128,9 @@ class TargetKind:
 def dags_of(spec: pipeline.Pipeline) -> tuple[str, ...]:
     """Kinds of DAGs that a pipeline has."""
     *own, maintain = target_kind(spec.sink.kind).dags
-    if spec.copy is None:
-        return (*own, maintain)
-    return (*own, "copy", *(() if spec.copy.compare is None else ("compare",)), maintain)
+    if spec.copy is not None:
+        own += ["copy"] if spec.copy.compare is None else ["copy", "compare"]
+    return (*own, *(("deliver",) if spec.deliver else ()), maintain)
 
 
 # ---------------------------------------------------------------- further systems

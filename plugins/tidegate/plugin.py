@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable
+from tidegate.airflow.timetable import BackfillOnlyTimetable, DeliveryTimetable, WindowTimetable
 from tidegate.airflow.weights import TodayFirst
 from tidegate.orchestration import timetable as old_timetable
 from tidegate.orchestration import weights as old_weights
@@ -20,6 +20,7 @@ class TidegatePlugin(AirflowPlugin):
     timetables = [
         WindowTimetable,
         BackfillOnlyTimetable,
+        DeliveryTimetable,
         old_timetable.WindowTimetable,
         old_timetable.BackfillOnlyTimetable,
     ]

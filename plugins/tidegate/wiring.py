@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.adapters.connections import (
     Connection,
@@ -21,10 +21,11 @@ from tidegate.adapters.connections import (
 from tidegate.core.base.errors import LedgerError, SourceUnavailable
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.copy.port import Database, LogPosition
+from tidegate.core.deliver.sender import Sender
 from tidegate.core.ledger import Ledger
 from tidegate.core.source.port import Source
-from tidegate.core.spec.pipeline import Copy, Pipeline
-from tidegate.kinds import source_kind, target_kind
+from tidegate.core.spec.pipeline import Copy, Delivery, Pipeline
+from tidegate.kinds import delivery_kind, source_kind, target_kind
 from tidegate.settings import Settings, airflow_home, load
 from tidegate.workflow.base.columns import in_force
 from tidegate.workflow.base.context import Connector, Context
@@ -87,6 +88,7 @@ def context_for(
             truth=truth_of(pipeline, lookup),
             connector=connector_of(pipeline, lookup),
             register=register,
+            sender=partial(sender_of, pipeline, lookup=lookup),
         )
     except BaseException:
         ledger.close()
@@ -213,6 +215,21 @@ def open_database(
         yield database
     finally:
         database.close()
+
+
+def sender_of(pipeline: Pipeline, delivery: Delivery, lookup: Lookup | None = None) -> Sender:
+    """A further system, by a process of its own; it connects at the first question. Raises TidegateError then."""
+    from tidegate.adapters.delivery import SenderProcess
+    from tidegate.core.deliver.columns import table_of
+    from tidegate.storage.access import access_for, as_secrets
+
+    access = access_for(pipeline.sink, partial(resolve, lookup=lookup))
+    kind, table = delivery_kind(delivery.kind), table_of(pipeline, delivery)
+
+    def settings() -> Mapping[str, Any]:
+        return kind.settings(resolve(delivery.conn_id, lookup))
+
+    return SenderProcess(delivery.kind, settings, table, pipeline.sink.user, as_secrets(access))
 
 
 def registry_secrets(connection: Connection) -> dict[str, str]:

@@ -15,7 +15,7 @@ from tidegate.core.base.transition import Named, Transition, step
 from tidegate.core.batch.transitions import TRANSITIONS as BATCHES
 from tidegate.core.copy.transitions import CHUNK_TRANSITIONS, ROUND_TRANSITIONS
 from tidegate.core.window.transitions import GENERATIONS, WINDOWS
-from tidegate.ledger import moves, schema, schema_copies
+from tidegate.ledger import moves, schema, schema_copies, schema_deliveries
 from tidegate.ledger.store import Store
 
 LEDGER = Path(moves.__file__).parent
@@ -27,6 +27,7 @@ MACHINES = [
     (schema.generations, GENERATIONS),
     (schema_copies.copies, ROUND_TRANSITIONS),
     (schema_copies.chunks, CHUNK_TRANSITIONS),
+    (schema_deliveries.deliveries, DELIVERIES),
 ]
 STEPS = [pytest.param(table, t, id=f"{table.name}: {t.name}") for table, machine in MACHINES for t in machine]
 

@@ -17,7 +17,7 @@ ANSWERS_S = 600.0
 
 
 class LineSender(ABC):
-    """`core.deliver.sender.Sender` by requests to a process. `settings` is asked once it is opened, and holds secrets."""
+    """`core.deliver.sender.Sender` by requests to a process. `settings` holds secrets; it is asked for at the first."""
 
     def __init__(self, kind: str, settings: Callable[[], Mapping[str, Any]], table: Table) -> None:
         self._kind, self._settings, self._table = kind, settings, table

@@ -27,6 +27,10 @@ TASKS = {
     "compare": "Reads the source's table within `copy.rate` and compares it with the mirror, row by row; fails where a "
     "key differs, and names the first ones. Changes nothing. Skipped while a copy is under way. **Clear**: compares "
     "again.",
+    "deliver": "Sends windows whose generation in force does not stand in this further system, oldest first, and reads "
+    "them back. Skipped where nothing is due. Readers there meet a window's old rows or its new ones. A window that "
+    "the system refuses waits for a person and holds up no other. **Clear**: compares what the run has sent with what "
+    "stands there, and sends what differs.",
     "maintain": "Frees runs that a killed backfill left behind, creates archive runs that the schedule went past, "
     "gives up replays that died a day ago, finishes late and dirty files on their way to their tables, reopens windows "
     "whose late rows have waited long enough (`late.reopen_after`), tells other DAGs of publications that they did not "
@@ -46,6 +50,7 @@ _PURPOSES = {
     "apply": ("Landed changes to the keyed table", "apply"),
     "copy": ("The source's table to the keyed one", "copy"),
     "compare": ("The keyed table against the source's", "copy"),
+    "deliver": ("Published windows to further systems", "deliver"),
     "maintain": ("Housekeeping", "maintain"),
 }
 _TASKS_OF = {"ingest": ("plan", "write", "land"), "archive": ("ready", "publish"), "maintain": ("maintain", "catch_up")}
@@ -77,6 +82,12 @@ _USE = {
     "of it is refused: a copy reads the source's table as it is now.",
     "compare": "Runs by `copy.compare`. A run that fails has found a difference: its log names keys. To put them "
     "right: `tidegate compare {name} --fix --why ...`. A backfill of it is refused: it compares what is there now.",
+    "deliver": "A publication triggers it, and so does its schedule. One task for each delivery: one that is down "
+    "holds up no other. While it is paused windows are published all the same, and wait. To compare a range with what "
+    "stands there, and send what differs or is missing:\n\n"
+    "    airflow dags backfill {dag_id} -s 2013-01-05T00:00 -e 2013-01-05T23:00\n\n"
+    'A run with the conf `{{"window": "2013-01-05T04:00Z"}}`, or `{{"from": "2013-01-05", "until": "2013-01-06"}}`, '
+    "does the same for these windows.",
     "maintain": "Keep it unpaused: without it, runs of a killed `airflow dags backfill` can't be cleared, and windows "
     "that the schedule went past stay unpublished, and nothing is cleaned away.",
 }

@@ -6,6 +6,7 @@
 <name>.apply     apply                     of a mirror: after each landing, and every ten minutes
 <name>.copy      copy                      of a mirror with the section copy: until all is read
 <name>.compare   compare                   of one that is compared with its source, by `copy.compare`
+<name>.deliver   one for each      with the list deliver: after each publication, and every ten minutes
 <name>.maintain  maintain >> catch_up      every ten minutes; without windows nothing is caught up
 """
 
@@ -17,17 +18,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.models.dag import DAG
+from airflow.timetables.datasets import DatasetOrTimeSchedule
 from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.utils.dag_parsing_context import get_parsing_context
 
 from tidegate.adapters.expressions import ExpressionChecker, Lenient, available
-from tidegate.airflow import docs, messages, weights
+from tidegate.airflow import datasets, docs, messages, weights
 from tidegate.airflow.backfill.stranded_runs import to_scheduled
 from tidegate.airflow.operators import (
     ApplyOperator,
     CatchUpOperator,
     CompareOperator,
     CopyOperator,
+    DeliverOperator,
     LandOperator,
     MaintainOperator,
     PlanOperator,
@@ -37,7 +40,7 @@ from tidegate.airflow.operators import (
 )
 from tidegate.airflow.sensors import WindowReadySensor
 from tidegate.airflow.task import PipelineOperator
-from tidegate.airflow.timetable import BackfillOnlyTimetable, WindowTimetable, from_ms
+from tidegate.airflow.timetable import BackfillOnlyTimetable, DeliveryTimetable, WindowTimetable, from_ms
 from tidegate.core.base.errors import SpecError
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.kinds import dags_of
@@ -208,7 +211,7 @@ def _task(
 ) -> PipelineOperator:
     """A task. Its weight is absolute unless `own` says otherwise: Airflow's rule would let every plan go before any
     land."""
-    about = {"doc_md": docs.TASKS[task_id], "priority_weight": weight, "weight_rule": "absolute"}
+    about = {"doc_md": docs.TASKS.get(task_id), "priority_weight": weight, "weight_rule": "absolute"}
     return operator(task_id=task_id, pipeline=pipeline, pool=pool, **about | own)
 
 
@@ -290,6 +293,23 @@ def _compare(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DA
     return dag
 
 
+def _deliver(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
+    dag = _dag(
+        "deliver", pipeline, found, settings,
+        schedule=DatasetOrTimeSchedule(
+            timetable=DeliveryTimetable.of(pipeline.windows), datasets=[datasets.dataset_of(pipeline)]
+        ),
+        start_date=from_ms(pipeline.windows.start_ms), max_active_runs=1,
+    )  # fmt: skip
+    with dag:
+        about = {"doc_md": docs.TASKS["deliver"]}
+        for one in pipeline.deliver:
+            _task(
+                DeliverOperator, one.name, pipeline, pipeline.archive.pool, weights.DELIVER, delivery=one.name, **about
+            )
+    return dag
+
+
 def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
     dag = _dag(
         "maintain", pipeline, found, settings,
@@ -313,5 +333,6 @@ _KINDS: dict[str, Callable[[Pipeline, loader.Loaded, Settings], DAG]] = {
     "apply": _apply,
     "copy": _copy,
     "compare": _compare,
+    "deliver": _deliver,
     "maintain": _maintain,
 }

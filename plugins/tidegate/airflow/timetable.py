@@ -16,6 +16,9 @@ from tidegate.core.base.instants import DAY_MS
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_start
 
+TICK_MS, TICK_OFFSET_MS = 600_000, 317_000
+"""Of deliveries: windows begin at whole minutes."""
+
 
 class WindowTimetable(Timetable):
     """One run for each window, due when the window ends.
@@ -102,6 +105,39 @@ class BackfillOnlyTimetable(WindowTimetable):
         return super().next_dagrun_info(
             last_automated_data_interval=last_automated_data_interval, restriction=restriction
         )
+
+
+class DeliveryTimetable(WindowTimetable):
+    """A run every ten minutes by the scheduler, and one for each window by `airflow dags backfill`.
+
+    The two are told apart as `BackfillOnlyTimetable` does it. A scheduled or manual run has no window: its data
+    interval is empty, and never begins where a window does, so that a backfill's run has its logical date for itself.
+    """
+
+    @property
+    def summary(self) -> str:
+        """Text of the schedule in the UI."""
+        return f"every {TICK_MS // 60_000} min"
+
+    def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:
+        """No window."""
+        return DataInterval.exact(run_after)
+
+    def next_dagrun_info(
+        self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
+    ) -> DagRunInfo | None:
+        """The next tick for the scheduler, every window for a backfill."""
+        if restriction.catchup:
+            return super().next_dagrun_info(
+                last_automated_data_interval=last_automated_data_interval, restriction=restriction
+            )
+        after = [to_ms(timezone.utcnow()) - TICK_MS]
+        after += [] if last_automated_data_interval is None else [to_ms(last_automated_data_interval.end)]
+        after += [] if restriction.earliest is None else [to_ms(restriction.earliest)]
+        at = from_ms((max(after) - TICK_OFFSET_MS) // TICK_MS * TICK_MS + TICK_MS + TICK_OFFSET_MS)
+        if restriction.latest is not None and at > restriction.latest:
+            return None
+        return DagRunInfo.exact(at)
 
 
 def to_ms(instant: DateTime) -> int:

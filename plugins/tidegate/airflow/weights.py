@@ -21,7 +21,7 @@ RECENT = timedelta(days=2)
 OLD = 10
 """Divisor for the weight of an old window's task."""
 PUBLISH, APPLY, READY, MAINTAIN, CATCH_UP, REPLAY = 40, 40, 30, 20, 10, 2
-LAND, WRITE, PLAN, COPY = 3, 2, 1, 1
+LAND, WRITE, PLAN, COPY, DELIVER = 3, 2, 1, 1, 1
 
 
 class TodayFirst(PriorityWeightStrategy):

@@ -122,6 +122,7 @@ def _plain(line: Line) -> dict[str, Any]:
         "held_count": len(s.held),
         "merging": _merging(s.merging),
         "copy": to_plain(s.reading),
+        "deliveries": to_plain(s.backlogs),
         "due_ended": [iso(start) for start in overdue.ended(s.due, s.archive)],
         "archive_paused": s.archive.paused if s.archive else None,
         "archive_looked_at_ms": (s.archive.noted_ms or None) if s.archive else None,
@@ -255,6 +256,10 @@ def _print_one(line: Line) -> None:
             paragraph(out, "copy", s.copy_words)
     else:
         _print_windows(out, s, v, o)
+    from tidegate.core.deliver.due import in_words
+
+    for backlog in s.backlogs:
+        paragraph(out, "delivery", f"{backlog.name}: {in_words(backlog, s.now_ms)}")
     if o.side_duties:
         batches = ", ".join(map(str, o.side_duties))
         paragraph(out, "to do", f"late and dirty files of batch {batches} are not in their tables yet")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.transition import Step
 from tidegate.core.deliver import transitions
 from tidegate.core.deliver.port import Content
-from tidegate.core.deliver.states import SENDING, SKIPPED, STANDING, WANTED, Backlog, Delivered, Due
+from tidegate.core.deliver.states import REFUSED, SENDING, SKIPPED, STANDING, WANTED, Backlog, Delivered, Due
 from tidegate.core.window.states import CURRENT
 from tidegate.ledger import moves, schema, schema_deliveries
 from tidegate.ledger.store import Part, read_as, row_of
@@ -91,6 +90,10 @@ class SqlDeliveries(Part):
         with self._store.begin() as c:
             moves.moved(self._store, c, d, transitions.fail(row, why))
 
+    def refuse(self, row: Delivered, why: str) -> None:
+        with self._store.begin() as c:
+            moves.moved(self._store, c, d, transitions.refuse(row, why))
+
     def again(self, row: Delivered, why: str) -> Delivered:
         step = transitions.again(row, why)
         with self._store.begin() as c:
@@ -99,36 +102,31 @@ class SqlDeliveries(Part):
         return replace(step.after, since_ms=now)
 
 
-def backlogs(c: Connection, names: Sequence[str]) -> dict[str, list[Backlog]]:
-    """How far the deliveries are that these pipelines have rows of. Windows that were never sent are not among them:
-    who knows the spec counts those (`counted`)."""
-    found: dict[str, list[Backlog]] = defaultdict(list)
-    for name, delivery in c.execute(select(d.c.pipeline, d.c.name).where(d.c.pipeline.in_(names)).distinct()):
-        found[name].append(counted(c, name, delivery, None))
-    return found
-
-
-def counted(c: Connection, name: str, delivery: str, since_ms: int | None) -> Backlog:
-    """How far a delivery is: two statements."""
+def backlog(c: Connection, name: str, delivery: str, since_ms: int | None) -> Backlog:
+    """How far a delivery is: up to three statements."""
     mine = _in_force(name, delivery).where(or_(and_(*_young(since_ms)), d.c.generation.is_not(None))).subquery()
     x = mine.c
     due = or_(x.generation.is_(None), x.generation != x.number, x.state.in_(WANTED))
     stands = and_(x.generation == x.number, x.state == STANDING)
+    refused = and_(x.generation == x.number, x.state == REFUSED)
     sums = select(
         func.count(case((stands, 1))).label("standing"),
         func.count(case((due, 1))).label("due"),
         func.count(case((and_(x.generation == x.number, x.state == SKIPPED), 1))).label("skipped"),
+        func.count(case((refused, 1))).label("refused"),
         func.max(case((stands, x.at_ms))).label("newest_ms"),
     )
     row = c.execute(sums).one()
-    oldest = None
-    if row.due:
-        oldest = c.execute(select(mine).where(due).order_by(x.published_ms, x.at_ms).limit(1)).first()
+    first = select(mine).order_by(x.published_ms, x.at_ms).limit(1)
+    oldest = c.execute(first.where(due)).first() if row.due else None
+    refusal = c.execute(first.where(refused)).first() if row.refused else None
     return Backlog(
         name=delivery,
         standing=int(row.standing),
         due=int(row.due),
         skipped=int(row.skipped),
+        refused=int(row.refused),
+        refusal=None if refusal is None else _due(refusal),
         newest_ms=row.newest_ms,
         oldest=None if oldest is None else _due(oldest),
     )

@@ -15,6 +15,7 @@ from tidegate.core.base.plain import from_plain, loads
 from tidegate.core.batch.states import ABANDONED, INGEST, LANDED, OPEN_STATES, SEALED, BatchState
 from tidegate.core.batch.totals import Spent, Totals
 from tidegate.core.copy.rounds import Reading
+from tidegate.core.deliver.states import Backlog
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
 from tidegate.core.look.survey import LATELY_MS, Head, Landed, Published, Survey, WindowSteps
@@ -22,12 +23,13 @@ from tidegate.core.mirror.applies import Merging
 from tidegate.core.replay.abandoned import OF_REPLAYS, Unfinished
 from tidegate.core.source.loss_forecast import HORIZON_MS
 from tidegate.core.source.progress import BatchLook, Look, Progress
+from tidegate.core.spec.pipeline import Delivery
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.states import ARCHIVE, CURRENT
 from tidegate.core.window.transitions import UNFINISHED
 from tidegate.core.window.watermark import TopicFacts
-from tidegate.ledger import applies, copies, schema
+from tidegate.ledger import applies, copies, deliveries, schema
 from tidegate.ledger.blocks import AT_WORK, at_work, open_batches, together
 from tidegate.ledger.completeness import waiting
 from tidegate.ledger.facts import NOTHING, earlier_facts, left_behind, of_batches
@@ -80,6 +82,13 @@ class SurveyReads(Snapshots):
 
     def readings(self, names: Collection[str]) -> dict[str, Reading]:
         return self._each(names, copies.readings)
+
+    def backlogs(self, wanted: Mapping[str, Sequence[Delivery]]) -> dict[str, tuple[Backlog, ...]]:
+        with self._snapshot() as c:
+            return {
+                name: tuple(deliveries.backlog(c, name, one.name, one.since_ms) for one in some)
+                for name, some in wanted.items()
+            }
 
     def earlier_each(self, names: Collection[str]) -> dict[str, TopicFacts]:
         return self._each(names, earlier_facts)

@@ -16,15 +16,17 @@ from tidegate.core.target.port import Token
 
 class DeliveryState(Choice):
     """PENDING: somebody wants it sent again. SENDING: a try was begun, and nobody has said that it stands. STANDING: it
-    was read back. SKIPPED: a person said that this generation is not to be sent."""
+    was read back. REFUSED: the system or a file said no to this generation, and no retry helps: a person decides.
+    SKIPPED: a person said that this generation is not to be sent."""
 
     PENDING = "PENDING"
     SENDING = "SENDING"
     STANDING = "STANDING"
+    REFUSED = "REFUSED"
     SKIPPED = "SKIPPED"
 
 
-PENDING, SENDING, STANDING, SKIPPED = DeliveryState
+PENDING, SENDING, STANDING, REFUSED, SKIPPED = DeliveryState
 WANTED = (PENDING, SENDING)
 """A row in these states is due."""
 
@@ -32,7 +34,8 @@ WANTED = (PENDING, SENDING)
 @dataclass(frozen=True, kw_only=True)
 class Delivered:
     """A window's row. `generation`, `digest`, `epoch` and `nonce` are of the newest try. `since_ms`: when the state
-    began (UTC). `why`: of PENDING and SKIPPED; of SENDING the last words of the try, if it had any.
+    began (UTC). `why`: of PENDING, REFUSED and SKIPPED; of SENDING the last words of the try,
+    if it had any.
 
     `stood`: the newest generation that was read back there, with its `content` and since when (UTC ms)."""
 
@@ -85,12 +88,15 @@ class Due:
 @dataclass(frozen=True, kw_only=True)
 class Backlog:
     """How far a delivery is, by the ledger. `standing`: windows whose generation in force stands there. `due`: windows
-    whose does not; `oldest`: the one of them that came into force first. `skipped`: windows that are left out."""
+    whose does not; `oldest`: the one of them that came into force first. `skipped`: windows that are left out.
+    `refused`: windows that wait for a person; `refusal`: the oldest of them."""
 
     name: str
     standing: int = 0
     due: int = 0
     skipped: int = 0
+    refused: int = 0
+    refusal: Due | None = None
     oldest: Due | None = None
     newest_ms: int | None = None
     """Start of the newest window that stands there."""
@@ -132,8 +138,12 @@ class DeliveryLedger(Protocol):
         """Remember the try's last words; nothing if it was overtaken."""
         ...
 
+    def refuse(self, row: Delivered, why: str) -> None:
+        """SENDING -> REFUSED, of this try; nothing if it was overtaken."""
+        ...
+
     def again(self, row: Delivered, why: str) -> Delivered:
-        """STANDING or SKIPPED -> PENDING."""
+        """STANDING, REFUSED or SKIPPED -> PENDING."""
         ...
 
     def skip(self, name: str, delivery: str, due: Due, digest: str, why: str) -> Delivered:

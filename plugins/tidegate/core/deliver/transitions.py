@@ -9,14 +9,14 @@ from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.base.transition import NO_ROW, NOTHING, Named, Step, Transition, step
 from tidegate.core.deliver.port import Content
-from tidegate.core.deliver.states import PENDING, SENDING, SKIPPED, STANDING, Delivered, DeliveryState, Due
+from tidegate.core.deliver.states import PENDING, REFUSED, SENDING, SKIPPED, STANDING, Delivered, DeliveryState, Due
 
 TRY = ("generation", "epoch", "nonce")
 """What names a try: no two have the same."""
 BEGIN = Transition(name="begin", start=(NO_ROW,), end=SENDING, stamps=("since_ms",), doing="sending {name}")
 TAKE = Transition(
     name="take",
-    start=(PENDING, SENDING, STANDING, SKIPPED),
+    start=(PENDING, SENDING, STANDING, REFUSED, SKIPPED),
     end=SENDING,
     guards=TRY,
     stamps=("since_ms",),
@@ -32,9 +32,18 @@ STAND = Transition(
     doing="{name} stands",
 )
 FAIL = Transition(name="fail", start=(SENDING,), end=None, guards=TRY, doing="the last words of {name}")
+REFUSE = Transition(
+    name="refuse",
+    start=(SENDING,),
+    end=REFUSED,
+    guards=TRY,
+    stamps=("since_ms",),
+    event="delivery refused",
+    doing="refusing {name}",
+)
 AGAIN = Transition(
     name="again",
-    start=(STANDING, SKIPPED),
+    start=(STANDING, REFUSED, SKIPPED),
     end=PENDING,
     guards=TRY,
     stamps=("since_ms",),
@@ -43,7 +52,7 @@ AGAIN = Transition(
 )
 SKIP = Transition(
     name="skip",
-    start=(PENDING, SENDING, STANDING, SKIPPED),
+    start=(PENDING, SENDING, STANDING, REFUSED, SKIPPED),
     end=SKIPPED,
     guards=TRY,
     stamps=("since_ms",),
@@ -58,7 +67,7 @@ SKIP_FIRST = Transition(
     event="delivery skipped",
     doing="skipping {name}",
 )
-TRANSITIONS = (BEGIN, TAKE, STAND, FAIL, AGAIN, SKIP, SKIP_FIRST)
+TRANSITIONS = (BEGIN, TAKE, STAND, FAIL, REFUSE, AGAIN, SKIP, SKIP_FIRST)
 
 
 def subject(name: str, window_ms: int) -> str:
@@ -92,6 +101,12 @@ def stand(row: Delivered, content: Content) -> Step[Delivered]:
 def fail(row: Delivered, why: str) -> Step[Delivered]:
     """The try ended with these words."""
     return _step(FAIL, row, replace(row, why=why), {"why": why})
+
+
+def refuse(row: Delivered, why: str) -> Step[Delivered]:
+    """The try ended with these words, and no other one may change that."""
+    detail = {"generation": row.generation, "epoch": row.epoch, "why": why}
+    return _step(REFUSE, row, replace(row, state=REFUSED, why=why), {"why": why}, detail)
 
 
 def again(row: Delivered, why: str) -> Step[Delivered]:

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator
 from tidegate.core.base.instants import DAY_MS, iso, span
 from tidegate.core.base.wording import those
 from tidegate.core.completeness.rules import Held, remedy
+from tidegate.core.deliver.due import is_late, lag_ms
+from tidegate.core.deliver.states import Backlog
+from tidegate.core.deliver.states import Due as Undelivered
 from tidegate.core.late.reopen import Choice
 from tidegate.core.look import blocking, overdue
 from tidegate.core.look.overdue import Concern, Since, finishing
@@ -49,6 +52,7 @@ def concerns(status: PipelineStatus, free: Due, since: Since | None, front: Sinc
     found += _held_too_long(pipeline, status.held, now_ms)
     found += _late_left(pipeline.name, status.late_left)
     found += _of_merges(status)
+    found += _of_deliveries(status)
     found += left_behind(pipeline, survey.replays, now_ms)
     found += [Concern(f.what, f.advice, f.kind, f.subject) for f in notices.of_audit(pipeline.name, survey.audit)]
     found += [] if "unready_window" in quiet else _unready(status, front)
@@ -156,6 +160,31 @@ def _of_merges(status: PipelineStatus) -> Iterator[Concern]:
     wait = f"{merging.waiting:,} landed batches wait" if merging.waiting > 1 else "a landed batch waits"
     what = f"{wait} to be merged, the oldest for {span(now_ms - since)}"
     yield Concern(what, f"is {name}.apply paused, or failing? To merge now: tidegate apply {name}", "late_merge")
+
+
+def _of_deliveries(status: PipelineStatus) -> Iterator[Concern]:
+    """Windows that a further system has refused, or that have waited for it longer than the delivery's SLA."""
+    quiet = "late_delivery" in silent((status.survey or NOTHING).pause, status.now_ms)
+    for one, backlog in zip(status.pipeline.deliver, status.backlogs, strict=False):
+        if backlog.refusal is not None:
+            yield _refused_delivery(status.name, backlog, backlog.refusal)
+        if quiet:
+            continue
+        if not is_late(one, backlog, status.now_ms) or backlog.oldest is None:
+            continue
+        wait = f"{backlog.due:,} published windows wait" if backlog.due > 1 else "a published window waits"
+        last = f"; the last try: {backlog.oldest.why}" if backlog.oldest.why else ""
+        since = span(lag_ms(backlog, status.now_ms))
+        what = f"{wait} for the delivery {one.name}, the oldest ({iso(backlog.oldest.window_ms)}) for {since}{last}"
+        advice = f"is {status.name}.deliver paused, or failing? To send them now: tidegate deliver {status.name}"
+        yield Concern(what, f"{advice} --to {one.name}", "late_delivery", f"delivery {one.name}")
+
+
+def _refused_delivery(name: str, backlog: Backlog, first: Undelivered) -> Concern:
+    at, others = iso(first.window_ms), f" and {backlog.refused - 1:,} more" if backlog.refused > 1 else ""
+    what = f"{at}{others} cannot be delivered to {backlog.name}: {'' if first.row is None else first.row.why}"
+    advice = f"fix what it says, then: tidegate deliver {name} {at} --to {backlog.name}; or leave it out with --skip"
+    return Concern(what, advice, "refused_delivery", f"delivery {backlog.name}")
 
 
 def _kept_out(name: str, merging: Merging, now_ms: int) -> Iterator[Concern]:

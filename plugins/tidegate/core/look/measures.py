@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from tidegate.core.batch.totals import BatchSteps, Spent
+from tidegate.core.deliver.due import lag_ms
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import Survey, WindowSteps
 from tidegate.core.source.loss_warning import CRITICAL, OK, WARN
@@ -48,6 +49,11 @@ FAMILIES: dict[str, tuple[str, str]] = {
     "tidegate_oldest_due_age_seconds": (GAUGE, "Time since the oldest due window became ready."),
     "tidegate_batches_to_merge": (GAUGE, "Landed batches that a mirror's table lacks; of mirrors only."),
     "tidegate_merge_age_seconds": (GAUGE, "Time since the oldest of them landed."),
+    "tidegate_deliveries_due": (GAUGE, "Published windows that do not stand in a further system, by delivery."),
+    "tidegate_delivery_lag_seconds": (GAUGE, "Time since the window was published that has waited longest for a "
+                                             "further system, by delivery; 0 if none waits."),
+    "tidegate_deliveries_refused": (GAUGE, "Windows that a further system does not take, and that wait for a human."),
+    "tidegate_deliveries_standing": (GAUGE, "Windows whose generation in force stands in a further system."),
     "tidegate_windows_published": (GAUGE, "Windows with a generation in force."),
     "tidegate_rows_published": (GAUGE, "Rows of the generations in force."),
     "tidegate_publish_delay_seconds": (GAUGE, "From the end of the newest published window to its first publication."),
@@ -117,9 +123,19 @@ def measures(status: PipelineStatus, spent: WindowSteps | None = None) -> list[M
         found += [Measure("tidegate_records_total", (*label, ("fate", fate)), getattr(fates, fate)) for fate in FATES]
         found += [Measure("tidegate_slow_records", (*label, ("reason", s.reason)), s.messages) for s in survey.slow]
         found += _summaries(label, survey.totals.steps, spent or WindowSteps())
+        found += _of_deliveries(label, status)
         kinds = status.pause.kinds if status.pause is not None else ()
         found += [Measure("tidegate_paused", (*label, ("dag", kind)), 1) for kind in kinds]
     return found
+
+
+def _of_deliveries(label: tuple[tuple[str, str], ...], status: PipelineStatus) -> Iterator[Measure]:
+    for one in status.backlogs:
+        labels = (*label, ("delivery", one.name))
+        yield Measure("tidegate_deliveries_due", labels, one.due)
+        yield Measure("tidegate_delivery_lag_seconds", labels, lag_ms(one, status.now_ms) / 1000)
+        yield Measure("tidegate_deliveries_refused", labels, one.refused)
+        yield Measure("tidegate_deliveries_standing", labels, one.standing)
 
 
 def _lag_seconds(progress: Progress, unread: Sequence[int], now_ms: int) -> float | None:

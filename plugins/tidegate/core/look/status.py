@@ -10,6 +10,7 @@ from tidegate.core.batch.states import first_batch
 from tidegate.core.completeness.rules import Held
 from tidegate.core.copy.rounds import Reading
 from tidegate.core.copy.words import how_far
+from tidegate.core.deliver.states import Backlog
 from tidegate.core.late.reopen import Choice
 from tidegate.core.look.overdue import Concern
 from tidegate.core.look.survey import Block, Survey
@@ -58,7 +59,8 @@ class PipelineStatus:
     them ready (None too where it was not looked at). `held` of them another system's count holds. `next_window` is the
     oldest one that is neither published nor due: its certificate says who blocks it, `expected` when it will be ready,
     and `passed_before` whether those before it are. `late_left`: windows whose late rows wait for a human.
-    `merging`: of a keyed table only, which has no windows; `reading`: of its newest copy, None without one."""
+    `merging`: of a keyed table only, which has no windows; `reading`: of its newest copy, None without one.
+    `backlogs`: how far each delivery is, in the YAML's order."""
 
     pipeline: Pipeline
     remedy: Remedy
@@ -76,6 +78,7 @@ class PipelineStatus:
     late_left: tuple[Choice, ...] = ()
     merging: Merging | None = None
     reading: Reading | None = None
+    backlogs: tuple[Backlog, ...] = ()
     concerns: tuple[Concern, ...] = ()
     overview: Overview | None = None  # where it was asked for
 

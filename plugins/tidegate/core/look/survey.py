@@ -11,11 +11,13 @@ from tidegate.core.batch.refusal import Refusal, RefusalKind, refusal_of
 from tidegate.core.batch.states import INGEST, BatchKind, BatchState
 from tidegate.core.batch.totals import NO_TIME, NO_TOTALS, Spent, Totals
 from tidegate.core.copy.rounds import Reading
+from tidegate.core.deliver.states import Backlog
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
 from tidegate.core.mirror.applies import Merging
 from tidegate.core.replay.abandoned import Unfinished
 from tidegate.core.source.progress import Progress
+from tidegate.core.spec.pipeline import Delivery
 from tidegate.core.tell.notices import AuditOutcome
 from tidegate.core.tell.pauses import Pause, silent
 from tidegate.core.window.answer import Answer
@@ -195,6 +197,10 @@ class SurveyLedger(Protocol):
 
     def readings(self, names: Collection[str]) -> dict[str, Reading]:
         """How far the newest copies into the keyed tables of `names` are, of those that have any: two statements."""
+        ...
+
+    def backlogs(self, wanted: Mapping[str, Sequence[Delivery]]) -> dict[str, tuple[Backlog, ...]]:
+        """How far the deliveries of pipelines are, in the order given: up to three statements for each."""
         ...
 
     def earlier_each(self, names: Collection[str]) -> dict[str, TopicFacts]:

@@ -25,6 +25,8 @@ KINDS: dict[str, str] = {
     "unready_window": CRITICAL,
     "late_merge": CRITICAL,
     "refused_merge": CRITICAL,
+    "late_delivery": CRITICAL,
+    "refused_delivery": CRITICAL,
     "dirty_limit": CRITICAL,
     "refused": CRITICAL,
     "alarm": CRITICAL,
@@ -308,6 +310,8 @@ _OVER = {
     "dirty_limit": "the batch is not refused any more",
     "refused": "the batch is not refused any more",
     "late_merge": "all batches are merged",
+    "late_delivery": "the windows stand there",
+    "refused_delivery": "no window is refused any more",
     "refused_merge": "the merge is not refused any more",
     "audit_failed": "the audit finds nothing any more",
 }

@@ -9,10 +9,11 @@ from typing import Protocol
 from tidegate.core.base.instants import iso
 from tidegate.core.source.loss_warning import TimeToLoss
 
-ALL = ("ingest", "archive", "replay", "apply", "copy", "compare", "maintain")
+ALL = ("ingest", "archive", "replay", "apply", "copy", "compare", "deliver", "maintain")
 """The kinds of DAGs, as their ids end; no pipeline has both windows and merges."""
 _WHOLE = (
     {"ingest", "archive", "replay", "maintain"},
+    {"ingest", "archive", "replay", "deliver", "maintain"},
     {"ingest", "apply", "maintain"},
     {"ingest", "apply", "copy", "maintain"},
     {"ingest", "apply", "copy", "compare", "maintain"},
@@ -67,7 +68,7 @@ class PauseLedger(Protocol):
 
 def silent(pause: Pause | None, now_ms: int) -> frozenset[str]:
     """Kinds of notices that say only what the pause explains: windows that wait for the DAGs that it holds."""
-    kinds = {"archive": "late_window", "ingest": "unready_window", "apply": "late_merge"}
+    kinds = {"archive": "late_window", "ingest": "unready_window", "apply": "late_merge", "deliver": "late_delivery"}
     return frozenset(kinds[k] for k in kinds if pause is not None and pause.covers(k, now_ms))
 
 

@@ -14,8 +14,8 @@
 | timestamp | timestamp with time zone | datetime(6), UTC |
 | array, map, struct | json | longtext, JSON |
 
-A float of MariaDB shows six digits only, so a double holds it. JSON: struct and map are objects, keys are texts, decimals
-numbers with all their digits, timestamps ISO 8601 in UTC, binary is Base64, what is no number is a text.
+A float of MariaDB shows six digits only, so a double holds it. JSON: structs and maps are objects whose keys are texts,
+decimals are numbers with all their digits, timestamps ISO 8601 in UTC, binary is Base64, NaN is a text.
 """
 
 from __future__ import annotations

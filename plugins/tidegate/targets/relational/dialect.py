@@ -15,7 +15,7 @@ class Dialect(Protocol):
 
     kind: str
     title: str
-    errors: tuple[type[BaseException], ...]
+    errors: tuple[Any, ...]
     """What the driver raises."""
     count: str
     """Type of the token table's numbers, and a text of bounded length."""

@@ -31,7 +31,7 @@ class MariaDB:
     """Implements `dialect.Dialect`."""
 
     kind, title = session.KIND, "MariaDB"
-    errors = (pymysql.err.Error, OSError)
+    errors: tuple[Any, ...] = (pymysql.err.Error, OSError)
     count, short, when = "bigint", "varchar(200) CHARACTER SET ascii", "datetime(6)"
 
     def connect(self, settings: Mapping[str, str], timeout_s: float) -> Any:

@@ -33,7 +33,7 @@ class PostgreSQL:
     """Implements `dialect.Dialect`."""
 
     kind, title = session.KIND, "PostgreSQL"
-    errors = (psycopg2.Error,)
+    errors: tuple[Any, ...] = (psycopg2.Error,)
     count, short, when = "bigint", "varchar(200)", "timestamp with time zone"
 
     def connect(self, settings: Mapping[str, str], timeout_s: float) -> Any:

@@ -14,11 +14,12 @@ from tidegate.core.batch.launcher import Launcher
 from tidegate.core.batch.states import Batch, LandedBatch, SealedBatch
 from tidegate.core.completeness.port import Truth
 from tidegate.core.copy.port import LogPosition
+from tidegate.core.deliver.sender import Sender
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.ledger import BatchLedger, Ledger
 from tidegate.core.source.port import LogState, Source
 from tidegate.core.spec.compatibility import incompatible, moved, renumbered
-from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Delivery, Pipeline
 from tidegate.core.target.paths import Layout, join
 from tidegate.core.target.port import PrefixTarget, SideTarget, Target, Targets, Unit
 from tidegate.core.window.states import WindowKey
@@ -43,15 +44,19 @@ def _unregistered(pipeline: Pipeline) -> int:
     raise NotImplementedError(f"this context of {pipeline.name} registers nothing")
 
 
+def _no_sender(delivery: Delivery) -> Sender:
+    raise NotImplementedError(f"this context sends nothing to {delivery.name}")
+
+
 @dataclass(kw_only=True)
 class Context:
     """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
 
     `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too. `truth` is there
     if the spec names another system that counts windows, `connector` if it names who says how far a mirror's is.
-    `register` gives a changed pipeline its version. `target` is
-    the pipeline's table if it is published by windows, `keyed` if by prefixes of batches; `sides` are those of its late
-    and dirty rows."""
+    `register` gives a changed pipeline its version; `sender` opens a further system, which the caller closes.
+    `target` is the pipeline's table if it is published by windows, `keyed` if by prefixes of batches; `sides` are those
+    of its late and dirty rows."""
 
     pipeline: Pipeline
     spec_version: int
@@ -68,6 +73,7 @@ class Context:
     truth: Truth | None = None
     connector: Connector | None = None
     register: Callable[[Pipeline], int] = field(default=_unregistered)
+    sender: Callable[[Delivery], Sender] = field(default=_no_sender)
     target: Target = field(init=False)
     keyed: PrefixTarget | None = field(init=False, default=None)
     sides: dict[str, SideTarget] = field(init=False)

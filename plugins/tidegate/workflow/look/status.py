@@ -72,6 +72,8 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
     merging = reads.merging(keyed) if keyed else {}
     copied = [n for n in keyed if by_name[n].copy is not None]
     readings = reads.readings(copied) if copied else {}
+    delivering = {name: by_name[name].deliver for name in surveys if by_name[name].deliver}
+    backlogs = reads.backlogs(delivering) if delivering else {}
     published = reads.published_within_each({name: some for name, some in parts.items() if some})
     found = {}
     for name, one in by_name.items():
@@ -100,6 +102,7 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
             loss=loss_of(one, topic, known, now_ms),
             merging=merging.get(name),
             reading=readings.get(name),
+            backlogs=backlogs.get(name, ()),
         )
     return found
 

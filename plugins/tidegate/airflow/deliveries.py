@@ -1,0 +1,95 @@
+"""The runs of `<pipeline>.deliver`: what is due, or the windows that a run is about."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from tidegate.airflow.runs import trigger
+from tidegate.airflow.timetable import to_ms
+from tidegate.core.base.instants import HOUR_MS, iso
+from tidegate.core.base.wording import many
+from tidegate.core.replay.request import asked
+from tidegate.core.window.cut import window_end, window_from, window_start
+from tidegate.core.window.states import WindowKey
+
+if TYPE_CHECKING:
+    from airflow.utils.context import Context
+
+    from tidegate.airflow.operators import DeliverOperator
+    from tidegate.core.spec.pipeline import Delivery, Pipeline
+    from tidegate.workflow.base.context import Context as PipelineContext
+    from tidegate.workflow.deliver.deliver import Sent
+
+NAMED = ("window", "from", "until")
+
+
+def carry_out(task: DeliverOperator, ctx: PipelineContext, context: Context, seconds: float) -> None:
+    """Send, and tell Airflow the outcome. Raises AirflowSkipException where there was nothing to send."""
+    from tidegate.workflow.deliver import deliver as workflow
+
+    one = next(d for d in ctx.pipeline.deliver if d.name == task.delivery)
+    until = time.monotonic() + seconds
+    windows, alone = about(task.pipeline, one, ctx, context)
+    sender = ctx.sender(one)
+
+    def go_on() -> bool:
+        return time.monotonic() < until
+
+    try:
+        workflow.prepare(ctx, sender)
+        named: Iterator[Sent] = workflow.verify(ctx, one, sender, windows, go_on, _why(context))
+        found = list(named if alone else chain(named, workflow.deliver(ctx, one, sender, go_on)))
+    finally:
+        sender.close()
+    if not go_on():
+        task.log.info(trigger(task.dag_id, f"after_{context['dag_run'].run_id}"[:250]))
+    _tell(task, found)
+
+
+def about(
+    pipeline: Pipeline, one: Delivery, ctx: PipelineContext, context: Context
+) -> tuple[Sequence[WindowKey], bool]:
+    """Windows that the run is about, and whether it is about nothing else: those that its conf names; of a backfill the
+    window of its data interval. A cleared run is about those that it may have sent before, too."""
+    run = context["dag_run"]
+    conf: dict[str, Any] = run.conf or {}
+    named = {key: conf[key] for key in NAMED if key in conf}
+    if named:
+        return asked(named, pipeline.windows, None).windows, True
+    start, end = to_ms(context["data_interval_start"]), to_ms(context["data_interval_end"])
+    is_window = start == window_start(start, pipeline.windows) and end == window_end(start, pipeline.windows)
+    if is_window and not run.run_id.startswith("dataset_triggered"):
+        return (window_from(start, pipeline.windows),), True
+    if context["ti"].try_number <= 1:
+        return (), False
+    began = to_ms(run.logical_date)
+    rows = ctx.ledger.deliveries.within(ctx.name, one.name, 0, 2**62)
+    sent = [r.window_ms for r in rows if r.stood_ms is not None and began <= r.stood_ms < began + HOUR_MS]
+    return tuple(window_from(ms, pipeline.windows) for ms in sent), False
+
+
+def _why(context: Context) -> str:
+    """Not empty: what stands is sent once more."""
+    conf: dict[str, Any] = context["dag_run"].conf or {}
+    return str(conf.get("why") or "asked for by a run's conf")[:500] if conf.get("again") is True else ""
+
+
+def _tell(task: DeliverOperator, found: Sequence[Sent]) -> None:
+    bad = [sent for sent in found if not sent.well]
+    if not found:
+        raise AirflowSkipException(f"nothing is due at {task.delivery}: every published window stands there")
+    if not bad:
+        rows = many(sum(sent.rows for sent in found), "row")
+        task.log.info("%s: %s, %s", task.delivery, many(len(found), "window"), rows)
+        return
+    from tidegate.workflow.base.outcome import FAILED
+
+    first = next((sent for sent in bad if sent.what == FAILED), bad[0])
+    advice = f"\n  what to do: {first.advice}" if first.advice else ""
+    what = f"{len(bad):,} of {many(len(found), 'window')} not delivered, {iso(first.window_ms)} for one: {first.why}"
+    raise (AirflowException if first.what == FAILED else AirflowFailException)(what + advice)

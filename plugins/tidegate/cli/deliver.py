@@ -1,0 +1,203 @@
+"""`tidegate deliver`: published windows into further systems, now and here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegate.cli import surroundings
+from tidegate.cli.explain import parse_range
+from tidegate.cli.failures import NOT_WELL, WELL
+from tidegate.cli.output import json_option, print_json, progress
+from tidegate.core.base.wording import many
+
+if TYPE_CHECKING:
+    from tidegate.core.deliver.states import Due
+    from tidegate.core.spec.pipeline import Delivery, Pipeline
+    from tidegate.core.window.states import WindowKey
+    from tidegate.workflow.base.context import Context
+    from tidegate.workflow.deliver.deliver import Sent
+
+SHOWN = 20
+"""Most windows to print of a dry run; `--json` has all."""
+
+
+@click.command()
+@surroundings.pipeline_argument
+@click.argument("window", required=False)
+@click.option("-s", "--start", "first", metavar="WINDOW", help="The first window of a range.")
+@click.option("-e", "--end", "last", metavar="WINDOW", help="The last one, included.  [default: that of -s]")
+@click.option("--to", "wanted", multiple=True, metavar="NAME", help="This delivery only; may be repeated.")
+@click.option("--again", is_flag=True, help="Send also what stands there as it should; needs --why.")
+@click.option("--skip", is_flag=True, help="Leave the windows' generations in force out; needs --why.")
+@click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, by the ledger alone.")
+@json_option
+def deliver(
+    pipeline: str,
+    window: str | None,
+    first: str | None,
+    last: str | None,
+    wanted: Sequence[str],
+    again: bool,
+    skip: bool,
+    why: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Send published windows to the further systems of the list `deliver`; what <pipeline>.deliver does.
+
+    Without a window it sends what is due: windows whose generation in force does not stand there, oldest first. WINDOW
+    is an instant in it, its partition or its id. Named windows are compared with what stands there, row by row through
+    a checksum, and those that differ or are missing are sent, also those of before `since`.
+
+    A window is exchanged at once: readers there meet the old generation or the new one. Each newer generation (replay,
+    reopening, rollback) is due by itself. A delivery that is down holds up no other, and no ingest.
+
+    \b
+    Examples:
+      tidegate deliver flights
+      tidegate deliver flights --dry-run
+      tidegate deliver flights -s 2013-01-05 -e 2013-01-05T23:00 --to warehouse
+      tidegate deliver flights 2013-01-05T04:00Z --again --why "rows were deleted there by hand"
+      tidegate deliver flights 2013-01-05T04:00Z --skip --why "its rows do not fit the table there"
+
+    \b
+    Exit code: 0 all of it stands there; 1 a window was refused or failed; 2 usage, or a pipeline without deliveries;
+    3 the ledger or storage gives no answer.
+    """
+    spec = surroundings.pipeline_named(pipeline)
+    chosen = _chosen(spec, wanted)
+    if window is not None and first is not None:
+        raise click.UsageError("name one WINDOW, or a range by -s and -e")
+    if last is not None and first is None:
+        raise click.UsageError("-e needs -s")
+    named = window or first
+    keys = None if named is None else parse_range(spec, named, last)
+    if (again or skip) and not (why.strip() and keys):
+        raise click.UsageError("--again and --skip need --why, and a WINDOW or a range")
+    if again and skip:
+        raise click.UsageError("--again and --skip exclude each other")
+    if dry_run:
+        _preview(spec, chosen, keys, as_json)
+        return
+    raise SystemExit(_run(spec, chosen, keys, again, skip, why.strip(), as_json))
+
+
+def _chosen(spec: Pipeline, wanted: Sequence[str]) -> list[Delivery]:
+    known = {one.name: one for one in spec.deliver}
+    if not known:
+        raise click.UsageError(f"{spec.name} has no list deliver in its YAML: it names the further systems")
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise click.BadParameter(f"there is no delivery {unknown[0]}; there are: {', '.join(known)}", param_hint="--to")
+    return [one for name, one in known.items() if not wanted or name in wanted]
+
+
+# ---------------------------------------------------------------- dry run
+
+
+def _preview(spec: Pipeline, chosen: Sequence[Delivery], keys: Sequence[WindowKey] | None, as_json: bool) -> None:
+    with surroundings.ledger() as ledger:
+        ctx = surroundings.context(spec, ledger)
+        found = {one.name: _would_be_sent(ctx, one, keys) for one in chosen}
+    if as_json:
+        print_json({"pipeline": spec.name, "deliveries": found})
+        return
+    for name, due in found.items():
+        _print_due(name, due)
+
+
+def _would_be_sent(ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None) -> list[Due]:
+    ledger = ctx.ledger.deliveries
+    if keys is None:
+        return list(ledger.due(ctx.name, one.name, one.since_ms, 1_000_000))
+    wanted = {key.start_ms for key in keys}
+    return [d for d in ledger.in_force(ctx.name, one.name, min(wanted), max(wanted) + 1) if d.window_ms in wanted]
+
+
+def _print_due(name: str, due: Sequence[Due]) -> None:
+    from tidegate.core.base.instants import iso
+
+    click.echo(f"{name}: {many(len(due), 'window')}")
+    for one in due[:SHOWN]:
+        row = one.row
+        state = "was never sent" if row is None else f"{row.state}, generation {row.generation}"
+        why = f": {row.why}" if row is not None and row.why else ""
+        click.echo(f"  {iso(one.window_ms)} generation {one.generation}: {state}{why}")
+    if len(due) > SHOWN:
+        click.echo(f"  and {len(due) - SHOWN:,} more: --json names all")
+
+
+# ---------------------------------------------------------------- for good
+
+
+def _run(
+    spec: Pipeline,
+    chosen: Sequence[Delivery],
+    keys: Sequence[WindowKey] | None,
+    again: bool,
+    skip: bool,
+    why: str,
+    as_json: bool,
+) -> int:
+    found: dict[str, list[Sent]] = {}
+    errors: dict[str, Any] = {}
+    with surroundings.working(spec, progress) as ctx:
+        for one in chosen:
+            try:
+                found[one.name] = list(_of(ctx, one, keys, again, skip, why))
+            except Exception as e:  # another delivery has nothing to do with it
+                errors[one.name] = _told(e)
+    if as_json:
+        print_json({"pipeline": spec.name, "deliveries": found, "errors": errors})
+    else:
+        for one in chosen:
+            _print(one.name, found.get(one.name, []), errors.get(one.name))
+    return WELL if not errors and all(s.well for sent in found.values() for s in sent) else NOT_WELL
+
+
+def _of(
+    ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None, again: bool, skip: bool, why: str
+) -> Iterator[Sent]:
+    from tidegate.workflow.deliver import deliver as workflow
+
+    if skip:
+        assert keys is not None
+        yield from workflow.skip(ctx, one, keys, why)
+        return
+    sender = ctx.sender(one)
+    try:
+        workflow.prepare(ctx, sender)
+        if keys is None:
+            yield from workflow.deliver(ctx, one, sender)
+        else:
+            yield from workflow.verify(ctx, one, sender, keys, why=why if again else "")
+    finally:
+        sender.close()
+
+
+def _told(error: Exception) -> str:
+    from tidegate.core.base.errors import LedgerError, TidegateError
+
+    if isinstance(error, LedgerError) or not isinstance(error, TidegateError):
+        raise error
+    return str(error)
+
+
+def _print(name: str, sent: Sequence[Sent], error: str | None) -> None:
+    from tidegate.core.base.instants import iso
+
+    if error is not None:
+        click.echo(f"{name}: {error}")
+        return
+    counts = Counter(s.what for s in sent)
+    did = ", ".join(f"{n:,} {what}" for what, n in counts.items()) or "nothing is due"
+    click.echo(f"{name}: {did}, {many(sum(s.rows for s in sent), 'row')}" if sent else f"{name}: {did}")
+    for s in [s for s in sent if not s.well][:SHOWN]:
+        click.echo(f"  {iso(s.window_ms)} {s.what}: {s.why}")
+        if s.advice:
+            click.echo(f"    what to do: {s.advice}")

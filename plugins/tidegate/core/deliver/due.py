@@ -1,0 +1,57 @@
+"""When a window has to be sent again, and how late a delivery is."""
+
+from __future__ import annotations
+
+from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused
+from tidegate.core.base.instants import iso, span
+from tidegate.core.base.wording import many
+from tidegate.core.deliver.port import Standing
+from tidegate.core.deliver.states import Backlog, Delivered, Due
+from tidegate.core.spec.pipeline import Delivery
+
+
+def differs(row: Delivered, found: Standing) -> str | None:
+    """How what stands there differs from what was read back when it came (D8); None: it does not."""
+    if row.content is None:
+        return "nobody has read it back"
+    if found.token is not None and found.token != row.token:
+        return f"its token is of generation {found.token.generation}, try {found.token.epoch}"
+    if found.content.rows != row.content.rows:
+        return f"{many(found.content.rows, 'row')} stand there, {row.content.rows:,} were delivered"
+    return None if found.content == row.content else "values there are not those that were delivered"
+
+
+def lag_ms(backlog: Backlog, now_ms: int) -> int:
+    """How long the window that has waited longest has been published and does not stand there; 0: none waits."""
+    return 0 if backlog.oldest is None else max(0, now_ms - backlog.oldest.published_ms)
+
+
+def is_late(delivery: Delivery, backlog: Backlog, now_ms: int) -> bool:
+    """Whether a window has waited longer than the delivery's SLA allows."""
+    return delivery.sla_ms is not None and lag_ms(backlog, now_ms) > delivery.sla_ms
+
+
+def in_words(backlog: Backlog, now_ms: int) -> str:
+    """`120 windows stand there, 3 wait, the oldest (2013-01-05T04:00Z) for 12 min: connection refused`."""
+    stand = f"{backlog.standing:,} windows stand there" if backlog.standing != 1 else "1 window stands there"
+    said = [stand + (f", up to {iso(backlog.newest_ms)}" if backlog.newest_ms is not None else "")]
+    if backlog.oldest is not None:
+        wait = f"{backlog.due:,} wait" if backlog.due != 1 else "1 waits"
+        since, why = span(lag_ms(backlog, now_ms)), backlog.oldest.why
+        said.append(f"{wait}, the oldest ({iso(backlog.oldest.window_ms)}) for {since}{f': {why}' if why else ''}")
+    if backlog.refused:
+        said.append(f"{backlog.refused:,} refused")
+    if backlog.skipped:
+        said.append(f"{backlog.skipped:,} skipped")
+    return "; ".join(said)
+
+
+def unknown_generation(pipeline: str, due: Due, ahead: DeliveryAhead) -> DeliveryRefused:
+    """The further system has a generation that the ledger does not know (R11)."""
+    return DeliveryRefused(
+        f"{pipeline} {iso(due.window_ms)}: generation {ahead.generation} stands there, and the ledger knows "
+        f"{due.generation} as the newest",
+        advice="the ledger lost commits, or another installation delivers there too: `tidegate repair "
+        f"{pipeline} --adopt` shows what storage remembers",
+        retry=False,
+    )

@@ -1,0 +1,1 @@
+"""Published windows are sent to further systems."""

@@ -1,0 +1,272 @@
+"""Sends windows to a further system: what is due, oldest first, or the windows that somebody names (D1 to D8).
+
+Any of it may be run again, by several tasks at once: a try is begun by a compare-and-set, and one that was overtaken
+shows nothing. What is wrong with one delivery, or one window of it, holds up no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, LedgerError, LostComparison, TidegateError
+from tidegate.core.base.instants import iso
+from tidegate.core.base.wording import many
+from tidegate.core.deliver.due import differs, unknown_generation
+from tidegate.core.deliver.sender import Generation, Sender
+from tidegate.core.deliver.states import REFUSED as HELD
+from tidegate.core.deliver.states import SENDING, SKIPPED, STANDING, Delivered, Due
+from tidegate.core.files.merge import Source
+from tidegate.core.files.receipt import DATA
+from tidegate.core.spec.pipeline import Delivery
+from tidegate.core.target.paths import join
+from tidegate.core.target.tables import told_columns
+from tidegate.core.window.cut import window_from
+from tidegate.core.window.states import CURRENT, PublishedGeneration, WindowKey
+from tidegate.workflow.base import preflight
+from tidegate.workflow.base.context import ATTEMPTS, Context, guard
+from tidegate.workflow.base.outcome import FAILED, REFUSED, first_line
+
+AT_ONCE = 100
+"""Windows that one look at the ledger names."""
+DOWN = 3
+"""After so many windows in a row that the next try may heal, the system is taken for down: the rest waits."""
+DELIVERED, UNCHANGED, OVERTAKEN, LEFT_OUT = "delivered", "unchanged", "overtaken", "skipped"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """What became of a window. `what`: delivered, unchanged (it stands there as it should), overtaken, skipped,
+    refused (a person has to decide) or failed (the next try may heal it), the last two with `why` and `advice`."""
+
+    window_ms: int
+    generation: int
+    what: str
+    rows: int = 0
+    why: str = ""
+    advice: str = ""
+
+    @property
+    def well(self) -> bool:
+        return self.what not in (REFUSED, FAILED)
+
+
+def prepare(ctx: Context, sender: Sender) -> None:
+    """What comes before the first window: the checks of the ledger, and the table there. Raises TidegateError."""
+    guard(ctx)
+    preflight.check(ctx)
+    for line in sender.prepare():
+        ctx.say(f"{ctx.name}: {line}")
+
+
+def deliver(
+    ctx: Context, delivery: Delivery, sender: Sender, go_on: Callable[[], bool] = lambda: True
+) -> Iterator[Sent]:
+    """Send what is due, oldest first, as long as `go_on`; then remove stagings that nobody needs. Raises TidegateError
+    before the first window; afterwards errors are told of."""
+    yield from _each(ctx, delivery, sender, _due(ctx, delivery), go_on, lambda one: one)
+    _sweep(ctx, delivery, sender)
+
+
+def verify(
+    ctx: Context,
+    delivery: Delivery,
+    sender: Sender,
+    windows: Sequence[WindowKey],
+    go_on: Callable[[], bool] = lambda: True,
+    why: str = "",
+) -> Iterator[Sent]:
+    """Compare these windows with what stands there, and send what differs or is missing (D8). With `why`, what stands
+    is sent once more whatever it is, and what was skipped, too."""
+    if not windows:
+        return
+    ledger = ctx.ledger.deliveries
+    wanted = {key.start_ms for key in windows}
+    found = ledger.in_force(ctx.name, delivery.name, min(wanted), max(wanted) + 1)
+
+    def to_send(one: Due) -> Due | Sent:
+        return _again(ctx, one, why) if why else _verified(ctx, sender, one)
+
+    yield from _each(ctx, delivery, sender, (one for one in found if one.window_ms in wanted), go_on, to_send)
+
+
+def skip(ctx: Context, delivery: Delivery, windows: Sequence[WindowKey], why: str) -> list[Sent]:
+    """Leave the generation in force of these windows out: what does not stand there is not due any more."""
+    ledger, done = ctx.ledger.deliveries, []
+    wanted = {key.start_ms for key in windows}
+    for one in ledger.in_force(ctx.name, delivery.name, min(wanted), max(wanted) + 1):
+        state = None if one.row is None or one.row.generation != one.generation else one.row.state
+        if one.window_ms not in wanted or state == STANDING:
+            continue
+        if state != SKIPPED:
+            ledger.skip(ctx.name, delivery.name, one, _generation(ctx, one).digest, why)
+        done.append(Sent(window_ms=one.window_ms, generation=one.generation, what=LEFT_OUT, why=why))
+    return done
+
+
+# ---------------------------------------------------------------- which windows
+
+
+def _due(ctx: Context, delivery: Delivery) -> Iterator[Due]:
+    """Each window once: one that was refused stays due, and must not be met again."""
+    seen: set[tuple[int, int]] = set()
+    while True:
+        found = ctx.ledger.deliveries.due(ctx.name, delivery.name, delivery.since_ms, AT_ONCE + len(seen))
+        fresh = [one for one in found if (one.window_ms, one.generation) not in seen]
+        if not fresh:
+            return
+        seen |= {(one.window_ms, one.generation) for one in fresh}
+        yield from fresh
+
+
+def _each(
+    ctx: Context,
+    delivery: Delivery,
+    sender: Sender,
+    found: Iterator[Due],
+    go_on: Callable[[], bool],
+    to_send: Callable[[Due], Due | Sent],
+) -> Iterator[Sent]:
+    down = 0
+    for one in found:
+        if not go_on():
+            return
+        sent = _one(ctx, delivery, sender, one, to_send)
+        down = down + 1 if sent.what == FAILED else 0
+        _say(ctx, delivery, sent)
+        yield sent
+        if down == DOWN:
+            ctx.say(f"{delivery.name}: {many(DOWN, 'window')} in a row failed: the rest waits for the next try")
+            return
+
+
+def _one(ctx: Context, delivery: Delivery, sender: Sender, one: Due, to_send: Callable[[Due], Due | Sent]) -> Sent:
+    try:
+        wanted = to_send(one)
+        return wanted if isinstance(wanted, Sent) else _send(ctx, delivery, sender, wanted)
+    except LostComparison as e:
+        return Sent(window_ms=one.window_ms, generation=one.generation, what=OVERTAKEN, why=first_line(e))
+    except LedgerError:
+        raise
+    except TidegateError as e:
+        what = FAILED if e.retry else REFUSED
+        return Sent(window_ms=one.window_ms, generation=one.generation, what=what, why=first_line(e), advice=e.advice)
+
+
+def _verified(ctx: Context, sender: Sender, one: Due) -> Due | Sent:
+    """D8: what stands there as it was read back is left alone."""
+    row = one.row
+    if row is None or row.generation != one.generation or row.state not in (STANDING, SKIPPED, HELD):
+        return one
+    if row.state == HELD:
+        return replace(one, row=ctx.ledger.deliveries.again(row, "somebody named the window"))
+    if row.state == SKIPPED:
+        return Sent(window_ms=one.window_ms, generation=one.generation, what=LEFT_OUT, why=row.why)
+    why = differs(row, sender.standing(one.window_ms))
+    if why is None:
+        assert row.content is not None
+        return Sent(window_ms=one.window_ms, generation=one.generation, what=UNCHANGED, rows=row.content.rows)
+    ctx.say(f"{row.name}: {iso(one.window_ms)}: {why}: it is sent again")
+    return replace(one, row=ctx.ledger.deliveries.again(row, why))
+
+
+def _again(ctx: Context, one: Due, why: str) -> Due:
+    if one.row is None or one.row.state not in (STANDING, SKIPPED, HELD):
+        return one
+    return replace(one, row=ctx.ledger.deliveries.again(one.row, why))
+
+
+# ---------------------------------------------------------------- one window
+
+
+def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
+    generation = _generation(ctx, one)
+    rows = sum(f.rows for f in generation.files)
+    row = one.row
+    if row is not None and row.state == SENDING and _stands(ctx, sender, row, one, rows):
+        return Sent(window_ms=one.window_ms, generation=one.generation, what=DELIVERED, rows=rows)
+    above = 0
+    for _ in range(ATTEMPTS):
+        tried = ctx.ledger.deliveries.take(ctx.name, delivery.name, one, generation.digest, ctx.nonce(), above)
+        try:
+            _try(ctx, sender, tried, generation, rows)
+        except DeliveryAhead as e:
+            above = _above(ctx, one, tried, e)
+            one = replace(one, row=tried)
+            continue
+        except (LostComparison, LedgerError):
+            raise
+        except TidegateError as e:
+            _remember(ctx, tried, e)
+            raise
+        return Sent(window_ms=one.window_ms, generation=one.generation, what=DELIVERED, rows=rows)
+    raise LostComparison(f"{iso(one.window_ms)}: other tries keep coming before this one")
+
+
+def _stands(ctx: Context, sender: Sender, row: Delivered, one: Due, rows: int) -> bool:
+    """Whether the try whose end nobody has told of has come to its end: its own token says so."""
+    if row.generation != one.generation:
+        return False
+    found = sender.standing(one.window_ms)
+    if found.token != row.token or found.content.rows != rows:
+        return False
+    ctx.ledger.deliveries.stands(row, found.content)
+    return True
+
+
+def _try(ctx: Context, sender: Sender, tried: Delivered, generation: PublishedGeneration, rows: int) -> None:
+    standing = sender.send(tried.attempt(rows), _files(ctx, generation), lambda: ctx.ledger.deliveries.holds(tried))
+    if standing.content.rows != rows:
+        raise DeliveryRefused(f"{standing.content.rows:,} rows stand there, the generation has {rows:,}", retry=False)
+    ctx.ledger.deliveries.stands(tried, standing.content)
+
+
+def _remember(ctx: Context, tried: Delivered, error: TidegateError) -> None:
+    """What no retry heals is not tried again by itself: it may take an hour's rows each time."""
+    if error.retry:
+        ctx.ledger.deliveries.failed(tried, first_line(error))
+    else:
+        ctx.ledger.deliveries.refuse(tried, first_line(error))
+
+
+def _above(ctx: Context, one: Due, tried: Delivered, ahead: DeliveryAhead) -> int:
+    """The epoch that the next try has to be above: the system has seen it, and a ledger that was restored has not.
+
+    Raises DeliveryRefused for a generation that this ledger does not know, LostComparison if it does by now."""
+    if ahead.generation <= one.generation:
+        return ahead.epoch
+    newest = ctx.ledger.windows.get(ctx.name, window_from(one.window_ms, ctx.pipeline.windows)).current
+    if newest is not None and newest > one.generation:
+        raise LostComparison(f"generation {newest} of {iso(one.window_ms)} is in force by now")
+    error = unknown_generation(ctx.name, one, ahead)
+    _remember(ctx, tried, error)
+    raise error
+
+
+def _generation(ctx: Context, one: Due) -> PublishedGeneration:
+    key = window_from(one.window_ms, ctx.pipeline.windows)
+    found = ctx.ledger.windows.generation(ctx.name, key, one.generation)
+    if not isinstance(found, PublishedGeneration) or found.state != CURRENT:
+        raise LostComparison(f"generation {one.generation} of {iso(one.window_ms)} is not in force any more")
+    return found
+
+
+def _files(ctx: Context, generation: PublishedGeneration) -> Generation:
+    files = tuple(Source(0, f, (join(generation.location, f.path),)) for f in generation.files)
+    return Generation(files=files, columns=told_columns(ctx.pipeline, DATA))
+
+
+def _sweep(ctx: Context, delivery: Delivery, sender: Sender) -> None:
+    """What cannot be removed now is removed by a later run."""
+    try:
+        for line in sender.sweep(lambda found: ctx.ledger.deliveries.needed(ctx.name, delivery.name, found)):
+            ctx.say(f"{delivery.name}: {line}")
+    except LedgerError:
+        raise
+    except TidegateError as e:
+        ctx.say(f"{delivery.name}: stagings stay for now: {first_line(e)}")
+
+
+def _say(ctx: Context, delivery: Delivery, sent: Sent) -> None:
+    told = f"{many(sent.rows, 'row')}" if sent.well and not sent.why else sent.why
+    ctx.say(f"{delivery.name}: {iso(sent.window_ms)} generation {sent.generation} {sent.what}: {told}")

@@ -1,0 +1,149 @@
+"""The whole way: a world's hours, by the process that reads files, into a real PostgreSQL and a real MariaDB."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.databases.fixtures import mariadb, postgresql  # noqa: F401
+from tests.databases.servers import Server
+from tests.deliver.lab import SHOP, Lab
+from tests.fakes.proxy import Fate, LossyProxy
+from tests.world import T0
+from tidegate.adapters.delivery import SenderProcess
+from tidegate.core.base.errors import DeliveryRefused, DeliveryUnsure, LostComparison
+from tidegate.core.deliver.columns import table_of
+from tidegate.core.spec.pipeline import Column
+from tidegate.databases.kinds import for_workers
+from tidegate.workflow.deliver import deliver
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+class Real(Lab):
+    """`port`: of a proxy before the server."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        super().__init__(folder)
+        self.real, self.port, self.senders = server, server.connection.port, list[SenderProcess]()
+        self.table = f"shop.r_{uuid.uuid4().hex[:8]}"
+        self.world.change_spec(deliver=(replace(SHOP, kind=server.kind, table=self.table),))
+        self.world.sender = self._process
+
+    def _process(self, delivery: object) -> SenderProcess:
+        one = self.pipeline.deliver[0]
+        at = replace(self.real.connection, port=self.port)
+        made = SenderProcess(one.kind, lambda: for_workers(at), table_of(self.pipeline, one))
+        self.senders.append(made)
+        return made
+
+    def ids(self) -> list[str]:
+        return sorted(str(row[0]) for row in self.real.run(f"SELECT id FROM {self.table}"))
+
+    def close(self) -> None:
+        for sender in self.senders:
+            sender.close()
+
+
+@pytest.fixture
+def real(tmp_path: Path, server: Server) -> Iterator[Real]:
+    made = Real(tmp_path, server)
+    yield made
+    made.close()
+
+
+def test_hours_arrive(real: Real) -> None:
+    real.hours(2)
+    assert real.deliver() == ["delivered", "delivered"]
+    assert real.ids() == ["0-0", "0-1", "1-0", "1-1"]
+    first = "id = '0-0' AND _window = '2013-01-05 00:00:00'"
+    (row,) = real.real.run(f"SELECT site, value, _partition, _offset FROM {real.table} WHERE {first}")
+    assert row == ("b", 1, 0, 0)
+    tokens = real.real.run(
+        f"SELECT generation, epoch, delivery FROM shop.tidegate_deliveries WHERE table_name = '{real.table[5:]}'"
+    )
+    assert tokens == [(1, 1, "shop"), (1, 1, "shop")]
+    assert real.verify(0, 1) == ["unchanged", "unchanged"]
+    real.real.run(f"DELETE FROM {real.table} WHERE id = '1-1'")
+    real.world.change_spec(columns=(*real.pipeline.columns, Column(name="x", type="string", path="$.id")))
+    real.world.replay(0)
+    assert real.verify(0, 1) == ["delivered", "delivered"]
+    assert real.ids() == ["0-0", "0-1", "1-0", "1-1"]
+    assert real.states() == ["STANDING 2.2", "STANDING 1.2"]
+
+
+def test_a_commit_whose_answer_is_lost(real: Real) -> None:
+    real.hours(1)
+    at = real.real.connection
+    with LossyProxy(at.host or "", at.port or 0, b"COMMIT", Fate.LOSE_REPLY, once=True) as proxy:
+        real.port = proxy.port
+        assert real.deliver() == ["delivered"]
+        assert proxy.matched
+    assert (real.ids(), real.states()) == (["0-0", "0-1"], ["STANDING 1.1"])
+
+
+def test_a_process_that_is_killed_leaves_nothing(real: Real) -> None:
+    """In the middle of its transaction: what it was at is taken back, and the next try sends the hour."""
+    real.hours(1)
+    killed = []
+
+    def kill(ctx: object) -> None:
+        child = real.senders[-1]._child._child
+        assert child is not None
+        child.kill()
+        child.wait()
+        killed.append(child.pid)
+
+    with real.context() as ctx:
+        one, sender = real.pipeline.deliver[0], ctx.sender(real.pipeline.deliver[0])
+        deliver.prepare(ctx, sender)
+        held = ctx.ledger.deliveries.holds
+
+        def holds(row: object) -> bool:
+            kill(row)
+            return bool(held(row))
+
+        ctx.ledger.deliveries.holds = holds
+        (sent,) = deliver.deliver(ctx, one, sender)
+    assert (sent.what, real.ids(), len(killed)) == ("failed", [], 1)
+    assert real.deliver() == ["delivered"]
+    assert (real.ids(), real.states()) == (["0-0", "0-1"], ["STANDING 1.2"])
+
+
+def test_who_is_overtaken_shows_nothing(real: Real) -> None:
+    real.hours(1)
+    with real.context() as ctx:
+        sender = ctx.sender(real.pipeline.deliver[0])
+        deliver.prepare(ctx, sender)
+        (one,) = ctx.ledger.deliveries.due("readings", "shop", None, 9)
+        tried = ctx.ledger.deliveries.take("readings", "shop", one, "d", "aa")
+        files = deliver._files(ctx, deliver._generation(ctx, one))
+        with pytest.raises(LostComparison):
+            sender.send(tried.attempt(2), files, lambda: False)
+        with pytest.raises(RuntimeError):
+            sender.send(tried.attempt(2), files, lambda: (_ for _ in ()).throw(RuntimeError("the ledger is gone")))
+        assert sender.standing(T0).content.rows == 0
+        assert sender.send(tried.attempt(2), files, lambda: True).content.rows == 2
+
+
+def test_a_server_that_is_down(real: Real) -> None:
+    real.hours(1)
+    real.port = 1
+    with pytest.raises(DeliveryRefused, match="did not answer") as caught:
+        real.deliver()
+    assert caught.value.retry
+
+
+def test_a_process_without_its_libraries_is_told(real: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+    sender = real._process(None)
+    sender._child._python = "/bin/false"
+    with pytest.raises(DeliveryUnsure, match="exit code 1"):
+        sender.prepare()
