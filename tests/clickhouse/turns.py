@@ -9,7 +9,7 @@ from typing import Any
 from tests.clickhouse.places import Place
 from tests.deliver.rows import FULL, NULLS, T0, ZERO, Made, attempt
 from tidegate.core.deliver.port import Attempt, Standing
-from tidegate.targets.clickhouse.client import Client, Unanswered
+from tidegate.targets.clickhouse.client import NONE, Client, Unanswered
 from tidegate.targets.clickhouse.table import ClickHouseTable
 
 FIRST, SECOND, NOTHING = Made([FULL, NULLS, ZERO, FULL]), Made([ZERO, FULL]), Made([])
@@ -22,11 +22,11 @@ class Hooked(Client):
     after: dict[str, Callable[[], object]]
     sent: list[str]
 
-    def do(self, sql: str, body: bytes = b"", **settings: str) -> None:
+    def do(self, sql: str, body: bytes = b"", settings: Any = NONE) -> None:
         for word in [word for word in self.before if word in sql]:
             self.before.pop(word)()
         self.sent.append(sql)
-        super().do(sql, body, **settings)
+        super().do(sql, body, settings)
         for word in [word for word in self.after if word in sql]:
             self.after.pop(word)()
 
@@ -36,8 +36,8 @@ class Quiet(Hooked):
 
     lost = "nothing"
 
-    def do(self, sql: str, body: bytes = b"", **settings: str) -> None:
-        super().do(sql, body, **settings)
+    def do(self, sql: str, body: bytes = b"", settings: Any = NONE) -> None:
+        super().do(sql, body, settings)
         if self.lost in sql:
             raise Unanswered("the answer is lost")
 

@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 from dev.stack.info import StackInfo
 from tests.clickhouse import attacks
-from tests.clickhouse.fixtures import newest_engine  # noqa: F401
 from tests.clickhouse.places import Place, gone, real
 from tidegate.core.deliver.port import Attempt
 from tidegate.targets.clickhouse import client, statements, table
-from tidegate.targets.clickhouse.client import Client, Unanswered
+from tidegate.targets.clickhouse.client import NONE, Client, Unanswered
 from tidegate.targets.clickhouse.table import ClickHouseTable
 
 Bug = Callable[[], list[Any]]
@@ -26,13 +26,11 @@ def _one_staging_for_all_tries() -> list[Any]:
     """D1: and it is created if it is not there."""
     do = Client.do
 
-    def again(self: Client, sql: str, body: bytes = b"", **settings: str) -> None:
-        do(self, sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"), body, **settings)
+    def again(self: Client, sql: str, body: bytes = b"", settings: Any = NONE) -> None:
+        do(self, sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"), body, settings)
 
-    return [
-        patch.object(Attempt, "staging", property(lambda one: f"{one.token.unit}_x")),
-        patch.object(Client, "do", again),
-    ]
+    shared = property(lambda one: f"{one.token.unit}_x")
+    return [patch.object(Attempt, "staging", shared), patch.object(Client, "do", again)]
 
 
 def _sent_again(word: str) -> Bug:
@@ -45,13 +43,13 @@ def _sent_again(word: str) -> Bug:
             for shard in self._shards:
                 send = shard.do
 
-                def twice(sql: str, *more: Any, send: Any = send, **settings: str) -> None:
+                def twice(sql: str, *more: Any, send: Any = send) -> None:
                     try:
-                        send(sql, *more, **settings)
+                        send(sql, *more)
                     except Unanswered:
                         if word not in sql:
                             raise
-                        send(sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"), *more, **settings)
+                        send(sql.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"), *more)
 
                 shard.do = twice  # type: ignore[method-assign]
             return insist(self, *given)
@@ -68,14 +66,16 @@ def _not_checked() -> list[Any]:
 
 def _counted_only() -> list[Any]:
     """D3, D7: without a checksum."""
-    return [patch.object(statements, "sql_row_hash", lambda _: "toUInt64(0)"),
-            patch.object(table, "row_hashes", lambda _, stored: table.np.zeros(len(stored[0]), dtype="uint64"))]  # fmt: skip
+
+    def none(_: Any, stored: Any) -> Any:
+        return np.zeros(len(stored[0]), dtype=np.uint64)
+
+    return [patch.object(statements, "sql_row_hash", lambda _: "toUInt64(0)"), patch.object(table, "row_hashes", none)]
 
 
 def _several_parts() -> list[Any]:
     """D3: one part."""
-    return [patch.object(ClickHouseTable, "_merge", lambda *_: None),
-            patch.object(ClickHouseTable, "_parts", lambda *_: 1)]  # fmt: skip
+    return [patch.object(ClickHouseTable, "_merge", lambda *_: None)]
 
 
 def _no_fence() -> list[Any]:
@@ -89,11 +89,8 @@ def _drops_are_not_looked_at() -> list[Any]:
     def once(self: ClickHouseTable, shard: Client, window: str, own: str, end: float) -> None:
         for name in self._stagings(shard, window):
             if name != own:
-                with attacks.pytest.MonkeyPatch.context(), ExitStack():
-                    try:
-                        self._drop(shard, name)
-                    except Unanswered:
-                        continue
+                with suppress(Unanswered):
+                    self._drop(shard, name)
 
     return [patch.object(ClickHouseTable, "_fence_shard", once)]
 
@@ -132,11 +129,11 @@ def _emptied_by_drop_partition() -> list[Any]:
 
 def _not_read_back() -> list[Any]:
     """D7"""
-    return [
-        patch.object(
-            ClickHouseTable, "_read_back", lambda self, attempt, wanted: table.Standing(content=table._total(wanted))
-        )
-    ]
+
+    def believed(_: Any, __: Any, wanted: Any) -> Any:
+        return table.Standing(content=table._total(wanted))
+
+    return [patch.object(ClickHouseTable, "_read_back", believed)]
 
 
 BUGS: dict[str, tuple[Bug, str, str]] = {

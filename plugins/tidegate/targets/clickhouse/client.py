@@ -8,7 +8,9 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import requests
@@ -25,6 +27,9 @@ _WISHES = {
     "insert_deduplicate": "0",  # equal blocks are equal rows, not repeats: the staging is counted
     "database_atomic_wait_for_drop_and_detach_synchronously": "1",  # a drop waits for those that use the table (D4)
 }
+
+
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Failed(Exception):
@@ -63,7 +68,7 @@ class Client:
         except (ValueError, KeyError, TypeError) as error:
             raise Failed(f"{self.address} is not a ClickHouse: its answer is not JSON") from error
 
-    def do(self, sql: str, body: bytes = b"", **settings: str) -> None:
+    def do(self, sql: str, body: bytes = b"", settings: Mapping[str, str] = NONE) -> None:
         """Execute a statement with the data of an INSERT, once. Raises Failed, Unanswered."""
         wishes = {name: value for name, value in _WISHES.items() if self.knows(name)}
         self._sent(sql.encode() + (b"\n" + body if body else b""), {**wishes, **settings})

@@ -15,6 +15,7 @@ from tidegate.targets.clickhouse.client import (
     Client,
     Failed,
     quoted,
+    text,
 )
 from tidegate.targets.clickhouse.statements import Names
 from tidegate.targets.clickhouse.types import Column
@@ -46,7 +47,7 @@ def _check_table(shard: Client, names: Names, window: Column, owner: str) -> Non
     elif str(partition_key).strip("`") != window.name or not str(kind).startswith("DateTime"):
         wrong = f"it is not partitioned by a DateTime column {window.name}", "take a table of its own"
     elif comment != owner:
-        mark = f"ALTER TABLE {names.target} COMMENT COLUMN {quoted(window.name)} {statements.text(owner)}"
+        mark = f"ALTER TABLE {names.target} COMMENT COLUMN {quoted(window.name)} {text(owner)}"
         wrong = f"it is not marked as this delivery's, but {comment!r}", f"if it is to be: {mark}"
     if wrong:
         raise DeliveryRefused(f"{shard.address}: {names.target} is not taken: {wrong[0]}", advice=wrong[1], retry=False)

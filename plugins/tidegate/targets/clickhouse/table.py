@@ -34,8 +34,8 @@ _MODULUS = 1 << 64
 class ClickHouseTable:
     """Implements `core.deliver.port.FurtherSystem`. `shards`: in their order, which decides where a row goes."""
 
-    def __init__(self, shards: Sequence[Client], table: Table, fence_s: float) -> None:
-        self._shards, self._table, self._fence_s = shards, table, fence_s
+    def __init__(self, shards: Sequence[Client], table: Table, wait_s: float) -> None:
+        self._shards, self._table, self._wait_s = shards, table, wait_s
         database, _, name = table.name.rpartition(".")
         owner = hashlib.sha256(f"{table.pipeline}\n{table.delivery}".encode()).hexdigest()[:12]
         self._by_shard: dict[str, list[Column]] = {}
@@ -115,23 +115,20 @@ class ClickHouseTable:
 
     def _insert(self, load: _Load, staging: str) -> None:
         if body := load.taken():
-            if self._parts(load.shard, staging) >= _PARTS:
-                self._merge(load.shard, staging)
+            self._merge(load.shard, staging, _PARTS)
             load.shard.do(statements.insert(self._names, staging, load.columns), body)
 
-    def _merge(self, shard: Client, staging: str) -> None:
-        shard.do(f"OPTIMIZE TABLE {self._names.full(staging)} FINAL")
-
-    def _parts(self, shard: Client, staging: str) -> int:
-        return int(shard.ask(statements.parts(self._names, staging))[0][0])
+    def _merge(self, shard: Client, staging: str, most: int) -> None:
+        """Until it has so few parts. OPTIMIZE leaves out, silently, what the server is merging already."""
+        end = time.monotonic() + self._wait_s
+        while (parts := int(shard.ask(statements.parts(self._names, staging))[0][0])) > most:
+            self._in_time(end, shard, f"{staging} has {parts} parts")
+            shard.do(f"OPTIMIZE TABLE {self._names.full(staging)} FINAL")
 
     def _check(self, staging: str, wanted: list[Content]) -> None:
         """D3. A REPLACE of several parts is not atomic when the server dies."""
         for shard, content in zip(self._shards, wanted, strict=True):
-            if content.rows:
-                self._merge(shard, staging)
-            if (parts := self._parts(shard, staging)) > 1:
-                raise DeliveryRefused(f"{shard.address}: {staging} has {parts} parts and could not be merged to one")
+            self._merge(shard, staging, 1)
             found = self._content(shard, staging, None)
             if found != content:
                 raise DeliveryRefused(f"{shard.address}: {staging} has {_words(found)}; sent were {_words(content)}")
@@ -140,7 +137,7 @@ class ClickHouseTable:
 
     def _fence(self, attempt: Attempt, own: str) -> None:
         """Drop the stagings of all other tries on every shard, and look until they are gone and nobody reads one."""
-        end = time.monotonic() + self._fence_s
+        end = time.monotonic() + self._wait_s
         with _before_readers():
             for shard in self._shards:
                 self._fence_shard(shard, f"{attempt.token.unit}_", own, end)
@@ -150,15 +147,15 @@ class ClickHouseTable:
             for name in others:
                 with suppress(Unanswered):  # looked at again
                     self._drop(shard, name)
-            self._in_time(end, shard, f"{others[0]} is still there")
+            self._in_time(end, shard, f"{others[0]} is there")
         # One that was dropped may be read by a REPLACE that had found it before: the list shows that until its end.
         while int(shard.ask(statements.replaces_under_way(self._names, window))[0][0]):
-            self._in_time(end, shard, "an earlier try's REPLACE is still being executed")
+            self._in_time(end, shard, "an earlier try's REPLACE is being executed")
             time.sleep(_POLL_S)
 
     def _in_time(self, end: float, shard: Client, what: str) -> None:
         if time.monotonic() > end:
-            raise DeliveryRefused(f"{shard.address}: {what} after {self._fence_s:.0f} s; nothing was shown")
+            raise DeliveryRefused(f"{shard.address}: {what} still, after {self._wait_s:.0f} s; nothing was shown")
 
     def _stagings(self, shard: Client, more: str) -> list[str]:
         return [str(row[0]) for row in shard.ask(statements.stagings(self._names, more))]
@@ -181,9 +178,9 @@ class ClickHouseTable:
     def _replace(self, staging: str, attempt: Attempt, wanted: list[Content]) -> None:
         sql, where = statements.replace(self._names, staging, attempt.token.unit), self._where(attempt)
         for i, (shard, content) in enumerate(zip(self._shards, wanted, strict=True)):
-            allowed = {} if content.rows or not shard.knows(EMPTY_SOURCE) else {EMPTY_SOURCE: "1"}
+            allowed: dict[str, str] = {} if content.rows or not shard.knows(EMPTY_SOURCE) else {EMPTY_SOURCE: "1"}
             try:
-                shard.do(sql, **allowed)
+                shard.do(sql, settings=allowed)
             except Failed as error:
                 if i or not (isinstance(error, Unsent) or error.code in NOT_EXECUTED):
                     raise DeliveryUnsure(f"{where}: {error}") from error

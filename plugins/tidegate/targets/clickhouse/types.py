@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -124,7 +125,7 @@ class Column:
             distinct = pc.fill_null(stored, b"").dictionary_encode()
             words = [_half_md5(value) for value in distinct.dictionary.to_pylist()]
             return [np.array(words, dtype=np.uint64)[distinct.indices.to_numpy()]]
-        numbers = fixed(stored)
+        numbers: Any = fixed(stored)
         if isinstance(self.kind, hivetypes.Decimal):
             if self.kind.precision > 18:
                 return [numbers[:, 0], numbers[:, 1]]
