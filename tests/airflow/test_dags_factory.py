@@ -243,8 +243,8 @@ print("RESULT", len(new) < 40, heavy, len(ours), schedules,
       [e for e in airflow.plugins_manager.import_errors], any(p.listeners for p in ours))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    # two timetables, each by its name of 0.1.0 too
-    assert "RESULT True [] 1 4 [] False" in done.stdout, done.stdout + done.stderr[-2000:]
+    # two timetables, each by its name of 0.1.0 too, and that of deliveries
+    assert "RESULT True [] 1 5 [] False" in done.stdout, done.stdout + done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("syntax", ["regexp", "glob"])

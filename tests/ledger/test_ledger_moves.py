@@ -14,6 +14,7 @@ from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.transition import Named, Transition, step
 from tidegate.core.batch.transitions import TRANSITIONS as BATCHES
 from tidegate.core.copy.transitions import CHUNK_TRANSITIONS, ROUND_TRANSITIONS
+from tidegate.core.deliver.transitions import TRANSITIONS as DELIVERIES
 from tidegate.core.window.transitions import GENERATIONS, WINDOWS
 from tidegate.ledger import moves, schema, schema_copies, schema_deliveries
 from tidegate.ledger.store import Store
@@ -92,7 +93,7 @@ def store() -> Store:
 
 
 def worded(table: Table, transition: Transition, store: Store) -> str:
-    row = {key.name: "p" if key.name == "pipeline" else 1 for key in table.primary_key}
+    row = {key.name: "p" if key.name in ("pipeline", "name") else 1 for key in table.primary_key}
     named = Named(row=row, subject="s", words=dict.fromkeys(("id", "at", "number", "name"), 1))
     made = step(transition, named, None, as_read=dict.fromkeys(transition.guards))
     statement = moves._statement(store, table, made, {"epoch": 1} if "epoch" in table.c else {}, None)

@@ -25,7 +25,7 @@ from tidegate.core.base.plain import dumps
 from tidegate.core.look.measures import Measure
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.source.port import Lane, LogState
-from tidegate.core.spec.pipeline import Completeness, Pipeline
+from tidegate.core.spec.pipeline import Completeness, Delivery, Pipeline
 from tidegate.core.tell.notices import KINDS, Finding
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import SqlLedger
@@ -102,6 +102,10 @@ def _pipeline(dice: random.Random, number: int, start: int) -> Pipeline:
         one = replace(
             one, reopening=replace(one.reopening, after_ms=dice.choice((0, 99 * HOUR)), rows=dice.choice((0, 9, 9)))
         )
+    own = random.Random(number)
+    if one.windows.closes and own.random() < 0.5:
+        sla = own.choice((None, MINUTE, 999 * HOUR))
+        one = replace(one, deliver=(Delivery(name="shop", kind="postgresql", conn_id="pg", table="t", sla_ms=sla),))
     return replace(one, source=replace(one.source, loss_warning_ms=dice.choice((None, HOUR, 48 * HOUR))))
 
 
@@ -146,6 +150,8 @@ def _more(dice: random.Random, one: Pipeline, start: int) -> Iterator[tuple[str,
         yield "notices", {**mine, "key": kind, "content": told, "first_ms": NOW - HOUR, "told_ms": NOW - HOUR}
     if not one.windows.closes:
         yield from _merges(dice, one)
+    if one.deliver:
+        yield from _delivered(random.Random(one.name), one, start)
     if dice.random() < 0.2:
         yield "losses", {**mine, "batch_id": 1, "partition": 0, "start": 0, "end": 7, "reason": "retention"}
 
@@ -159,6 +165,14 @@ def _merges(dice: random.Random, one: Pipeline) -> Iterator[tuple[str, dict[str,
     state = dice.choice(("OPEN", "REFUSED", "APPLIED"))
     said = {"state": state, "why": "two contents of one key" if state == "REFUSED" else None, "nonce": "n"}
     yield "applies", {**mine, "epoch": 1, "first_batch": upto + 1, "last_batch": upto + 1, "began_ms": NOW, **said}
+
+
+def _delivered(dice: random.Random, one: Pipeline, start: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    said = {"digest": "d", "epoch": 1, "nonce": "n", "since_ms": NOW - HOUR, "stood": 1, "rows": 3, "checksum": "7"}
+    for hour in range(SIZES.windows):
+        state = dice.choice(("STANDING", "STANDING", "SENDING", "REFUSED", "SKIPPED"))
+        row = {"name": "shop", "window_ms": start + hour * HOUR, "generation": dice.choice((1, 1, 1, 2)), **said}
+        yield "deliveries", {"pipeline": one.name, "state": state, "why": "why", "stood_ms": NOW, **row}
 
 
 def _event(one: Pipeline, what: str, subject: str, detail: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from tests.model.scenarios import (
     catalogue,
     certificates,
     copies,
+    deliveries,
     failovers,
     hours,
     interleaved,
@@ -33,13 +34,14 @@ from tests.model.source_log import run as run_logs
 WALKS = walks.WALKS
 COPIES = (copies, rounds, certificates, interleaved)
 OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
-SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_RECUTS | OF_LANDINGS | OF_COPIES
+OF_DELIVERIES = deliveries.SCENARIOS
+SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_RECUTS | OF_LANDINGS | OF_COPIES | OF_DELIVERIES
 
 
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore a scenario, whole or with the rule `flip` taken out."""
     own = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_recuts, OF_RECUTS), (run_landings, OF_LANDINGS))
-    for explore, of in (*own, *((module.run, module.SCENARIOS) for module in COPIES)):
+    for explore, of in (*own, *((module.run, module.SCENARIOS) for module in (*COPIES, deliveries))):
         if name in of:
             return explore(name, flip, seconds, limit)
     return run_batches(name, flip, seconds, limit)
@@ -47,6 +49,7 @@ def run(name, flip=None, seconds=120, limit=3_000_000):
 
 __all__ = [
     "OF_COPIES",
+    "OF_DELIVERIES",
     "OF_MIRRORS",
     "OF_RECUTS",
     "SCENARIOS",
