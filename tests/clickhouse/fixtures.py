@@ -9,18 +9,16 @@ import pytest
 from dev.stack.info import StackInfo
 from tests.clickhouse.places import ALL, Place, gone, newest, real
 
-ENGINES = ["one", "two", "newest"]
+ENGINES = ["one", "two"]
 
 
 @pytest.fixture(scope="session")
 def newest_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    if not ALL:
-        pytest.skip("the newest engine is half a gigabyte: make test-clickhouse")
     with newest(tmp_path_factory.mktemp("newest")) as found:
         yield found
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=[*ENGINES, "newest"] if ALL else ENGINES)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     """One server of 18.16, two of them as shards, the newest engine."""
     if request.param == "newest":
