@@ -194,7 +194,9 @@ class Direct:
 
 
 class Lab:
-    """`kind`: Transactional or Staged."""
+    """`kind`: one of `kinds`."""
+
+    kinds = (Transactional, Staged)
 
     def __init__(self, folder: Path, kind: type[Any] = Transactional, *more: Delivery, wrap: Any = None) -> None:
         self.kind = kind

@@ -104,6 +104,9 @@ def test_an_older_window_than_since_waits_for_somebody(lab: Lab) -> None:
     assert lab.deliver() == ["delivered", "delivered"]
     assert lab.verify(0) == ["delivered"]
     assert lab.server.ids(W0) == ["0-0", "0-1"]
+    more_columns(lab)
+    lab.world.replay(0)
+    assert lab.deliver() == ["delivered"], "who reads it there gets the newer generation, too"
 
 
 def test_clear_compares_and_sends_what_differs(lab: Lab) -> None:

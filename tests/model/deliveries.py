@@ -35,7 +35,7 @@ class Cfg:
     own = True  # D1: a staging for each try
     unsure = "abandoned"  # D2: a CREATE or INSERT without an answer: abandoned | again
     check = True  # D3: count and checksum of the staging
-    fence = "others"  # D4: others (all of the window's others are dropped and looked for) | none | blind (not looked for)
+    fence = "others"  # D4: others (all of the window's others go, and are looked for) | none | blind (not looked for)
     asked = "late"  # D5: late (after the staging exists, before the first replace) | early | never
     empty = "replace"  # D6: an empty generation is a replace | a drop of the partition
     back = True  # D7: read back before STANDING

@@ -123,6 +123,8 @@ def _print(e: Explanation) -> None:
     _print_generations(out, e)
     _print_grounds(out, e.grounds)
     _print_shares(out, e)
+    for reached in e.deliveries:
+        paragraph(out, "delivery", f"{reached.name}: {reached.said}")
     for intent in e.view.intents:
         text = f"no answer yet for a change to {intent.location}; it may be executed until {iso(intent.deadline_ms)}"
         paragraph(out, "catalogue", text, "yellow")

@@ -104,7 +104,7 @@ class SqlDeliveries(Part):
 
 def backlog(c: Connection, name: str, delivery: str, since_ms: int | None) -> Backlog:
     """How far a delivery is: up to three statements."""
-    mine = _in_force(name, delivery).where(or_(and_(*_young(since_ms)), d.c.generation.is_not(None))).subquery()
+    mine = _in_force(name, delivery).where(*_young(since_ms)).subquery()
     x = mine.c
     due = or_(x.generation.is_(None), x.generation != x.number, x.state.in_(WANTED))
     stands = and_(x.generation == x.number, x.state == STANDING)
@@ -140,8 +140,8 @@ def _in_force(name: str, delivery: str) -> Any:
 
 
 def _young(since_ms: int | None) -> list[Any]:
-    """Windows of before are due where somebody has begun or wants it."""
-    return [] if since_ms is None else [or_(g.c.window_ms >= since_ms, d.c.state.in_(WANTED))]
+    """Windows of before count once somebody has sent them, or has begun to."""
+    return [] if since_ms is None else [or_(g.c.window_ms >= since_ms, d.c.generation.is_not(None))]
 
 
 def _newest(c: Connection, name: str, window_ms: int) -> int | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from tidegate.board.pages import calendar
 from tidegate.board.pages.calendar import Calendar
 from tidegate.board.reach import Reach
+from tidegate.core.deliver.due import in_words
+from tidegate.core.deliver.states import Backlog
 from tidegate.core.look import overdue
 from tidegate.core.look.concerns import late_words
 from tidegate.core.look.glance import DirtyShare
@@ -73,6 +75,10 @@ class Page:
     def balanced(self) -> bool:
         """Whether every record that was read is accounted for."""
         return self.status.survey is None or not self.status.survey.unaccounted
+
+    def delivered(self, backlog: Backlog) -> str:
+        """How far a delivery is, in words."""
+        return in_words(backlog, self.now_ms)
 
     @property
     def late(self) -> str:

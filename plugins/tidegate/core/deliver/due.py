@@ -6,7 +6,7 @@ from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused
 from tidegate.core.base.instants import iso, span
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.port import Standing
-from tidegate.core.deliver.states import Backlog, Delivered, Due
+from tidegate.core.deliver.states import STANDING, Backlog, Delivered, Due
 from tidegate.core.spec.pipeline import Delivery
 
 
@@ -44,6 +44,20 @@ def in_words(backlog: Backlog, now_ms: int) -> str:
     if backlog.skipped:
         said.append(f"{backlog.skipped:,} skipped")
     return "; ".join(said)
+
+
+def of_window_in_words(row: Delivered | None, current: int) -> str:
+    """What stands of a window whose generation `current` is in force, and what the newest try says."""
+    if row is None:
+        return f"generation {current} was never sent"
+    rows = "" if row.content is None else f" ({many(row.content.rows, 'row')})"
+    stands = "nothing stands there" if row.stood is None else f"generation {row.stood} stands there{rows}"
+    if row.state == STANDING and row.generation == current:
+        return stands
+    why = f": {row.why}" if row.why else ""
+    newer = "" if row.generation == current else f"; generation {current} is to be sent"
+    tried = f"generation {row.generation} is {row.state} (try {row.epoch})" if row.state != STANDING else ""
+    return "; ".join(filter(None, (stands, f"{tried}{why}" if tried else ""))) + newer
 
 
 def unknown_generation(pipeline: str, due: Due, ahead: DeliveryAhead) -> DeliveryRefused:

@@ -112,8 +112,8 @@ class DeliveryLedger(Protocol):
         ...
 
     def due(self, name: str, delivery: str, since_ms: int | None, limit: int) -> Sequence[Due]:
-        """Windows that begin at `since_ms` or later and are due, oldest first. What somebody wants sent again, and what
-        was begun, is due however old it is."""
+        """Windows that begin at `since_ms` or later and are due, oldest first. One that has a row, because somebody has
+        named it, is due however old it is: a newer generation of it has to reach those who read the older one."""
         ...
 
     def in_force(self, name: str, delivery: str, first_ms: int, until_ms: int) -> Sequence[Due]:

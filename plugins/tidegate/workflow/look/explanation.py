@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.completeness.rules import remedy
+from tidegate.core.deliver.due import of_window_in_words
+from tidegate.core.deliver.states import Delivered
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.late.reopen import over_budget
 from tidegate.core.look import concerns as rules
@@ -70,6 +72,16 @@ class Explanation:
     view: WindowView
     forecast: Forecast | None = None
     grounds: Grounds | None = None
+    deliveries: tuple[Reached, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What stands of the window in a further system; `said` in words."""
+
+    name: str
+    said: str
+    row: Delivered | None
 
 
 def explain(
@@ -105,6 +117,7 @@ def explain(
         view=view,
         forecast=expected,
         grounds=_grounds(ctx, view, key),
+        deliveries=_deliveries(ctx, view, key),
     )
 
 
@@ -121,6 +134,14 @@ def _grounds(ctx: Context, view: WindowView, key: WindowKey) -> Grounds | None:
     if current is None:
         return None
     return ctx.ledger.windows.grounds(ctx.name, key, current.batches, current.late)
+
+
+def _deliveries(ctx: Context, view: WindowView, key: WindowKey) -> tuple[Reached, ...]:
+    current = next((g.number for g in view.generations if g.state == CURRENT), None)
+    if current is None:
+        return ()
+    rows = {one.name: ctx.ledger.deliveries.get(ctx.name, one.name, key.start_ms) for one in ctx.pipeline.deliver}
+    return tuple(Reached(name, of_window_in_words(row, current), row) for name, row in rows.items())
 
 
 def _waits_for(survey: Survey, view: WindowView) -> tuple[int, ...]:

@@ -1,0 +1,159 @@
+"""`tidegate deliver`, and what the other commands say of deliveries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.test_cli_commands import YAML, Tide, the_json, write_env
+from tests.deliver.lab import Lab
+from tests.world import T0
+from tidegate.cli import surroundings
+from tidegate.cli.main import main
+from tidegate.core.base.errors import DeliveryRefused
+from tidegate.spec import load_file
+
+LIST = """\
+deliver:
+  - {kind: postgresql, name: shop, conn_id: pg, table: readings, sla: 1h}
+  - {kind: mariadb, name: other, conn_id: maria, table: readings}
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines/readings.yaml").write_text(YAML.format(name="readings", folder=tmp_path, zone="UTC") + LIST)
+    pipeline = load_file(tmp_path / "pipelines/readings.yaml")
+    made = Lab(tmp_path, Lab.kinds[0], pipeline.deliver[1])
+    made.world.pipeline = pipeline
+    made.hours(2)
+    write_env(tmp_path, made.world.database)
+    yield made
+    made.world.close()
+
+
+@pytest.fixture
+def tide(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Tide:
+    for name in [n for n in os.environ if n.startswith(("AIRFLOW", "TIDEGATE"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(lab.world.folder)
+    monkeypatch.setattr(surroundings, "source", lambda pipeline, timeout_s=1.0: lab.world.kafka)
+
+    @contextmanager
+    def working(pipeline: Any, say: Any) -> Iterator[Any]:
+        yield lab.world.context()
+
+    monkeypatch.setattr(surroundings, "working", working)
+
+    def run(*arguments: str) -> Result:
+        lab.world.close()
+        result = CliRunner().invoke(main, arguments)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
+
+
+def test_deliver_sends_what_is_due(tide: Tide, lab: Lab) -> None:
+    found = tide("deliver", "readings", "--dry-run")
+    assert "shop: 2 windows\n  2013-01-05T00:00Z generation 1: was never sent\n" in found.stdout
+    assert lab.server.sent == []
+    found = tide("deliver", "readings", "--to", "shop")
+    assert (found.exit_code, found.stdout) == (0, "shop: 2 delivered, 4 rows\n")
+    found = tide("deliver", "readings")
+    assert (found.exit_code, found.stdout) == (0, "shop: nothing is due\nother: 2 delivered, 4 rows\n")
+    assert lab.servers["other"].ids(T0) == ["0-0", "0-1"]
+
+
+def test_named_windows_are_compared_and_those_that_differ_are_sent(tide: Tide, lab: Lab) -> None:
+    tide("deliver", "readings")
+    del lab.server.rows[T0]
+    found = tide("deliver", "readings", "-s", "2013-01-05T00", "-e", "2013-01-05T01", "--to", "shop")
+    assert (found.exit_code, found.stdout) == (0, "shop: 1 delivered, 1 unchanged, 4 rows\n")
+    assert lab.server.ids(T0) == ["0-0", "0-1"]
+    found = tide("deliver", "readings", "2013-01-05T01", "--again", "--why", "doubts", "--to", "shop", "--json")
+    (sent,) = the_json(found)["deliveries"]["shop"]
+    assert (sent["what"], sent["rows"]) == ("delivered", 2)
+
+
+def test_a_skipped_window_is_not_due(tide: Tide) -> None:
+    found = tide("deliver", "readings", "2013-01-05T00", "--skip", "--why", "not wanted there", "--to", "shop")
+    assert (found.exit_code, found.stdout) == (0, "shop: 1 skipped, 0 rows\n")
+    assert "1 window\n" in tide("deliver", "readings", "--dry-run", "--to", "shop").stdout
+    assert "1 skipped" in tide("status", "readings").output
+
+
+def test_what_is_refused_is_a_concern_with_the_way_on(tide: Tide, lab: Lab) -> None:
+    def refuse(name: str, do: Any) -> None:
+        raise DeliveryRefused("a text holds NUL", advice="take it out of the source", retry=False)
+
+    lab.server.around = refuse
+    found = tide("deliver", "readings")
+    assert found.exit_code == 1
+    assert "shop: 2 refused, 0 rows" in found.stdout
+    assert "  2013-01-05T00:00Z refused: a text holds NUL\n    what to do: take it out of the source" in found.stdout
+    assert "other: 2 delivered" in found.stdout
+    lab.server.around = lambda name, do: do()
+    assert "shop: nothing is due" in tide("deliver", "readings").stdout
+    told = the_json(tide("status", "readings", "--json"))["pipelines"][0]
+    (concern,) = [c for c in told["concerns"] if c["kind"] == "refused_delivery"]
+    assert "tidegate deliver readings 2013-01-05T00:00Z --to shop" in concern["advice"]
+    assert [(d["name"], d["refused"], d["standing"]) for d in told["deliveries"]] == [("shop", 2, 0), ("other", 0, 2)]
+    assert tide("deliver", "readings", "2013-01-05T00", "--to", "shop").stdout == "shop: 1 delivered, 2 rows\n"
+
+
+def test_a_system_that_is_down_is_told_and_the_other_is_served(tide: Tide, lab: Lab) -> None:
+    lab.server.down = True
+    found = tide("deliver", "readings")
+    assert found.exit_code == 1
+    assert "shop: the server did not answer" in found.stdout
+    assert "other: 2 delivered, 4 rows" in found.stdout
+
+
+def test_windows_that_wait_longer_than_the_sla_are_a_concern(tide: Tide, lab: Lab) -> None:
+    told = the_json(tide("status", "readings", "--json"))["pipelines"][0]
+    (concern,) = [c for c in told["concerns"] if c["kind"] == "late_delivery"]
+    assert "2 published windows wait for the delivery shop" in concern["what"]
+    said = tide("status", "readings").output
+    assert "shop: 0 windows stand there; 2 wait, the oldest (2013-01-05T00:00Z) for" in said
+
+
+def test_explain_names_the_deliveries(tide: Tide) -> None:
+    tide("deliver", "readings", "--to", "shop")
+    said = tide("explain", "readings", "2013-01-05T00").output
+    assert "shop: generation 1 stands there (2 rows)" in said
+    assert "other: generation 1 was never sent" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--again", "--why", "x"), "need --why, and a WINDOW or a range"),
+        (("2013-01-05T00", "--skip"), "need --why, and a WINDOW or a range"),
+        (("2013-01-05T00", "--skip", "--again", "--why", "x"), "exclude each other"),
+        (("--to", "none"), "there is no delivery none; there are: shop, other"),
+        (("2013-01-05T00", "-s", "2013-01-05T00"), "name one WINDOW, or a range"),
+        (("-e", "2013-01-05T00"), "-e needs -s"),
+    ],
+)
+def test_usage(tide: Tide, arguments: tuple[str, ...], said: str) -> None:
+    found = tide("deliver", "readings", *arguments)
+    assert found.exit_code == 2
+    assert said in found.output
+
+
+def test_a_pipeline_without_deliveries(tide: Tide, lab: Lab) -> None:
+    path = Path(lab.world.folder, "pipelines/readings.yaml")
+    path.write_text(path.read_text().replace(LIST, ""))
+    found = tide("deliver", "readings")
+    assert found.exit_code == 2
+    assert "has no list deliver in its YAML" in found.output
