@@ -120,6 +120,6 @@ def all_keys() -> tuple[str, ...]:
             if section:
                 yield from walk(section, here)
 
-    by_kind = [(name, one, kind) for name, one in (("source", SOURCE), ("sink", SINK)) for kind in one.kinds.own]
+    by_kind = [(name, one, kind) for name, one in (("source", SOURCE), ("sink", SINK), ("deliver", DELIVERY)) for kind in one.kinds.own]
     kinds = (key for name, one, kind in by_kind for key in walk(one.section_of(kind), (name,)))
     return tuple(dict.fromkeys((*walk(PipelineSpec, ()), *kinds)))
