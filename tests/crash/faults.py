@@ -18,6 +18,8 @@ from tidegate.adapters.watchdog import Watched
 from tidegate.core.base.errors import (
     CatalogueError,
     CatalogueUnsure,
+    DeliveryRefused,
+    DeliveryUnsure,
     JobFailed,
     LedgerError,
     OutcomeUnknown,
@@ -68,6 +70,8 @@ CHANGING: dict[str, frozenset[str]] = {
     "applies": frozenset({"begin", "refuse", "applied", "overtaken", "stands"}),
     "copies": frozenset({"begin", "cut", "attempt", "accept", "again", "whole", "merge", "give_up", "looked"}),
     "schema_changes": frozenset({"accept"}),
+    "deliveries": frozenset({"take", "stands", "failed", "refuse", "again", "skip"}),
+    "sender": frozenset({"prepare", "send", "sweep"}),
     "launcher": frozenset({"run"}),
     "source": frozenset({"remember"}),
 }
@@ -79,6 +83,8 @@ OF_A_MIRROR = frozenset(f"applies.{method}" for method in CHANGING["applies"])
 """Pipelines with windows merge nothing; `tests/mirror/test_faults.py` meets these."""
 OF_A_COPY = frozenset(f"copies.{method}" for method in CHANGING["copies"])
 """No table is copied in this life; `tests/copies/test_faults.py` meets these."""
+OF_A_DELIVERY = frozenset(f"{port}.{method}" for port in ("deliveries", "sender") for method in CHANGING[port])
+"""No further system gets this life's windows; `tests/deliver/test_faults.py` meets these."""
 OF_EVOLUTION = frozenset({"schema_changes.accept"})
 """No field of this life becomes a column; `tests/mirror/test_evolve.py` meets it."""
 
@@ -103,6 +109,8 @@ UNKNOWN: dict[str, type[TidegateError]] = {
     "applies": LedgerError,
     "copies": LedgerError,
     "schema_changes": LedgerError,
+    "deliveries": LedgerError,
+    "sender": DeliveryUnsure,
     "launcher": JobFailed,
     "source": SourceUnavailable,
 }
@@ -113,6 +121,7 @@ REFUSED: dict[str, type[TidegateError]] = {
     "switch": CatalogueError,
     "iceberg": CatalogueError,
     "launcher": JobFailed,
+    "sender": DeliveryRefused,
 }
 """Ports with a definite refusal that says nothing of the state ("no space left", "permission denied").
 

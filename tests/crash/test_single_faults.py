@@ -17,7 +17,17 @@ from typing import Any
 
 import pytest
 
-from tests.crash.faults import CHANGING, KINDS, OF_A_COPY, OF_A_LAKEHOUSE, OF_A_MIRROR, OF_EVOLUTION, OVERTAKEN, Call
+from tests.crash.faults import (
+    CHANGING,
+    KINDS,
+    OF_A_COPY,
+    OF_A_DELIVERY,
+    OF_A_LAKEHOUSE,
+    OF_A_MIRROR,
+    OF_EVOLUTION,
+    OVERTAKEN,
+    Call,
+)
 from tests.crash.life import STEPS
 from tests.crash.matrix import Case, drawn
 from tests.crash.pool import Pool, failures, told
@@ -44,6 +54,8 @@ PORTS = {
     "ApplyLedger": "applies",
     "CopyLedger": "copies",
     "SchemaLedger": "schema_changes",
+    "DeliveryLedger": "deliveries",
+    "Sender": "sender",
     "Launcher": "launcher",
     "Source": "source",
 }
@@ -55,6 +67,7 @@ NO_PORTS = {
     "Fence", "SideTarget", "Site", "Target", "Targets",  # they hold storage, the catalogue and the ledger
     "PrefixTarget",
     "ChunkReader", "Database", "Rows",  # a copy only reads there
+    "FurtherSystem",  # the other end of the sender
     "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/source/test_log_cut.py
     "PauseLedger",  # what operators said of a pause, on which no data rests: tests/contract/test_ledger_pauses.py
     "NoticeLedger",  # what people were told, on which no data rests: tests/tell/test_notices.py loses its replies
@@ -92,6 +105,8 @@ LOOKING = {
     "applies": {"told", "landed", "rows", "newest", "upkeep", "horizon", "tries", "holds"},
     "copies": {"newest", "rounds", "chunks", "by_number", "looks", "merged_ends"},
     "schema_changes": {"changes"},
+    "deliveries": {"get", "within", "due", "in_force", "holds", "needed"},
+    "sender": {"standing", "close"},
     "launcher": set(),
     "source": {"look", "offsets_at", "for_workers", "remembered", "cuts"},
 }  # fmt: skip
@@ -191,7 +206,7 @@ def test_every_changing_call_is_a_site(matrix: Matrix) -> None:
         assert declared - LOOKING[port] == CHANGING[port], f"{port}: neither changing nor looking"
     met = {call.method for step in matrix.calls for call in step}
     every = {f"{port}.{method}" for port, methods in CHANGING.items() for method in methods}
-    assert every - met == OF_A_LAKEHOUSE | OF_A_MIRROR | OF_A_COPY | OF_EVOLUTION
+    assert every - met == OF_A_LAKEHOUSE | OF_A_MIRROR | OF_A_COPY | OF_A_DELIVERY | OF_EVOLUTION
 
 
 def protocols() -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.deliver.lab import SHOP, Lab, Staged, Transactional
@@ -119,6 +120,16 @@ def test_clear_compares_and_sends_what_differs(lab: Lab) -> None:
     assert lab.states() == ["STANDING 1.1", "STANDING 1.2"]
     del lab.server.rows[W0]
     assert lab.verify(0) == ["delivered"]
+
+
+def test_clear_sees_other_values(lab: Lab) -> None:
+    lab.hours(1)
+    lab.deliver()
+    (batch,) = lab.server.rows[W0][:1]
+    at = batch.schema.get_field_index("value")
+    lab.server.rows[W0][0] = batch.set_column(at, "value", pa.array([77] * len(batch), pa.int32()))
+    assert lab.verify(0) == ["delivered"]
+    assert lab.verify(0) == ["unchanged"]
 
 
 def test_again_sends_what_stands(lab: Lab) -> None:
@@ -273,6 +284,35 @@ def test_a_try_whose_end_nobody_told_of_is_found_by_its_token(tmp_path: Path) ->
     assert lab.states() == ["SENDING 1.1"]
     assert lab.deliver() == ["delivered"]
     assert (lab.states(), len(lab.server.sent)) == (["STANDING 1.1"], 1)
+
+
+def test_a_try_that_sent_nothing_is_not_found(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, Transactional)
+    lab.hours(1)
+    lab.deliver()
+    more_columns(lab)
+    lab.world.replay(0)
+    lab.server.around = Once("commit", "request")
+    assert lab.deliver() == ["failed"]
+    assert lab.deliver() == ["delivered"]
+    assert lab.server.seen[W0] == [1, 2]
+
+
+def test_a_newer_generation_before_an_older_try_has_shown_anything(tmp_path: Path) -> None:
+    """It has come into force, and nobody has begun to send it."""
+    lab = Lab(tmp_path, Staged)
+    lab.hours(1)
+    more_columns(lab)
+
+    def replay(name: str, do: Any) -> None:
+        lab.server.around = lambda name, do: do()
+        lab.world.replay(0)
+        do()
+
+    lab.server.around = replay
+    assert lab.deliver()[0] == "overtaken"
+    assert lab.deliver() in ([], ["delivered"])
+    assert lab.server.seen[W0] == [2]
 
 
 def test_a_newer_generation_while_an_older_is_in_flight(lab: Lab) -> None:

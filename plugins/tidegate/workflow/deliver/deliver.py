@@ -88,6 +88,7 @@ def verify(
         return _again(ctx, one, why) if why else _verified(ctx, sender, one)
 
     yield from _each(ctx, delivery, sender, (one for one in found if one.window_ms in wanted), go_on, to_send)
+    _sweep(ctx, delivery, sender)
 
 
 def skip(ctx: Context, delivery: Delivery, windows: Sequence[WindowKey], why: str) -> list[Sent]:
