@@ -15,7 +15,11 @@ from tests.clickhouse.expected import as_stored, comparable, random_row
 from tests.clickhouse.places import Place
 from tests.clickhouse.turns import FIRST, Ledger, deliver, hooked, shows
 from tests.deliver.rows import COLUMNS, FULL, HOUR, NULLS, T0, ZERO, Made, attempt
+from tests.world import make_pipeline
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import DeliveryRefused
+from tidegate.core.spec.pipeline import Delivery
+from tidegate.kinds import delivery_kind
 from tidegate.targets.clickhouse import table
 
 
@@ -214,3 +218,33 @@ def test_no_server_and_a_wrong_password_are_told(place: Place) -> None:
         with pytest.raises(DeliveryRefused, match="password") as caught:
             wrong.system().prepare()
         assert "wrong" not in str(caught.value).replace("password is wrong", "").replace("Wrong password", "")
+
+
+def _connection(place: Place, **more: Any) -> Connection:
+    given = {"host": ",".join(place.addresses), "login": place.user, "password": place.password, **more}
+    return Connection(conn_id="ch", **given)
+
+
+def test_a_connection_names_the_shards() -> None:
+    kind = delivery_kind("clickhouse")
+    plain = kind.settings(Connection(conn_id="ch", host="a, b:9", login="u", password="p", schema="lake"))
+    assert plain == {"shards": ["a:8123", "b:9"], "user": "u", "password": "p", "database": "lake", "secure": False}
+    assert kind.settings(Connection(conn_id="ch", host="a", extra={"secure": True}))["shards"] == ["a:8443"]
+    with pytest.raises(DeliveryRefused, match="has no host"):
+        kind.settings(Connection(conn_id="ch"))
+
+
+def test_the_doctor_asks_each_shard(place: Place) -> None:
+    kind, one = delivery_kind("clickhouse"), Delivery(name="shop", kind="clickhouse", conn_id="ch", table="t")
+    pipeline = make_pipeline("file:///nowhere")
+    (found,) = kind.examined(pipeline, one, _connection(place), 10.0)
+    assert "answer for t" in str(found)
+    for wrong in ({"host": "127.0.0.1:1"}, {"host": None}):
+        (found,) = kind.examined(pipeline, one, _connection(place, **wrong), 10.0)
+        assert "no connection" in str(found) or "no host" in str(found)
+
+
+def test_an_order_by_what_is_no_column_is_refused() -> None:
+    kind, pipeline = delivery_kind("clickhouse"), make_pipeline("file:///nowhere")
+    one = Delivery(name="shop", kind="clickhouse", conn_id="ch", table="t", options=(("order_by", "id,nothing"),))
+    assert kind.problems(pipeline, one) == [("order_by", "nothing is not a column of the pipeline")]
