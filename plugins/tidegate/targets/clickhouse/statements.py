@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from tidegate.targets.clickhouse.client import Client, quoted, text
 from tidegate.targets.clickhouse.types import Column, sql_row_hash
 
+OLD_PARTS_S = 1
+"""What made way for a REPLACE leaves the disk so soon: until then older servers show it again when they restart."""
 EMPTY_SOURCE = "allow_replace_partition_from_empty_source"
 
 
@@ -35,10 +37,11 @@ def create_table(names: Names, columns: Sequence[Column], order_by: Sequence[str
     declared[0] += f" COMMENT {text(owner)}"
     nullable_keys = client.knows("allow_nullable_key")
     order = ", ".join(quoted(name) if nullable_keys else f"assumeNotNull({quoted(name)})" for name in order_by)
+    keys = ", allow_nullable_key = 1" if nullable_keys and order else ""
     return (
         f"CREATE TABLE {names.target} ({', '.join(declared)}) ENGINE = MergeTree "
         f"PARTITION BY {quoted(columns[0].name)} ORDER BY ({order or 'tuple()'})"
-        + (" SETTINGS allow_nullable_key = 1" if nullable_keys and order else "")
+        f" SETTINGS index_granularity = 8192, old_parts_lifetime = {OLD_PARTS_S}{keys}"
     )
 
 
@@ -62,6 +65,14 @@ def parts(names: Names, staging: str) -> str:
     """How many the server reads the staging from."""
     where = f"database = {text(names.database)} AND table = {text(staging)} AND active"
     return f"SELECT count() FROM system.parts WHERE {where}"
+
+
+def parts_of(names: Names, window_ms: int) -> str:
+    """First and last block, level, rows, whether it is active: of each of the window's parts on the target's disk."""
+    where = (
+        f"database = {text(names.database)} AND table = {text(names.table)} AND partition_id = '{window_ms // 1000}'"
+    )
+    return f"SELECT min_block_number, max_block_number, level, rows, active FROM system.parts WHERE {where}"
 
 
 def stagings(names: Names, more: str = "") -> str:
