@@ -157,3 +157,13 @@ def test_a_pipeline_without_deliveries(tide: Tide, lab: Lab) -> None:
     found = tide("deliver", "readings")
     assert found.exit_code == 2
     assert "has no list deliver in its YAML" in found.output
+
+
+def test_doctor_asks_the_systems(tide: Tide, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PG", '{"conn_type": "postgres", "host": "127.0.0.1", "port": 1}')
+    monkeypatch.setenv("AIRFLOW_CONN_MARIA", '{"conn_type": "sqlite", "host": "x"}')
+    found = the_json(tide("doctor", "--json"))
+    said = {f["about"]: f for f in found["findings"] if f["check"] in ("deliveries", "connections")}
+    assert said["readings.shop"]["level"] == "wrong"
+    assert "windows are published, and wait" in said["readings.shop"]["means"]
+    assert said["maria"]["level"] == "wrong", "a connection of another type"

@@ -17,14 +17,14 @@ from tidegate.core.base.errors import TidegateError, WrongRevision
 from tidegate.core.base.wording import many
 from tidegate.core.doctor import rules as rules
 from tidegate.core.doctor.findings import WARNING, WRONG, Finding, ok, unknown
-from tidegate.kinds import dags_of, source_kind, target_kind
+from tidegate.kinds import dags_of, delivery_kind, source_kind, target_kind
 from tidegate.settings import airflow_home, airflow_setting
 from tidegate.spark.connection import master_of
 
 if TYPE_CHECKING:
     from tidegate.adapters.airflow_facts import AirflowFacts
     from tidegate.core.base.connection import Connection
-    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.spec.pipeline import Delivery, Pipeline
     from tidegate.settings import Settings
     from tidegate.spec import Loaded
 
@@ -63,6 +63,9 @@ class Examination:
         for pipeline in _each_database(self.pipelines):
             name = f"{pipeline.name}: {pipeline.sink.kind}"
             questions[name], servers[name] = partial(self._table, pipeline), pipeline.sink.conn_id
+        for pipeline, one in ((p, one) for p in self.pipelines for one in p.deliver):
+            name = f"{pipeline.name}.{one.name}: deliver"
+            questions[name], servers[name] = partial(self._delivery, pipeline, one), one.conn_id
         for conn_id, port in self._plain_servers().items():
             questions[f"{conn_id}: reach"] = partial(self._reach, conn_id, port)
         for name, answer in ask(questions, self.seconds, servers, self._progress(len(questions))).items():
@@ -123,6 +126,8 @@ class Examination:
                 use(p.format.avro.registry_conn_id, ("http",), p.name)
             if p.completeness is not None:
                 use(p.completeness.conn_id, (), p.name)
+            for one in p.deliver:
+                use(one.conn_id, delivery_kind(one.kind).connection_types, p.name)
         return found
 
     def _connections_of_specs(self) -> list[Finding]:
@@ -312,6 +317,12 @@ class Examination:
         if connection is None:
             return []
         return target_kind(pipeline.sink.kind).examined(pipeline, connection, self.seconds)
+
+    def _delivery(self, pipeline: Pipeline, one: Delivery) -> list[Finding]:
+        connection = self._connections.get(one.conn_id)
+        if connection is None:
+            return []
+        return delivery_kind(one.kind).examined(pipeline, one, connection, self.seconds)
 
     def _storage(self, pipeline: Pipeline) -> list[Finding]:
         from tidegate.storage import probing
