@@ -1,0 +1,200 @@
+"""Deliveries in the ledger: tries by compare-and-set, what is due, how far each delivery is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.contract.ledgers import NAME, WINDOW, built, ledger, now, open_ledger, url
+from tidegate.core.base.errors import LostComparison
+from tidegate.core.deliver.port import Content
+from tidegate.core.deliver.states import Delivered, DeliveryState, Due
+from tidegate.core.spec.pipeline import Delivery
+from tidegate.ledger import SqlLedger
+
+__all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
+
+SHOP, CONTENT = "shop", Content(rows=4, checksum=2**64 - 1)
+
+
+def published(ledger: SqlLedger) -> Due:
+    ledger.windows.publish(ledger.windows.begin_swap(built(ledger)), "file:///1", "c")
+    return due(ledger)
+
+
+def due(ledger: SqlLedger) -> Due:
+    (one,) = ledger.deliveries.due(NAME, SHOP, None, 9)
+    return one
+
+
+def again_published(ledger: SqlLedger) -> None:
+    """A second generation."""
+    number = ledger.windows.begin_generation(NAME, WINDOW, 1, "replay")
+    taken = ledger.windows.take(NAME, WINDOW, number, "n")
+    made = ledger.windows.built(taken, "file:///assembled/2", ledger.batches.manifest_files(NAME, 1))
+    ledger.windows.publish(ledger.windows.begin_swap(made), "file:///2", "c")
+
+
+def taken(ledger: SqlLedger, one: Due, nonce: str = "aa") -> Delivered:
+    return ledger.deliveries.take(NAME, SHOP, one, "digest", nonce)
+
+
+def state(ledger: SqlLedger) -> DeliveryState:
+    row = ledger.deliveries.get(NAME, SHOP, WINDOW.start_ms)
+    assert row is not None
+    return row.state
+
+
+def test_a_window_is_due_until_it_stands(ledger: SqlLedger, now: list[int]) -> None:
+    assert ledger.deliveries.due(NAME, SHOP, None, 9) == []
+    one = published(ledger)
+    assert (one.window_ms, one.generation, one.published_ms, one.row) == (0, 1, now[0], None)
+    row = taken(ledger, one)
+    assert (row.epoch, row.state, row.since_ms) == (1, "SENDING", now[0])
+    assert due(ledger).row == row
+    assert ledger.deliveries.holds(row)
+    now[0] += 5
+    stands = ledger.deliveries.stands(row, CONTENT)
+    assert ledger.deliveries.get(NAME, SHOP, 0) == stands
+    assert (stands.content, stands.stood, stands.stood_ms, stands.state) == (CONTENT, 1, now[0], "STANDING")
+    assert ledger.deliveries.due(NAME, SHOP, None, 9) == []
+    assert due_elsewhere(ledger) == 1
+
+
+def due_elsewhere(ledger: SqlLedger) -> int:
+    return len(ledger.deliveries.due(NAME, "other", None, 9))
+
+
+def test_a_newer_generation_is_due_again_and_overtakes_a_try(ledger: SqlLedger) -> None:
+    row = taken(ledger, published(ledger))
+    again_published(ledger)
+    assert not ledger.deliveries.holds(row)
+    stands = ledger.deliveries.stands(row, CONTENT)  # what stands there is what was read back
+    newer = due(ledger)
+    assert (newer.generation, newer.row) == (2, stands)
+    with pytest.raises(LostComparison, match="not in force"):
+        taken(ledger, Due(window_ms=0, generation=1, published_ms=0, row=stands))
+    second = taken(ledger, newer, "bb")
+    assert (second.generation, second.epoch, second.stood) == (2, 2, 1)
+    with pytest.raises(LostComparison):
+        ledger.deliveries.stands(row, CONTENT)
+
+
+def test_a_try_that_was_overtaken_changes_nothing(ledger: SqlLedger) -> None:
+    first = taken(ledger, published(ledger))
+    second = taken(ledger, due(ledger), "bb")
+    assert second.epoch == 2
+    assert not ledger.deliveries.holds(first)
+    ledger.deliveries.failed(first, "too late")
+    ledger.deliveries.refuse(first, "too late")
+    assert ledger.deliveries.get(NAME, SHOP, 0) == second
+    with pytest.raises(LostComparison):
+        ledger.deliveries.stands(first, CONTENT)
+    ledger.deliveries.failed(second, "no answer")
+    assert due(ledger).why == "no answer"
+    assert ledger.deliveries.needed(NAME, SHOP, [first.attempt(0).staging, second.attempt(0).staging]) == {
+        second.attempt(0).staging
+    }
+
+
+def test_a_refusal_waits_for_a_person_or_a_newer_generation(ledger: SqlLedger) -> None:
+    row = taken(ledger, published(ledger))
+    ledger.deliveries.refuse(row, "it does not fit")
+    assert ledger.deliveries.due(NAME, SHOP, None, 9) == []
+    (one,) = ledger.deliveries.in_force(NAME, SHOP, 0, 1)
+    assert one.row is not None
+    again = ledger.deliveries.again(one.row, "a person says so")
+    assert (again.state, due(ledger).why) == ("PENDING", "a person says so")
+    ledger.deliveries.refuse(taken(ledger, due(ledger)), "it does not fit")
+    again_published(ledger)
+    assert due(ledger).generation == 2
+
+
+def test_a_generation_is_skipped_and_the_next_is_not(ledger: SqlLedger) -> None:
+    one = published(ledger)
+    left_out = ledger.deliveries.skip(NAME, SHOP, one, "digest", "not wanted")
+    assert ledger.deliveries.get(NAME, SHOP, 0) == left_out
+    assert ledger.deliveries.due(NAME, SHOP, None, 9) == []
+    with pytest.raises(LostComparison):
+        ledger.deliveries.skip(NAME, SHOP, one, "digest", "read before")
+    again_published(ledger)
+    row = taken(ledger, due(ledger))
+    assert row.epoch == 1
+    assert ledger.deliveries.skip(NAME, SHOP, due(ledger), "digest", "not this one").epoch == 1
+    assert state(ledger) == "SKIPPED"
+
+
+def test_windows_before_since_wait_until_somebody_names_them(ledger: SqlLedger) -> None:
+    one = published(ledger)
+    assert ledger.deliveries.due(NAME, SHOP, 1, 9) == []
+    row = ledger.deliveries.stands(taken(ledger, one), CONTENT)
+    again_published(ledger)
+    (later,) = ledger.deliveries.due(NAME, SHOP, 1, 9)
+    assert later.row == row
+
+
+def test_an_epoch_that_a_system_has_seen_is_gone_above(ledger: SqlLedger) -> None:
+    row = ledger.deliveries.take(NAME, SHOP, published(ledger), "digest", "aa", 7)
+    assert (row.epoch, row.token.epoch) == (8, 8)
+
+
+def test_of_two_tries_at_once_one_wins(ledger: SqlLedger, open_ledger: Callable[[], SqlLedger]) -> None:
+    one, outcomes, barrier = published(ledger), list[object](), threading.Barrier(2)
+
+    def run(nonce: str) -> None:
+        me = open_ledger()
+        barrier.wait()
+        try:
+            outcomes.append(taken(me, one, nonce).nonce)
+        except LostComparison:
+            outcomes.append(None)
+
+    threads = [threading.Thread(target=run, args=(nonce,)) for nonce in ("aa", "bb")]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(map(str, outcomes))[1] == "None" or None in outcomes
+    row = ledger.deliveries.get(NAME, SHOP, 0)
+    assert row is not None
+    assert (row.epoch, row.nonce in outcomes) == (1, True)
+
+
+def test_how_far_each_delivery_is(ledger: SqlLedger) -> None:
+    deliveries = [Delivery(name=n, kind="postgresql", conn_id="pg", table="t") for n in (SHOP, "other")]
+
+    def told() -> list[tuple[int, int, int, int]]:
+        found = ledger.reads.backlogs({NAME: deliveries})[NAME]
+        assert [b.name for b in found] == [SHOP, "other"]
+        return [(b.standing, b.due, b.refused, b.skipped) for b in found]
+
+    assert told() == [(0, 0, 0, 0), (0, 0, 0, 0)]
+    one = published(ledger)
+    assert told() == [(0, 1, 0, 0), (0, 1, 0, 0)]
+    row = taken(ledger, one)
+    ledger.deliveries.failed(row, "no answer")
+    backlog, _ = ledger.reads.backlogs({NAME: deliveries})[NAME]
+    assert backlog.oldest is not None
+    assert (backlog.oldest.why, backlog.newest_ms) == ("no answer", None)
+    ledger.deliveries.stands(row, CONTENT)
+    assert told() == [(1, 0, 0, 0), (0, 1, 0, 0)]
+    again_published(ledger)
+    ledger.deliveries.refuse(taken(ledger, due(ledger)), "no")
+    assert told() == [(0, 0, 1, 0), (0, 1, 0, 0)]
+    backlog, _ = ledger.reads.backlogs({NAME: deliveries})[NAME]
+    assert backlog.refusal is not None
+    assert backlog.refusal.row is not None
+    assert backlog.refusal.row.why == "no"
+
+
+def test_steps_are_in_the_event_log(ledger: SqlLedger) -> None:
+    row = taken(ledger, published(ledger))
+    stands = ledger.deliveries.stands(row, CONTENT)
+    ledger.deliveries.again(stands, "rows were deleted")
+    found = ledger.reads.events(NAME, 9, "delivery shop 1970-01-01T00:00Z")
+    assert [(e.what, e.detail.get("why")) for e in found] == [
+        ("to be delivered again", "rows were deleted"),
+        ("delivered", None),
+    ]
