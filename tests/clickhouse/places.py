@@ -98,6 +98,7 @@ def _value(data: io.BytesIO, kind: str) -> Any:
         precision, scale = map(int, kind[8:-1].split(","))
         size = 4 if precision <= 9 else 8 if precision <= 18 else 16
         return Decimal(int.from_bytes(data.read(size), "little", signed=True)).scaleb(-scale, _EXACT)
+    kind = "DateTime" if kind.startswith("DateTime(") else kind
     code = f"<{'q' if kind.startswith('DateTime64') else _CODES[kind]}"
     return struct.unpack(code, data.read(struct.calcsize(code)))[0]
 

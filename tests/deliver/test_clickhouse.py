@@ -113,6 +113,10 @@ def test_a_column_of_the_order_keeps_its_type(place: Place) -> None:
     [
         ("(`_window` DateTime, x Int8) ENGINE = Memory", "its engine is Memory"),
         ("(`_window` DateTime, x Int8) ENGINE = MergeTree PARTITION BY x ORDER BY tuple()", "not partitioned"),
+        (
+            "(`_window` Date) ENGINE = MergeTree PARTITION BY `_window` ORDER BY tuple()",
+            "not partitioned by a DateTime",
+        ),
         ("(`_window` DateTime) ENGINE = MergeTree PARTITION BY `_window` ORDER BY tuple()", "not marked"),
     ],
 )

@@ -18,7 +18,7 @@ from tidegate.targets.clickhouse.client import (
     text,
 )
 from tidegate.targets.clickhouse.statements import Names
-from tidegate.targets.clickhouse.types import Column
+from tidegate.targets.clickhouse.types import WINDOW_TYPE, Column
 
 
 def prepared(shard: Client, names: Names, columns: Sequence[Column], table: Table) -> list[str]:
@@ -44,7 +44,7 @@ def _check_table(shard: Client, names: Names, window: Column, owner: str) -> Non
     wrong = None
     if not str(engine).endswith("MergeTree") or str(engine).startswith("Replicated"):
         wrong = f"its engine is {engine}: windows go into plain MergeTree tables", "take a table of its own"
-    elif str(partition_key).strip("`") != window.name or not str(kind).startswith("DateTime"):
+    elif str(partition_key).strip("`") != window.name or kind not in ("DateTime", WINDOW_TYPE):
         wrong = f"it is not partitioned by a DateTime column {window.name}", "take a table of its own"
     elif comment != owner:
         mark = f"ALTER TABLE {names.target} COMMENT COLUMN {quoted(window.name)} {text(owner)}"

@@ -24,6 +24,7 @@ from tidegate.targets.clickhouse.native import fixed
 from tidegate.targets.relational.values import text_of
 
 Words = npt.NDArray[np.uint64]
+WINDOW_TYPE = "DateTime('UTC')"
 _US = 1_000_000
 _SECONDS = (-2_208_988_800, 10_413_792_000)
 """1900 and 2300: what lies outside is not shown as it is by DateTime64 and Date32."""
@@ -75,7 +76,7 @@ class Column:
         return values
 
     def _timestamps(self, micros: pa.Array) -> pa.Array:
-        if self.type == "DateTime":
+        if self.type == WINDOW_TYPE:
             return pc.divide(micros, _US).cast(pa.uint32())
         self._refuse_outside(micros, _SECONDS[0] * _US, _SECONDS[1] * _US - 1)
         return micros
@@ -139,7 +140,7 @@ class Column:
 def columns(table: Sequence[tuple[str, str]], client: Client) -> list[Column]:
     """The table's columns, the window's start first, in types that this version has."""
     first, *others = table
-    window = Column(first[0], hivetypes.parse(first[1]), "DateTime", nullable=False)
+    window = Column(first[0], hivetypes.parse(first[1]), WINDOW_TYPE, nullable=False)
     return [window, *(_column(name, hivetypes.parse(kind), client) for name, kind in others)]
 
 
