@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-mirror dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-cluster test-copies test-faults test-hive test-nightly test-operators test-install types windows
+.PHONY: help setup demo demo-mirror dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-clickhouse test-cluster test-copies test-faults test-hive test-nightly test-operators test-install types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -28,13 +28,20 @@ test: setup ## every test, of the slowest a sample
 
 # goes on after what fails, and then fails itself
 test-nightly: setup ## all that `make test` leaves out or takes a sample of, after `make test` (hours)
-	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-cluster test-copies test-faults test-hive test-operators test-install fuzz types windows simulate model demo-mirror
+	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-clickhouse test-cluster test-copies test-faults test-hive test-operators test-install fuzz types windows simulate model demo-mirror
 
 test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample)
 	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators tests/e2e/test_no_hole.py -s
 
 test-cluster: setup ## Spark on a real YARN and a real standalone cluster, with whatever may die there (about 30 minutes)
 	@TIDEGATE_CLUSTER=all $(VENV)/python -m pytest tests/cluster -s
+
+# What only the newest engine needs (chdb, half a gigabyte) stays out of .venv.
+CLICKHOUSE_PACKAGES := .tidegate/clickhouse/packages
+test-clickhouse: setup ## deliveries to ClickHouse: a server of 18.16, two as shards, and the newest engine (minutes)
+	@$(UV) --quiet pip install --python $(VENV)/python --target $(CLICKHOUSE_PACKAGES) --require-hashes --no-deps \
+		-r tests/clickhouse/requirements.lock
+	@TIDEGATE_CLICKHOUSE=all $(VENV)/python -m pytest tests/deliver -k clickhouse
 
 test-copies: setup ## copies of tables of a real PostgreSQL and MariaDB, by Debezium, while random transactions go on (minutes)
 	@TIDEGATE_COPIES=all $(VENV)/python -m pytest tests/copies/test_real.py -s
@@ -118,6 +125,7 @@ lock: setup ## pin requirements.txt into requirements.lock, with hashes
 	@sed -n 's/^\(uv\|setuptools\)==.*/\1/p' requirements-bootstrap.txt | \
 		$(COMPILE) --no-annotate --upgrade - -o requirements-bootstrap.txt >/dev/null
 	@$(COMPILE) --no-annotate docs/requirements.txt -o docs/requirements.lock
+	@$(COMPILE) --no-annotate --no-deps tests/clickhouse/requirements.txt -o tests/clickhouse/requirements.lock
 	@echo ziglang | $(COMPILE) --no-annotate --upgrade - -o requirements-compiler.txt >/dev/null
 
 clean: stack-down ## end the stack, remove .tidegate and caches

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from dev.stack import debian
 from dev.stack.errors import StackError
 from dev.stack.info import StackInfo
 from dev.stack.places import Places
@@ -45,6 +46,15 @@ def objects(stack_roots: Path) -> Iterator[StackInfo]:
     """An object store: `objects.objects_uri` (a bucket), `objects_endpoint`, `objects_key`, `objects_secret`. Use
     prefixes of your own."""
     yield from _running(stack_roots / "objects", "objects")
+
+
+@pytest.fixture(scope="session")
+def clickhouse(stack_roots: Path) -> Iterator[StackInfo]:
+    """Two servers of ClickHouse 18.16: `clickhouse_hosts`, `clickhouse_user`, `clickhouse_password`. Use tables of your
+    own."""
+    if not debian.is_here():
+        pytest.skip("no Debian here, whose packages bring ClickHouse")
+    yield from _running(stack_roots / "clickhouse", "clickhouse")
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,7 @@ def stack() -> None:
 @click.option("--with", "further", multiple=True, type=click.Choice(FURTHER_PARTS),
               help="Start this too. hdfs: pipelines name it by ${TIDEGATE_LAKE_FS}. yarn: Spark's connection "
               "spark_yarn; it brings HDFS. rocketmq: connection rocketmq_default. "
+              "clickhouse: two shards, connection clickhouse_default. "
               "iceberg: a REST catalogue, connection iceberg_default. "
               "objects: an object store (S3), connection aws_default; pipelines name its bucket by "
               "${TIDEGATE_LAKE_S3}.")  # fmt: skip

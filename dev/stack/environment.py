@@ -8,6 +8,8 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from dev.stack.clickhouse import USER as CLICKHOUSE_USER
+from dev.stack.clickhouse import clickhouse_hosts
 from dev.stack.java import find_java
 from dev.stack.objects import BUCKET
 from dev.stack.parts import Site
@@ -79,6 +81,11 @@ def environment(site: Site, parts: Collection[str], dags_folder: Path, plugins_f
         env["AIRFLOW_CONN_AWS_DEFAULT"] = json.dumps({
             "conn_type": "aws", "login": site.secrets.objects_key, "password": site.secrets.objects_secret,
             "extra": {"endpoint_url": objects_endpoint(site), "region_name": "us-east-1"},
+        })  # fmt: skip
+    if "clickhouse" in parts:
+        env["AIRFLOW_CONN_CLICKHOUSE_DEFAULT"] = json.dumps({
+            "conn_type": "clickhouse", "host": clickhouse_hosts(site), "login": CLICKHOUSE_USER,
+            "password": site.secrets.clickhouse_password,
         })  # fmt: skip
     if "kafka" in parts:
         extra = {"bootstrap.servers": f"{LOOPBACK}:{site.ports['kafka']}"}

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from dev.stack.clickhouse import USER as CLICKHOUSE_USER
+from dev.stack.clickhouse import clickhouse_hosts
 from dev.stack.environment import (
     AIRFLOW_USER,
     airflow_db_url,
@@ -35,6 +37,9 @@ class StackInfo:
     objects_endpoint: str = ""
     objects_key: str = ""
     objects_secret: str = field(default="", repr=False)
+    clickhouse_hosts: str = ""
+    clickhouse_user: str = ""
+    clickhouse_password: str = field(default="", repr=False)
     postgres_host: str = ""
     postgres_port: int = 0
     postgres_user: str = ""
@@ -109,6 +114,12 @@ def stack_info(site: Site, parts: Collection[str]) -> StackInfo:
             "objects_endpoint": objects_endpoint(site),
             "objects_key": site.secrets.objects_key,
             "objects_secret": site.secrets.objects_secret,
+        }
+    if "clickhouse" in parts:
+        found |= {
+            "clickhouse_hosts": clickhouse_hosts(site),
+            "clickhouse_user": CLICKHOUSE_USER,
+            "clickhouse_password": site.secrets.clickhouse_password,
         }
     if "postgres" in parts:
         found |= {

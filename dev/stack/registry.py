@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dev.stack.airflow import Airflow
+from dev.stack.clickhouse import ClickHouse
 from dev.stack.hdfs import Hdfs
 from dev.stack.hive import HiveServer2, SparkThrift, SparkThriftIceberg
 from dev.stack.iceberg import IcebergRest
@@ -22,6 +23,6 @@ def part_types(parts: Collection[str], hive: str) -> list[type[Part]]:
     """The classes of the parts named; `hive` is one of HIVES."""
     every: list[type[Part]] = [
         Postgres, Kafka, RocketMq, Hdfs, Yarn, HIVES[hive], IcebergRest,
-        Objects, Airflow,
+        Objects, ClickHouse, Airflow,
     ]  # fmt: skip
     return [kind for kind in every if kind.name in parts]

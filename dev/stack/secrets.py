@@ -33,6 +33,7 @@ class Secrets:
     airflow_secret_key: str = field(default_factory=_password, repr=False)
     objects_key: str = field(default_factory=_login, repr=False)
     objects_secret: str = field(default_factory=_password, repr=False)
+    clickhouse_password: str = field(default_factory=_password, repr=False)
 
     @classmethod
     def of_root(cls, root: Path) -> Secrets:

@@ -33,12 +33,16 @@ from dev.stack.registry import part_types
 from dev.stack.secrets import Secrets
 from dev.stack.state import State
 
-PARTS = ("kafka", "postgres", "hdfs", "yarn", "rocketmq", "iceberg", "objects", "hive", "airflow")
-FURTHER_PARTS = ("hdfs", "yarn", "rocketmq", "iceberg", "objects")
+PARTS = ("kafka", "postgres", "hdfs", "yarn", "rocketmq", "iceberg", "objects", "clickhouse", "hive", "airflow")
+FURTHER_PARTS = ("hdfs", "yarn", "rocketmq", "iceberg", "objects", "clickhouse")
 USUAL_PARTS = tuple(part for part in PARTS if part not in FURTHER_PARTS)
 _NEEDS = {"airflow": "postgres", "yarn": "hdfs"}
 # Who uses others is ended first; PostgreSQL last, so that Airflow can still say goodbye.
-_DOWN_ORDER = (("airflow",), ("kafka", "hive", "yarn", "rocketmq", "iceberg"), ("postgres", "hdfs", "objects"))
+_DOWN_ORDER = (
+    ("airflow",),
+    ("kafka", "hive", "yarn", "rocketmq", "iceberg"),
+    ("postgres", "hdfs", "objects", "clickhouse"),
+)
 _GRACE_S = 20.0
 Progress = Callable[[str], None]
 

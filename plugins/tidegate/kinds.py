@@ -246,6 +246,7 @@ _TARGETS = {
 _STORES = {("mirror", "hive_daily"): "hive_daily"}
 TARGETS = Kinds("target", _TARGETS, TargetKind, CatalogueError, _STORES)
 _DELIVERIES = {
+    "clickhouse": "tidegate.targets.clickhouse.kind:KIND",
     "postgresql": "tidegate.targets.relational.kind:POSTGRESQL",
     "mariadb": "tidegate.targets.relational.kind:MARIADB",
 }

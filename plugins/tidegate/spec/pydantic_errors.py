@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from tidegate.spec.by_kind import ByKind
+from tidegate.spec.deliver import DELIVERY
 from tidegate.spec.document import Path, dotted
 from tidegate.spec.model import PipelineSpec
 from tidegate.spec.problems import Problem
@@ -120,6 +121,7 @@ def all_keys() -> tuple[str, ...]:
             if section:
                 yield from walk(section, here)
 
-    by_kind = [(name, one, kind) for name, one in (("source", SOURCE), ("sink", SINK)) for kind in one.kinds.own]
+    sections = (("source", SOURCE), ("sink", SINK), ("deliver", DELIVERY))
+    by_kind = [(name, one, kind) for name, one in sections for kind in one.kinds.own]
     kinds = (key for name, one, kind in by_kind for key in walk(one.section_of(kind), (name,)))
     return tuple(dict.fromkeys((*walk(PipelineSpec, ()), *kinds)))

@@ -1,0 +1,69 @@
+"""The kind of delivery `clickhouse`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.core.base.connection import Connection
+from tidegate.core.base.errors import DeliveryRefused
+from tidegate.core.deliver.port import Checksum, FurtherSystem, Table
+from tidegate.core.spec.pipeline import Delivery, Pipeline
+from tidegate.kinds import DeliveryKind, late
+
+_HERE = "tidegate.targets.clickhouse"
+_PORT, _SECURE_PORT = 8123, 8443
+
+
+def settings(connection: Connection) -> dict[str, Any]:
+    """What the process that sends needs. `host`: of each shard, with commas between; `host:port` where ports differ."""
+    secure = bool(connection.extra.get("secure"))
+    port = connection.port or (_SECURE_PORT if secure else _PORT)
+    hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
+    if not hosts:
+        raise DeliveryRefused(
+            f"connection {connection.conn_id} has no host", advice="fix it: host is the shards'", retry=False
+        )
+    return {
+        "shards": [host if ":" in host else f"{host}:{port}" for host in hosts],
+        "user": connection.login or "default",
+        "password": connection.password or "",
+        "database": connection.schema or "default",
+        "secure": secure,
+    }
+
+
+def clients(settings: Mapping[str, Any], timeout_s: float) -> list[Any]:
+    """One for each shard, in their order."""
+    from tidegate.targets.clickhouse.client import Client
+
+    shared = {name: settings[name] for name in ("user", "password", "database", "secure")}
+    return [Client(address=address, timeout_s=timeout_s, **shared) for address in settings["shards"]]
+
+
+def opened(settings: Mapping[str, Any], table: Table, checksum: Checksum, timeout_s: float) -> FurtherSystem:
+    """The table there. The server computes hashes of its own, so `checksum` is not used."""
+    from tidegate.targets.clickhouse.table import ClickHouseTable
+
+    return ClickHouseTable(clients(settings, timeout_s), table, timeout_s)
+
+
+def _problems(pipeline: Pipeline, delivery: Delivery) -> list[tuple[str, str]]:
+    from tidegate.core.deliver.columns import delivered_columns
+
+    known = dict(delivered_columns(pipeline))
+    named = dict(delivery.options).get("order_by", "").split(",")
+    return [("order_by", f"{name} is not a column of the pipeline") for name in named if name and name not in known]
+
+
+KIND = DeliveryKind(
+    name="clickhouse",
+    title="ClickHouse",
+    connection_types=("clickhouse", "http", "https", "generic"),
+    port=_PORT,
+    section=late(f"{_HERE}.section:section"),
+    settings=settings,
+    opened=opened,
+    examined=late(f"{_HERE}.doctor:examined"),
+    problems=_problems,
+)

@@ -1,0 +1,103 @@
+"""The target exists, is this delivery's, and has the pipeline's columns: created, evolved or refused, on one shard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.core.base.errors import DeliveryRefused
+from tidegate.core.deliver.port import Table
+from tidegate.targets.clickhouse import statements
+from tidegate.targets.clickhouse.client import (
+    DUPLICATE_COLUMN,
+    ILLEGAL_COLUMN,
+    IN_A_KEY,
+    TABLE_EXISTS,
+    Client,
+    Failed,
+    quoted,
+    text,
+)
+from tidegate.targets.clickhouse.statements import Names
+from tidegate.targets.clickhouse.types import WINDOW_TYPE, Column
+
+
+def prepared(shard: Client, names: Names, columns: Sequence[Column], table: Table) -> list[str]:
+    """What was done, in words. Looks first. Raises DeliveryRefused, Failed, Unanswered."""
+    owner = f"tidegate: {table.pipeline}/{table.delivery}"
+    done = []
+    if not shard.ask(statements.described(names)):
+        order = [name for name in dict(table.options).get("order_by", "").split(",") if name]
+        try:
+            shard.do(statements.create_table(names, columns, order, owner, shard))
+            done.append(f"{shard.address}: created {names.target}")
+        except Failed as error:
+            if error.code != TABLE_EXISTS:  # made by another process meanwhile
+                raise
+    _check_table(shard, names, columns[0], owner)
+    return done + _evolved(shard, names, columns)
+
+
+def _check_table(shard: Client, names: Names, window: Column, owner: str) -> None:
+    engine, partition_key = shard.ask(statements.described(names))[0]
+    comments = {name: (kind, comment) for name, kind, comment in shard.ask(statements.described_columns(names))}
+    kind, comment = comments.get(window.name, ("", ""))
+    wrong = None
+    if not str(engine).endswith("MergeTree") or str(engine).startswith("Replicated"):
+        wrong = f"its engine is {engine}: windows go into plain MergeTree tables", "take a table of its own"
+    elif str(partition_key).strip("`") != window.name or kind not in ("DateTime", WINDOW_TYPE):
+        wrong = f"it is not partitioned by a DateTime column {window.name}", "take a table of its own"
+    elif comment != owner:
+        mark = f"ALTER TABLE {names.target} COMMENT COLUMN {quoted(window.name)} {text(owner)}"
+        wrong = f"it is not marked as this delivery's, but {comment!r}", f"if it is to be: {mark}"
+    if wrong:
+        raise DeliveryRefused(f"{shard.address}: {names.target} is not taken: {wrong[0]}", advice=wrong[1], retry=False)
+
+
+def _evolved(shard: Client, names: Names, columns: Sequence[Column]) -> list[str]:
+    there = _types(shard, names)
+    done = []
+    for one in columns[1:]:
+        if one.name not in there:
+            if _altered(shard, names, f"ADD COLUMN {quoted(one.name)} {one.full_type}"):
+                done.append(f"{shard.address}: added {one.name} {one.full_type} to {names.target}")
+            there = _types(shard, names)
+        change = f"MODIFY COLUMN {quoted(one.name)} {one.full_type}"
+        fits = one.fits(there.get(one.name, "gone again"))
+        if fits > 0:
+            done.append(_widened(shard, names, one, change))
+        if fits < 0:
+            raise DeliveryRefused(
+                f"{shard.address}: {one.name} of {names.target} is {there.get(one.name)}, and {one.full_type} is sent",
+                advice=f"if no value is lost by it: ALTER TABLE {names.target} {change}",
+                retry=False,
+            )
+    return done
+
+
+def _widened(shard: Client, names: Names, one: Column, change: str) -> str:
+    try:
+        shard.do(f"ALTER TABLE {names.target} {change}")
+    except Failed as error:
+        if error.code not in IN_A_KEY:
+            raise
+        raise DeliveryRefused(
+            f"{shard.address}: {one.name} of {names.target} cannot be made {one.full_type}: {error}",
+            advice="the table is sorted by it: name another table, and deliver the windows again",
+            retry=False,
+        ) from error
+    return f"{shard.address}: {one.name} of {names.target} is {one.full_type} now"
+
+
+def _types(shard: Client, names: Names) -> dict[str, str]:
+    return {name: str(kind) for name, kind, _ in shard.ask(statements.described_columns(names))}
+
+
+def _altered(shard: Client, names: Names, what: str) -> bool:
+    """False where another process has added the column meanwhile."""
+    try:
+        shard.do(f"ALTER TABLE {names.target} {what}")
+    except Failed as error:
+        if error.code not in (ILLEGAL_COLUMN, DUPLICATE_COLUMN):
+            raise
+        return False
+    return True

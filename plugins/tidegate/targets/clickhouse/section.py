@@ -1,0 +1,22 @@
+"""Keys of a delivery to ClickHouse in the YAML."""
+
+from __future__ import annotations
+
+from tidegate.spec.deliver import DeliverySection
+from tidegate.spec.section import key
+from tidegate.spec.values import ColumnName
+
+
+class ClickHouseSection(DeliverySection):
+    """Windows into ClickHouse ([ClickHouse](clickhouse.md))."""
+
+    order_by: list[ColumnName] | None = key(
+        "Columns by which the table that Tidegate creates is sorted; null: by none. A table that is there keeps its "
+        "own order.",
+        None,
+    )
+
+
+def section() -> type[DeliverySection]:
+    """Called by the kind."""
+    return ClickHouseSection

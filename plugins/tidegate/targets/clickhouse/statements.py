@@ -1,0 +1,104 @@
+"""The statements that a delivery to ClickHouse is made of. They say nothing about when one may be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tidegate.targets.clickhouse.client import Client, quoted, text
+from tidegate.targets.clickhouse.types import Column, sql_row_hash
+
+OLD_PARTS_S = 1
+"""What made way for a REPLACE leaves the disk so soon: until then older servers show it again when they restart."""
+EMPTY_SOURCE = "allow_replace_partition_from_empty_source"
+
+
+@dataclass(frozen=True)
+class Names:
+    """A table, and the stagings of one delivery beside it, which begin with `prefix`."""
+
+    database: str
+    table: str
+    prefix: str
+
+    def full(self, table: str) -> str:
+        return f"{quoted(self.database)}.{quoted(table)}"
+
+    @property
+    def target(self) -> str:
+        return self.full(self.table)
+
+
+def create_table(names: Names, columns: Sequence[Column], order_by: Sequence[str], owner: str, client: Client) -> str:
+    """The target, whose first column says whose it is. Columns of the order may be null; older versions take a default
+    for null there."""
+    declared = [f"{quoted(one.name)} {one.full_type}" for one in columns]
+    declared[0] += f" COMMENT {text(owner)}"
+    nullable_keys = client.knows("allow_nullable_key")
+    order = ", ".join(quoted(name) if nullable_keys else f"assumeNotNull({quoted(name)})" for name in order_by)
+    keys = ", allow_nullable_key = 1" if nullable_keys and order else ""
+    return (
+        f"CREATE TABLE {names.target} ({', '.join(declared)}) ENGINE = MergeTree "
+        f"PARTITION BY {quoted(columns[0].name)} ORDER BY ({order or 'tuple()'})"
+        f" SETTINGS index_granularity = 8192, old_parts_lifetime = {OLD_PARTS_S}{keys}"
+    )
+
+
+def insert(names: Names, staging: str, columns: Sequence[Column]) -> str:
+    """The data, in the format Native, follows."""
+    return f"INSERT INTO {names.full(staging)} ({', '.join(quoted(one.name) for one in columns)}) FORMAT Native"
+
+
+def replace(names: Names, staging: str, window_ms: int) -> str:
+    """The partition's name is the window's start."""
+    return f"ALTER TABLE {names.target} REPLACE PARTITION ID '{window_ms // 1000}' FROM {names.full(staging)}"
+
+
+def content(names: Names, table: str, columns: Sequence[Column], window_ms: int | None) -> str:
+    """Count and sum of hashes of a staging, or of a window of the target."""
+    only = "" if window_ms is None else f" WHERE {quoted(columns[0].name)} = toDateTime({window_ms // 1000})"
+    return f"SELECT count(), sum({sql_row_hash(columns)}) FROM {names.full(table)}{only}"
+
+
+def parts(names: Names, staging: str) -> str:
+    """How many the server reads the staging from."""
+    where = f"database = {text(names.database)} AND table = {text(staging)} AND active"
+    return f"SELECT count() FROM system.parts WHERE {where}"
+
+
+def parts_of(names: Names, window_ms: int) -> str:
+    """First and last block, level, rows, whether it is active: of each of the window's parts on the target's disk."""
+    where = (
+        f"database = {text(names.database)} AND table = {text(names.table)} AND partition_id = '{window_ms // 1000}'"
+    )
+    return f"SELECT min_block_number, max_block_number, level, rows, active FROM system.parts WHERE {where}"
+
+
+def stagings(names: Names, more: str = "") -> str:
+    """Names of tables that begin with the prefix, and then `more`."""
+    where = f"database = {text(names.database)} AND startsWith(name, {text(names.prefix + more)})"
+    return f"SELECT name FROM system.tables WHERE {where} ORDER BY name"
+
+
+def replaces_under_way(names: Names, more: str) -> str:
+    """How many REPLACE statements from such stagings are being executed: each has looked up its source already."""
+    where = f"startsWith(query, 'ALTER') AND position(query, {text(names.prefix + more)}) > 0"
+    return f"SELECT count() FROM system.processes WHERE {where}"
+
+
+def described(names: Names) -> str:
+    """Engine and partition key of the target; no row where it is missing."""
+    where = f"database = {text(names.database)} AND name = {text(names.table)}"
+    return f"SELECT engine, partition_key FROM system.tables WHERE {where}"
+
+
+def described_columns(names: Names) -> str:
+    """Name, type and comment of the target's columns."""
+    where = f"database = {text(names.database)} AND table = {text(names.table)}"
+    return f"SELECT name, type, comment FROM system.columns WHERE {where}"
+
+
+def window_name(window_ms: int) -> str:
+    """For people."""
+    return datetime.fromtimestamp(window_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")

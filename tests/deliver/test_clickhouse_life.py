@@ -1,0 +1,135 @@
+"""A pipeline's hours in ClickHouse, by the process that reads files: published, replayed, an outage, caught up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.clickhouse.places import Place
+from tests.deliver.lab import SHOP, Lab
+from tests.fakes.proxy import Fate, LossyProxy
+from tests.world import HOUR, T0
+from tidegate.adapters.delivery import SenderProcess
+from tidegate.core.base.connection import Connection
+from tidegate.core.base.errors import DeliveryRefused
+from tidegate.core.deliver.columns import table_of
+from tidegate.core.spec.pipeline import Column
+from tidegate.kinds import delivery_kind
+from tidegate.workflow.deliver import deliver
+
+KIND = delivery_kind("clickhouse")
+
+
+class Real(Lab):
+    """`hosts`: of proxies, or of nobody."""
+
+    def __init__(self, folder: Path, place: Place) -> None:
+        super().__init__(folder)
+        self.place, self.hosts, self.senders = place, ",".join(place.addresses), list[SenderProcess]()
+        self.world.change_spec(deliver=(replace(SHOP, kind="clickhouse", table=place.name),))
+        self.world.sender = self._process
+
+    def _process(self, delivery: object) -> SenderProcess:
+        place, one = self.place, self.pipeline.deliver[0]
+        at = Connection(conn_id="ch", host=self.hosts, login=place.user, password=place.password)
+        self.senders.append(SenderProcess("clickhouse", lambda: KIND.settings(at), table_of(self.pipeline, one)))
+        return self.senders[-1]
+
+    def ids(self) -> list[str]:
+        """Counted by a query of the test's own."""
+        found = self.place.ask(f"SELECT id, count() FROM {self.place.name} GROUP BY id")
+        return sorted(Counter({row[0]: int(row[1]) for row in found}).elements())
+
+    def close(self) -> None:
+        for sender in self.senders:
+            sender.close()
+
+
+@pytest.fixture
+def real(tmp_path: Path, place: Place) -> Iterator[Real]:
+    made = Real(tmp_path, place)
+    yield made
+    made.close()
+
+
+def more_columns(real: Real) -> None:
+    """So that a replay makes another generation."""
+    real.world.change_spec(columns=(*real.pipeline.columns, Column(name="x", type="string", path="$.id")))
+
+
+def test_a_whole_life(real: Real) -> None:
+    real.hours(3)
+    assert real.deliver() == ["delivered"] * 3
+    assert real.ids() == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1"]
+    (row,) = real.place.ask(f"SELECT site, value, _partition, _offset FROM {real.place.name} WHERE id = '0-0'")
+    assert [str(each) for each in row] == ["b", "1", "0", "0"]
+    assert real.verify(0, 1, 2) == ["unchanged"] * 3
+    more_columns(real)
+    real.world.replay(0)
+    assert real.deliver() == ["delivered"]
+    assert real.states() == ["STANDING 2.2", "STANDING 1.1", "STANDING 1.1"]
+    assert real.verify(1, 2) == ["unchanged"] * 2, "a column that came later changes no sum"
+    shown = real.place.ask(f"SELECT id, x FROM {real.place.name} WHERE x IS NOT NULL")
+    assert sorted(shown) == [["0-0", "0-0"], ["0-1", "0-1"]]
+
+    real.place.run(f"ALTER TABLE {real.place.name} DROP PARTITION ID '{(T0 + HOUR) // 1000}'")
+    assert real.ids() == ["0-0", "0-1", "2-0", "2-1"]
+    assert real.verify(0, 1, 2) == ["unchanged", "delivered", "unchanged"]
+    assert real.ids() == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1"]
+    assert real.place.stagings() == []
+
+
+def test_an_outage_holds_up_nothing_else_and_is_caught_up(real: Real) -> None:
+    real.hours(1)
+    assert real.deliver() == ["delivered"]
+    there, real.hosts = real.hosts, "127.0.0.1:1"
+    more_columns(real)
+    real.world.replay(0)
+    with pytest.raises(DeliveryRefused, match="no connection"):
+        real.deliver()
+    real.hosts = there
+    assert real.deliver() == ["delivered"]
+    assert (real.ids(), real.states()) == (["0-0", "0-1"], ["STANDING 2.2"])
+
+
+@pytest.mark.parametrize("marker", [b"INSERT INTO", b"REPLACE PARTITION"])
+def test_answers_that_are_lost_on_the_way(real: Real, marker: bytes) -> None:
+    real.hours(2)
+    host, _, port = real.place.addresses[0].partition(":")
+    there = real.hosts
+    with LossyProxy(host, int(port), marker, Fate.LOSE_REPLY, once=True) as proxy:
+        real.hosts = ",".join([f"127.0.0.1:{proxy.port}", *real.place.addresses[1:]])
+        first = real.deliver()
+        assert proxy.matched
+        assert sorted(first) == ["delivered", "failed"]
+    real.hosts = there
+    assert real.deliver() == ["delivered"]
+    assert real.ids() == ["0-0", "0-1", "1-0", "1-1"]
+    assert real.verify(0, 1) == ["unchanged"] * 2
+    assert real.place.stagings() == []
+
+
+def test_a_process_that_is_killed_leaves_a_staging_that_is_swept(real: Real) -> None:
+    real.hours(1)
+    with real.context() as ctx:
+        one, sender = real.pipeline.deliver[0], ctx.sender(real.pipeline.deliver[0])
+        deliver.prepare(ctx, sender)
+        held = ctx.ledger.deliveries.holds
+
+        def holds(row: object) -> bool:
+            child = real.senders[-1]._child._child
+            assert child is not None
+            child.kill()
+            child.wait()
+            return bool(held(row))
+
+        ctx.ledger.deliveries.holds = holds
+        (sent,) = deliver.deliver(ctx, one, sender)
+    assert (sent.what, real.ids()) == ("failed", [])
+    assert len(real.place.stagings()) == len(real.place.addresses)
+    assert real.deliver() == ["delivered"]  # its fence
+    assert (real.ids(), real.place.stagings()) == (["0-0", "0-1"], [])
