@@ -139,7 +139,7 @@ ADDED += [
 DELIVERED = {"kind": "postgresql", "name": "shop", "conn_id": "shop", "table": "hours"}
 ADDED += [
     (
-        f"deliver: [{{{', '.join(f'{k}: {v}' for k, v in (DELIVERED | {field: value}).items())}}}]",
+        f"deliver: [{{{', '.join(f'{k}: {v}' for k, v in (DELIVERED | {field: value}).items())}}}] #!",
         f"deliver[0].{field}",
         says,
     )
