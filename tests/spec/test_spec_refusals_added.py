@@ -152,6 +152,8 @@ ADDED += [
         ("sla", "0m", "must be greater than zero"),
     ]
 ]
+CLICKHOUSE = "{kind: clickhouse, name: ch, conn_id: ch, table: hours, order_by: [nowhere]}"
+ADDED += [(f"deliver: [{CLICKHOUSE}] #!", "deliver[0].order_by", "nowhere is not a column of the pipeline")]
 
 
 @pytest.mark.parametrize(("lines", "field", "says"), ADDED)
