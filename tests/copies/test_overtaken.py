@@ -178,9 +178,8 @@ def test_s7_a_chunk_that_is_older_than_a_purge_is_read_again(tmp_path: Path) -> 
     here, source.rows, end, source.end = source.rows, lagging, source.end, low + 5
     source.sneak(12, "without an event")
     world.again()
-    with pytest.raises(JobFailed, match="no chunk was accepted"):
+    with pytest.raises(JobFailed, match="no chunk was accepted: its LOW is below the"):
         world.read()
-    assert any("its LOW is below the" in said for said in world.said)
     source.rows, source.end = here, end
     source.sneak(12, "without an event")
     assert world.mirror() == source.rows
@@ -214,9 +213,8 @@ def test_s4_the_topic_begins_before_the_first_chunk(world: CopyWorld) -> None:
     """A replica that lags behind the topic's beginning."""
     source = world.source_table
     here, source.end = source.end, source.end - 50
-    with pytest.raises(JobFailed, match="no chunk was accepted"):
+    with pytest.raises(JobFailed, match="no chunk was accepted: its LOW is before the topic begins"):
         world.read()
-    assert any("its LOW is before the topic begins" in said for said in world.said)
     source.end = here
     assert world.mirror() == source.rows
 

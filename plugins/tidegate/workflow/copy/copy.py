@@ -36,6 +36,10 @@ from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import run_to_its_end
 from tidegate.workflow.copy.tables import SourceTables, section
 
+_AGAIN = (
+    "the next try reads them again; of a table that is idle in PostgreSQL change any row first: what is read is as new "
+    "as the newest event that was merged"
+)
 CHUNKS_FOR_A_TASK = 8
 """Chunks of one job, for each that is read at once: what is accepted stays."""
 
@@ -224,14 +228,17 @@ def _read(ctx: Context, database: Database, tables: SourceTables, chunks: Sequen
         if not tables.unchanged(name):
             # its rows would lack what the events of before them have brought of a new column
             raise LostComparison(f"{ctx.name}: {name} was altered while it was read: its chunks are read again")
-    accepted, overtaken = [], 0
+    accepted, overtaken, why = [], 0, ""
     for one in tries:
         try:
-            chunk = _accepted(ctx, told, one)
+            found = _accepted(ctx, told, one)
         except LostComparison:
             overtaken += 1  # another task has begun another attempt: that one's counts
+            continue
+        if isinstance(found, str):
+            why = why or found
         else:
-            accepted += [] if chunk is None else [chunk]
+            accepted.append(found)
     if overtaken == len(tries):
         return []
     if error is not None and (not accepted or not error.retry):
@@ -239,7 +246,7 @@ def _read(ctx: Context, database: Database, tables: SourceTables, chunks: Sequen
     if error is not None:
         ctx.say(f"{many(len(tries) - len(accepted), 'chunk')} not read: {error}")
     if not accepted:
-        raise JobFailed(f"{ctx.name}: no chunk was accepted", advice="the next try reads them again")
+        raise JobFailed(f"{ctx.name}: no chunk was accepted: {why}", advice=_AGAIN)
     return accepted
 
 
@@ -270,14 +277,14 @@ def _plan(
     )
 
 
-def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | None:
-    """The chunk with what its attempt has read; None if it left no receipt, or what it read may not be merged. Raises
-    LostComparison."""
+def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | str:
+    """The chunk with what its attempt has read, or why it is to be read again: it left no receipt, or what it read may
+    not be merged. Raises LostComparison."""
     home = ctx.layout.copied(chunk.attempt)
     try:
         receipt = loads(ChunkReceipt, ctx.storage.read(join(home, RECEIPT)))
     except PathMissing:
-        return None
+        return "its job left no receipt"
     there = {f.path: f.bytes for f in ctx.storage.list_files(home) or ()}
     wrong = [f.path for f in receipt.files if there.get(f.path) != f.bytes]
     assert told.begins is not None
@@ -285,7 +292,7 @@ def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | None:
     why = f"{wrong[0]} is not as long as it was" if wrong else too_old(low, told.copied, told.purged_below, told.begins)
     if why is not None:
         ctx.say(f"{ctx.name}: chunk {chunk.number} is to be read again: {why}")
-        return None
+        return why
     return ctx.ledger.copies.accept(chunk, receipt.low, receipt.high, receipt.files)
 
 
