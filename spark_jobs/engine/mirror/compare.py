@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,26 +78,66 @@ def against_source(shape: Shape, number: int, read: pa.Table, held: pa.Table, be
     was not read and is at or above `below`, the smallest LOW."""
     deleted = numbers(shape.deleted(held))
     found = Compared(bucket=number, rows=len(held) - int(deleted.sum()), tombstones=int(deleted.sum()), read=len(read))
-    keys = key_numbers(shape, read, held)
-    mine, theirs = keys[: len(read)], keys[len(read) :]
-    count = int(keys.max()) + 1 if len(keys) else 0
-    times, place, of = np.bincount(theirs, minlength=count), np.full(count, -1), np.full(count, -1)
-    place[theirs], of[mine] = np.arange(len(theirs)), np.arange(len(mine))
+    keys = _matched(shape, read, held)
+    place, of = keys.place, keys.of
     stands, told = versions_of(shape, held), versions_of(shape, read)
-    both = np.flatnonzero((times == 1) & (of >= 0))
+    both = keys.once
     both = both[newer(versions_at(told, of[both]), versions_at(stands, place[both]))]
     mine_hash, theirs_hash = (numbers(row_hashes(rows.select(shape.content), {})) for rows in (read, held))
     gone = deleted[place[both]]
-    alone = np.flatnonzero((times == 1) & (of < 0))
+    alone = keys.surplus
     alone = alone[~deleted[place[alone]] & is_below(versions_at(stands, place[alone]), below)]
     differ = {
-        Kind.LACKING: np.concatenate([np.flatnonzero((times == 0) & (of >= 0)), both[gone]]),
+        Kind.LACKING: np.concatenate([keys.lacking, both[gone]]),
         Kind.SURPLUS: alone,
         Kind.OTHER: both[~gone & (mine_hash[of[both]] != theirs_hash[place[both]])],
-        Kind.DOUBLED: np.flatnonzero(times > 1),
+        Kind.DOUBLED: keys.doubled,
     }
+    return _told(shape, found, (read, held), keys, differ)
+
+
+@dataclass(frozen=True)
+class _Matched:
+    """Keys of both sides, by number. `times`: how often the table has each; `place`: where; `of`: where the other side
+    has it; -1: it does not."""
+
+    times: Numbers
+    place: Numbers
+    of: Numbers
+
+    @property
+    def once(self) -> Numbers:
+        """Those that both have."""
+        return np.flatnonzero((self.times == 1) & (self.of >= 0))
+
+    @property
+    def lacking(self) -> Numbers:
+        return np.flatnonzero((self.times == 0) & (self.of >= 0))
+
+    @property
+    def surplus(self) -> Numbers:
+        return np.flatnonzero((self.times == 1) & (self.of < 0))
+
+    @property
+    def doubled(self) -> Numbers:
+        return np.flatnonzero(self.times > 1)
+
+
+def _matched(shape: Shape, made: pa.Table, held: pa.Table) -> _Matched:
+    keys = key_numbers(shape, made, held)
+    mine, theirs = keys[: len(made)], keys[len(made) :]
+    count = int(keys.max()) + 1 if len(keys) else 0
+    place, of = np.full(count, -1), np.full(count, -1)
+    place[theirs], of[mine] = np.arange(len(theirs)), np.arange(len(mine))
+    return _Matched(np.bincount(theirs, minlength=count), place, of)
+
+
+def _told(
+    shape: Shape, found: Compared, rows: tuple[pa.Table, pa.Table], keys: _Matched, differ: dict[Kind, Numbers]
+) -> Compared:
+    """The same with what differs, and some of it."""
     samples = [
-        _sample(shape, kind, (read, held), int(of[key]), int(place[key]), int(times[key]))
+        _sample(shape, kind, rows, int(keys.of[key]), int(keys.place[key]), int(keys.times[key]))
         for kind, some in differ.items()
         for key in some[:SAMPLES].tolist()
     ]
@@ -114,36 +154,17 @@ def _keyed(
     shape: Shape, found: Compared, rows: tuple[pa.Table, pa.Table], hashes: tuple[Numbers, Numbers], below: Position
 ) -> Compared:
     made, held = rows
-    keys = key_numbers(shape, made, held)
-    mine, theirs = keys[: len(made)], keys[len(made) :]
-    count = int(keys.max()) + 1 if len(keys) else 0
-    times, place, of = np.bincount(theirs, minlength=count), np.full(count, -1), np.full(count, -1)
-    place[theirs] = np.arange(len(theirs))
-    of[mine] = np.arange(len(mine))
-    gone = _may_be_purged(shape, made, below)
-    both = np.flatnonzero((times == 1) & (of >= 0))
+    keys = _matched(shape, made, held)
+    both, lacking = keys.once, keys.lacking
+    lacking = lacking[~_may_be_purged(shape, made, below)[keys.of[lacking]]]
+    out = _may_be_kept_out(shape, made, below)[keys.of[lacking]]
     differ = {
-        Kind.LACKING: np.flatnonzero((times == 0) & (of >= 0)),
-        Kind.SURPLUS: np.flatnonzero((times == 1) & (of < 0)),
-        Kind.OTHER: both[hashes[0][of[both]] != hashes[1][place[both]]],
-        Kind.DOUBLED: np.flatnonzero(times > 1),
+        Kind.LACKING: lacking[~out],
+        Kind.SURPLUS: keys.surplus,
+        Kind.OTHER: both[hashes[0][keys.of[both]] != hashes[1][keys.place[both]]],
+        Kind.DOUBLED: keys.doubled,
     }
-    differ[Kind.LACKING] = differ[Kind.LACKING][~gone[of[differ[Kind.LACKING]]]]
-    out = _may_be_kept_out(shape, made, below)[of[differ[Kind.LACKING]]]
-    kept_out, differ[Kind.LACKING] = differ[Kind.LACKING][out], differ[Kind.LACKING][~out]
-    samples = [
-        _sample(shape, kind, rows, int(of[key]), int(place[key]), int(times[key]))
-        for kind, some in differ.items()
-        for key in some[:SAMPLES].tolist()
-    ]
-    return Compared(
-        bucket=found.bucket,
-        rows=found.rows,
-        tombstones=found.tombstones,
-        differ=tuple((kind.value, len(some)) for kind, some in differ.items() if len(some)),
-        samples=tuple(samples[:SAMPLES]),
-        kept_out=len(kept_out),
-    )
+    return replace(_told(shape, found, rows, keys, differ), kept_out=int(out.sum()))
 
 
 def _may_be_purged(shape: Shape, made: pa.Table, below: Position) -> Numbers:
