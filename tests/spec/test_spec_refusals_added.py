@@ -155,6 +155,29 @@ ADDED += [
 CLICKHOUSE = "{kind: clickhouse, name: ch, conn_id: ch, table: hours, order_by: [nowhere]}"
 ADDED += [(f"deliver: [{CLICKHOUSE}] #!", "deliver[0].order_by", "nowhere is not a column of the pipeline")]
 
+SHOP = "name: shop, conn_id: pg, table: t"
+ADDED += [
+    (f"deliver: [{{{lines}}}] #!", f"deliver[0].{key}", says)
+    for lines, key, says in [
+        (SHOP, "kind", "is required"),
+        (f"kind: postgres, {SHOP}", "kind", "(did you mean postgresql?)"),
+        ("kind: postgresql, conn_id: pg, table: t", "name", "is required"),
+        ("kind: postgresql, name: A b, conn_id: pg, table: t", "name", "must be lower-case letters"),
+        ("kind: mariadb, name: shop, conn_id: '', table: t", "conn_id", "id of an Airflow connection"),
+        ("kind: mariadb, name: shop, conn_id: pg, table: a.b.c", "table", "must be table or schema.table"),
+        (f"kind: mariadb, {SHOP}, since: soon", "since", "must be"),
+        (f"kind: mariadb, {SHOP}, sla: soon", "sla", "a number with a unit"),
+        (f"kind: mariadb, {SHOP}, slo: 1h", "slo", "unknown key"),
+    ]
+]
+ADDED += [
+    (f"deliver:\n- {{kind: mariadb, {SHOP}}}\n- {{kind: mariadb, {second}}} #!", f"deliver[1].{key}", says)
+    for second, key, says in [
+        ("name: shop, conn_id: pg, table: u", "name", "shop is there already"),
+        ("name: other, conn_id: pg, table: t", "table", "t is the table of shop already"),
+    ]
+]
+
 
 @pytest.mark.parametrize(("lines", "field", "says"), ADDED)
 def test_a_wrong_addition_is_refused_with_line_and_field(tmp_path, lines, field, says):
