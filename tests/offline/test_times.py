@@ -79,7 +79,7 @@ def test_a_window_that_is_cut_otherwise_than_before_is_not_read(tmp_path: Path) 
     world = TableWorld(tmp_path)
     world.fake.rows[1] = ("w", None)
     world.read(0)
-    world.alter("timezone: UTC", "timezone: Europe/Berlin")
+    world.yaml = world.yaml.replace("timezone: UTC", "timezone: Europe/Berlin")
     world.alter("2024-11-01T00:00:00Z", "2024-11-01T00:00:00")
     ctx = world.context()
     view, first = ctx.ledger.batches.planning_view("readings"), {0: 0}
