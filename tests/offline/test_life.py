@@ -407,3 +407,15 @@ def test_a_table_is_never_another_one(world: TableWorld) -> None:
     ctx = world.context()
     assert survey(ctx, told=True) == ctx.log()
     world.close()
+
+
+def test_maintenance_cleans_and_finds_nothing_wrong(world: TableWorld) -> None:
+    for day in range(3):
+        world.read(day)
+        world.publish(day)
+    world.clock.advance(40 * DAY)
+    reconcile.maintain(world.context())
+    world.close()
+    assert [world.publish(day).rows for day in range(3)] == [10, 10, 10]
+    assert world.again(1).note == "unchanged"
+    balanced(world)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from tests.offline.worlds import TableWorld
 from tidegate.core.base.errors import SourceError
 from tidegate.core.base.offsets import OffsetRange
+from tidegate.core.batch.planning import plan_batch
 from tidegate.core.batch.readings import Reading, instant_of, offset_at, whole_window
 from tidegate.core.copy.port import KeyRange, SourceColumn, SourceTable
 from tidegate.core.spec.pipeline import Windows
@@ -69,6 +72,23 @@ def test_a_lane_is_time() -> None:
     assert whole_window(OffsetRange("t", 0, offset_at(0), offset_at(24 * HOUR))) == day
     with pytest.raises(SourceError, match="are no window"):
         whole_window(OffsetRange("t", 0, 5, offset_at(24 * HOUR)))
+
+
+def test_a_window_that_is_cut_otherwise_than_before_is_not_read(tmp_path: Path) -> None:
+    """Its first part has been read already, by other zone data."""
+    world = TableWorld(tmp_path)
+    world.fake.rows[1] = ("w", None)
+    world.read(0)
+    world.yaml = world.yaml.replace("timezone: UTC", "timezone: Europe/Berlin")
+    world.alter("2024-11-01T00:00:00Z", "2024-11-01T00:00:00")
+    ctx = world.context()
+    view, first = ctx.ledger.batches.planning_view("readings"), {0: 0}
+    world.ends(1)
+    with pytest.raises(
+        SourceError, match="come to 2024-11-02T00:00Z, and the window there begins at 2024-11-01T23:00Z"
+    ):
+        plan_batch(world.pipeline, 1, view, ctx.log(), first, world.clock.now_ms())
+    world.close()
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 7, 1000])

@@ -78,6 +78,13 @@ def plan_batch(
         due = _due_window(pipeline.windows, starts[LANE], clock_ms)
         if isinstance(due, NothingToPlan):
             return due
+        if view.planned_ends and due.start != starts[LANE]:
+            raise SourceError(
+                f"readings have come to {iso(instant_of(starts[LANE]))}, and the window there begins at "
+                f"{iso(instant_of(due.start))}: windows are cut otherwise here than when that was planned",
+                advice="run control planes with the same zone data (tzdata)",
+                retry=False,
+            )
         starts, ends, topic = {LANE: due.start}, {LANE: due.end}, due.lane(topic)
     else:
         ends = _ends(pipeline, topic, starts)
