@@ -83,7 +83,7 @@ class Race:
     def worker(self) -> None:
         for _ in range(TRIES):
             with self.lock:
-                number = max(1, self.ledger.generation + self.rng.randrange(2))
+                number = self.ledger.generation + 1
                 rows, rng = _generation(number), random.Random(self.rng.random())
                 tried = self.ledger.taken(number, rows)
             system, clients = hooked(self.place)
@@ -110,7 +110,8 @@ def _restless(client: Client, rng: random.Random) -> Any:
     send = Client.do
 
     def do(sql: str, body: bytes = b"", settings: Any = NONE) -> None:
-        time.sleep(rng.random() * 0.05)
+        slept = "REPLACE" in sql and rng.random() < 0.4  # between asking the ledger and showing
+        time.sleep(1.5 if slept else rng.random() * 0.02)
         if rng.random() < 0.03:
             raise Unanswered("the request is lost")
         send(client, sql, body, settings)
