@@ -19,7 +19,7 @@ from tests.deliver.lab import Lab
 from tests.deliver.test_commands import LIST
 from tests.world import HOUR, T0
 from tidegate.airflow import deliveries, runs, task
-from tidegate.airflow.operators import DeliverOperator
+from tidegate.airflow.deliveries import DeliverOperator
 from tidegate.airflow.timetable import DeliveryTimetable, to_ms
 from tidegate.core.base.errors import DeliveryRefused, DeliveryUnsure
 
@@ -176,9 +176,7 @@ def test_a_failure_is_tried_again_and_a_refusal_is_not(run: Run, lab: Lab) -> No
 
 
 def test_time_that_is_up_triggers_the_next_run(run: Run, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidegate.airflow import operators
-
-    monkeypatch.setattr(operators, "LONGEST_APPLY_S", -1.0)
+    monkeypatch.setattr(deliveries, "LONGEST_S", -1.0)
     with pytest.raises(AirflowSkipException):
         run()
     assert [run_id for _, run_id in run.triggered] == ["after_scheduled__x"]

@@ -10,22 +10,39 @@ from typing import TYPE_CHECKING, Any
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from tidegate.airflow.runs import trigger
+from tidegate.airflow.task import PipelineOperator
 from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.instants import HOUR_MS, iso
 from tidegate.core.base.wording import many
 from tidegate.core.replay.request import asked
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_end, window_from, window_start
 from tidegate.core.window.states import WindowKey
 
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
-    from tidegate.airflow.operators import DeliverOperator
-    from tidegate.core.spec.pipeline import Delivery, Pipeline
+    from tidegate.core.spec.pipeline import Delivery
     from tidegate.workflow.base.context import Context as PipelineContext
     from tidegate.workflow.deliver.deliver import Sent
 
 NAMED = ("window", "from", "until")
+LONGEST_S = 1800.0
+"""Seconds after which a task begins no further window, so that its run ends and its log can be read."""
+
+
+class DeliverOperator(PipelineOperator):
+    """Send published windows to one further system: what is due, and the windows that the run is about.
+
+    A cleared task compares what its run has sent with what stands there, and sends what differs."""
+
+    def __init__(self, *, pipeline: Pipeline, delivery: str, **operator_args: Any) -> None:
+        super().__init__(pipeline=pipeline, **operator_args)
+        self.delivery = delivery
+
+    def work(self, ctx: PipelineContext, context: Context) -> None:
+        """Send for LONGEST_S seconds; a run that it triggers goes on."""
+        carry_out(self, ctx, context, LONGEST_S)
 
 
 def carry_out(task: DeliverOperator, ctx: PipelineContext, context: Context, seconds: float) -> None:

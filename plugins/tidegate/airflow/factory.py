@@ -25,12 +25,12 @@ from airflow.utils.dag_parsing_context import get_parsing_context
 from tidegate.adapters.expressions import ExpressionChecker, Lenient, available
 from tidegate.airflow import datasets, docs, messages, weights
 from tidegate.airflow.backfill.stranded_runs import to_scheduled
+from tidegate.airflow.deliveries import DeliverOperator
 from tidegate.airflow.operators import (
     ApplyOperator,
     CatchUpOperator,
     CompareOperator,
     CopyOperator,
-    DeliverOperator,
     LandOperator,
     MaintainOperator,
     PlanOperator,

@@ -248,22 +248,6 @@ class CompareOperator(PipelineOperator):
         self.log.info(in_words(self.pipeline.name, found))
 
 
-class DeliverOperator(PipelineOperator):
-    """Send published windows to one further system: what is due, and the windows that the run is about.
-
-    A cleared task compares what its run has sent with what stands there, and sends what differs."""
-
-    def __init__(self, *, pipeline: Pipeline, delivery: str, **operator_args: Any) -> None:
-        super().__init__(pipeline=pipeline, **operator_args)
-        self.delivery = delivery
-
-    def work(self, ctx: PipelineContext, context: Context) -> None:
-        """Send for LONGEST_APPLY_S seconds; a run that it triggers goes on."""
-        from tidegate.airflow import deliveries
-
-        deliveries.carry_out(self, ctx, context, LONGEST_APPLY_S)
-
-
 class MaintainOperator(PipelineOperator):
     """Do what no other run does: settle stranded backfill runs, create missing archive runs, reopen windows for late
     rows, clean up after batches and windows."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidegate.core.base.plain import LEFT_OUT
+from tidegate.core.spec.delivery import Delivery as Delivery
 
 TIME_PARTITIONS = ("date", "hour", "minute")
 
@@ -293,21 +294,6 @@ class Copy:
     def is_told(self) -> bool:
         """Whether anybody says how far the connector is."""
         return self.connector is not None or self.slot is not None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Delivery:
-    """A further system that gets each published window. `table`: its name there. `since_ms`: windows that begin
-    earlier are sent only when somebody names them; None: all are. `sla_ms`: how long after its publication a window may
-    take to stand there; None: nobody is told. `options`: keys that only this kind has, in order of the keys."""
-
-    name: str
-    kind: str
-    conn_id: str
-    table: str
-    since_ms: int | None = None
-    sla_ms: int | None = None
-    options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,12 @@ class Definition:
     def __init__(self, dialect: Dialect, settings: Mapping[str, Any], table: Table, columns: Sequence[Column]) -> None:
         self._dialect, self._columns = dialect, columns
         self._at = dialect.named(settings, table.name)
+        if not self._at.schema:
+            raise DeliveryRefused(
+                f"{table.name} names no database, and neither does the connection",
+                advice="name the table as database.table, or give the connection a schema",
+                retry=False,
+            )
         quoted = dialect.quoted
         self.table = f"{quoted(self._at.schema)}.{quoted(self._at.name)}"
         self._tokens = f"{quoted(self._at.schema)}.{quoted(TOKENS)}"
@@ -49,8 +55,7 @@ class Definition:
         index = self._dialect.quoted(WINDOW_COLUMN[0])
         columns = ", ".join(self._declared(each) for each in self._columns)
         if self._dialect.kind == "postgresql":
-            name = self._dialect.quoted(f"{self._at.name[:50]}_window")
-            return f"CREATE TABLE {self.table} ({columns}); CREATE INDEX {name} ON {self.table} ({index})"
+            return f"CREATE TABLE {self.table} ({columns}); CREATE INDEX ON {self.table} ({index})"
         return f"CREATE TABLE {self.table} ({columns}, INDEX ({index})) ENGINE=InnoDB {_UTF8}"
 
     def _declared(self, each: Column) -> str:

@@ -1,0 +1,20 @@
+"""One entry of the list `deliver`, compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A further system that gets each published window. `table`: its name there. `since_ms`: windows that begin
+    earlier are sent only when somebody names them; None: all are. `sla_ms`: how long after its publication a window may
+    take to stand there; None: nobody is told. `options`: keys that only this kind has, in order of the keys."""
+
+    name: str
+    kind: str
+    conn_id: str
+    table: str
+    since_ms: int | None = None
+    sla_ms: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
