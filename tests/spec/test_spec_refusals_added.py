@@ -179,6 +179,21 @@ ADDED += [
 ]
 
 
+SENT = {"kind": "clickhouse", "name": "shop", "conn_id": "ch", "table": "hours"}
+ADDED += [
+    (f"deliver: [{{{', '.join(f'{k}: {v}' for k, v in {**SENT, key: value}.items())}}}] #!", f"deliver[0].{key}", says)
+    for key, value, says in [
+        ("kind", "clickhose", "clickhouse"),
+        ("name", "My-Shop", "My-Shop"),
+        ("conn_id", "''", "id of an Airflow connection"),
+        ("table", "a.b.c", "must be table or schema.table"),
+        ("since", "yesterday", "yesterday"),
+        ("sla", "soon", "a number with a unit"),
+        ("order_by", "[nothing]", "nothing is not a column"),
+    ]
+]
+
+
 @pytest.mark.parametrize(("lines", "field", "says"), ADDED)
 def test_a_wrong_addition_is_refused_with_line_and_field(tmp_path, lines, field, says):
     assert_refused(tmp_path, f"{GOOD}{lines}\n", field, says)
