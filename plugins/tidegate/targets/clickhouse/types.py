@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from tidegate.core.base import hivetypes
 from tidegate.core.base.errors import DeliveryRefused
+from tidegate.core.deliver.nested import text_of
 from tidegate.targets.clickhouse.client import Client, quoted
 from tidegate.targets.clickhouse.native import fixed
-from tidegate.targets.relational.values import text_of
 
 Words = npt.NDArray[np.uint64]
 WINDOW_TYPE = "DateTime('UTC')"
