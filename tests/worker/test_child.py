@@ -31,7 +31,7 @@ def test_every_handler_is_on_the_list() -> None:
 @pytest.mark.parametrize("arguments", [[], ["nosuch"], ["rows", "dirty"]])
 def test_a_handler_that_does_not_exist(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert child.main(arguments, io.StringIO(""), io.StringIO()) == 2
-    assert "child.py dirty|draft" in capsys.readouterr().err
+    assert "child.py deliver|dirty|draft" in capsys.readouterr().err
 
 
 def test_secrets_are_those_of_a_job_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:

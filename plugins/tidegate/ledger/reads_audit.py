@@ -75,7 +75,8 @@ class AuditReads(Snapshots):
         )
         statement = select(b.c.batch_id, weight.label("weight")).where(b.c.pipeline == name, b.c.state == LANDED)
         with self._snapshot() as c:
-            return slabs(((row.batch_id, row.weight) for row in c.execute(statement.order_by(b.c.batch_id))), limit)
+            weights = ((row.batch_id, int(row.weight)) for row in c.execute(statement.order_by(b.c.batch_id)))
+            return slabs(weights, limit)  # PostgreSQL sums as numeric
 
     def batch_pages(self, name: str, first: int, last: int, plans: bool = False) -> Iterator[BatchPage]:
         """Batches with ids `[first, last]`, in order; each page is of one instant."""

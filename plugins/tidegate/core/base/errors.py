@@ -179,7 +179,7 @@ class DeliveryAhead(DeliveryRefused):
     """What stands there was sent by a later try, by its own token: `generation` and `epoch`. A try that comes late ends
     here; a ledger that lost commits goes on above that epoch."""
 
-    def __init__(self, message: str, *, generation: int, epoch: int, advice: str = "") -> None:
+    def __init__(self, message: str, *, generation: int = 0, epoch: int = 0, advice: str = "") -> None:
         super().__init__(message, advice=advice)
         self.generation, self.epoch = generation, epoch
 
