@@ -194,6 +194,7 @@ def test_an_audits_slab_holds_few_rows_of_redrives(ledger: SqlLedger) -> None:  
     ledger.batches.land(sealed(ledger, insert(ledger)))
     landed(ledger, 3, 5, 10)
     assert [(s.first, s.last, s.offsets) for s in ledger.reads.slabs(NAME, 2_048)][:2] == [(0, 1, 5), (2, 2, 2_048)]
+    assert {type(s.offsets) for s in ledger.reads.slabs(NAME, 2_048)} == {int}, "they are handed on as JSON"
 
 
 def test_rows_have_one_owner(ledger: SqlLedger) -> None:  # noqa: F811
