@@ -14,6 +14,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -21,8 +22,8 @@ import pytest
 
 from tests.copies.checks import merged_once
 from tests.copies.worlds import COPYING, CopyWorld
-from tests.crash.faults import KINDS, OF_A_COPY, OVERTAKEN, Call, Faults, ProcessGone
-from tests.crash.scenario import calm
+from tests.crash.faults import KINDS, OF_A_COPY, OVERTAKEN, Call, Faults
+from tests.crash.scenario import calm, until_done
 from tests.fakes.source_table import FakeSource, position
 from tests.mirror.test_faults import PLACES, SEEN
 from tidegate.core.base.errors import TidegateError
@@ -211,7 +212,7 @@ def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
     faults.rival = lambda _: _rival(world)
     try:
         for task in STEPS[step].tasks:
-            _until_done(world, faults, task)
+            until_done(partial(task, world), faults, TRIES)
             if step < 2:
                 _not_by_half(world)
         if faults.fired != [life.calls[step][at].site]:
@@ -233,24 +234,6 @@ def _not_by_half(world: CopyWorld) -> None:
     copied = world.standing().copied
     assert copied.whole is not None or (copied.hidden and world.shown() == {})
     world.close()
-
-
-def _until_done(world: CopyWorld, faults: Faults, task: Task) -> None:
-    failed: list[str] = []
-    for _ in range(TRIES):
-        recovering = faults.in_flight
-        try:
-            task(world)
-            return
-        except ProcessGone:
-            failed.append("gone")
-        except TidegateError as e:
-            if not e.retry:
-                raise AssertionError(f"a human would be needed: {e}") from e
-            failed.append(str(e))
-        if recovering:
-            faults.arrive()
-    raise AssertionError(f"not done after {TRIES} tries: {failed}")
 
 
 def _rival(world: CopyWorld) -> None:

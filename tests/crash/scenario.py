@@ -233,3 +233,26 @@ def _contents(world: World, table: str) -> dict[str, list[tuple[Any, ...]]]:
             rows = KEPT.rows(world.store, f"file://{path}")
             found.setdefault(str(named["hour"]), []).extend((*row, named["site"]) for row in rows)
     return {hour: sorted(rows, key=str) for hour, rows in sorted(found.items())}
+
+
+def until_done(
+    task: Callable[[], object], faults: Faults, tries: int, between: Callable[[], object] = lambda: None
+) -> None:
+    """Run a task until it comes to its end, as a scheduler does: what is in flight when a try begins arrives after it.
+    `between`: what happens before the next try. Raises AssertionError where a person would be needed."""
+    failed: list[str] = []
+    for _ in range(tries):
+        recovering = faults.in_flight
+        try:
+            task()
+            return
+        except ProcessGone:
+            failed.append("gone")
+        except TidegateError as e:
+            if not e.retry:
+                raise AssertionError(f"a human would be needed: {e}") from e
+            failed.append(str(e))
+        between()
+        if recovering:
+            faults.arrive()
+    raise AssertionError(f"not done after {tries} tries: {failed}")

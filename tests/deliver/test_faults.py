@@ -13,14 +13,15 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from tests.crash.faults import KINDS, OF_A_DELIVERY, OVERTAKEN, Call, Faults, ProcessGone
-from tests.crash.scenario import calm
+from tests.crash.faults import KINDS, OF_A_DELIVERY, OVERTAKEN, Call, Faults
+from tests.crash.scenario import calm, until_done
 from tests.deliver.lab import SHOP, Lab, Server, Staged, Transactional
 from tests.world import HOUR, T0, window
 from tidegate.core.base.errors import DeliveryRefused, LostComparison, TidegateError
@@ -208,7 +209,7 @@ def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
     faults.rival = lambda _: _rival(lab, STEPS[step])
     try:
         for task in STEPS[step].tasks:
-            _until_done(lab, faults, task)
+            until_done(partial(task, lab), faults, TRIES)
         if faults.fired != [life.calls[step][at].site]:
             return f"the fault did not fire, but {faults.fired}"
         faults.arrive()
@@ -221,24 +222,6 @@ def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
         faults.arrive()
         lab.world.close()
     return None
-
-
-def _until_done(lab: Lab, faults: Faults, task: Task) -> None:
-    failed: list[str] = []
-    for _ in range(TRIES):
-        recovering = faults.in_flight
-        try:
-            task(lab)
-            return
-        except ProcessGone:
-            failed.append("gone")
-        except TidegateError as e:
-            if not e.retry:
-                raise AssertionError(f"a human would be needed: {e}") from e
-            failed.append(str(e))
-        if recovering:
-            faults.arrive()
-    raise AssertionError(f"not done after {TRIES} tries: {failed}")
 
 
 def _rival(lab: Lab, step: Step) -> None:

@@ -19,8 +19,8 @@ from unittest import mock
 
 import pytest
 
-from tests.crash.faults import KINDS, OF_A_MIRROR, OVERTAKEN, Call, Faults, ProcessGone
-from tests.crash.scenario import calm
+from tests.crash.faults import KINDS, OF_A_MIRROR, OVERTAKEN, Call, Faults
+from tests.crash.scenario import calm, until_done
 from tests.mirror.test_purge import KEPT
 from tests.mirror.worlds import MirrorWorld, event, mirror
 from tidegate.core.base.errors import TidegateError
@@ -153,7 +153,7 @@ def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
     world = life.world(step, faults)
     faults.rival = lambda _: _rival(world)
     try:
-        _until_done(world, faults)
+        until_done(world.apply, faults, TRIES)
         if faults.fired != [life.calls[step][at].site]:
             return f"the fault did not fire, but {faults.fired}"
         faults.arrive()
@@ -166,24 +166,6 @@ def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
         faults.arrive()
         world.close()
     return None
-
-
-def _until_done(world: MirrorWorld, faults: Faults) -> None:
-    failed: list[str] = []
-    for _ in range(TRIES):
-        recovering = faults.in_flight
-        try:
-            world.apply()
-            return
-        except ProcessGone:
-            failed.append("gone")
-        except TidegateError as e:
-            if not e.retry:
-                raise AssertionError(f"a human would be needed: {e}") from e
-            failed.append(str(e))
-        if recovering:
-            faults.arrive()
-    raise AssertionError(f"not done after {TRIES} tries: {failed}")
 
 
 def _rival(world: MirrorWorld) -> None:

@@ -13,13 +13,14 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from tests.crash.faults import KINDS, OVERTAKEN, Call, Faults, ProcessGone
-from tests.crash.scenario import calm
+from tests.crash.faults import KINDS, OVERTAKEN, Call, Faults
+from tests.crash.scenario import calm, until_done
 from tests.fakes.catalogue import FakeCatalogue
 from tests.offline.test_life import balanced, ids
 from tests.offline.worlds import FakeTable, TableWorld
@@ -29,6 +30,8 @@ from tidegate.spec import fingerprint
 
 ALL = os.environ.get("TIDEGATE_FAULTS") == "all"
 TRIES = 8
+ANSWERED_MS = 700_000
+"""A request that nobody answered is over by then."""
 OVERTAKINGS = tuple(kind for kind in OVERTAKEN if kind.startswith("overtaken"))
 KEYS = [*range(1, 9)]
 Task = Callable[[TableWorld], object]
@@ -141,7 +144,7 @@ def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
     faults.rival = lambda _: _rival(world, step)
     try:
         for task in STEPS[step][1]:
-            _until_done(world, faults, task)
+            until_done(partial(task, world), faults, TRIES, lambda: world.clock.advance(ANSWERED_MS))
         if faults.fired != [life.calls[step][at].site]:
             return f"the fault did not fire, but {faults.fired}"
         faults.arrive()
@@ -153,25 +156,6 @@ def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
         faults.arrive()
         world.close()
     return None
-
-
-def _until_done(world: TableWorld, faults: Faults, task: Task) -> None:
-    failed: list[str] = []
-    for _ in range(TRIES):
-        recovering = faults.in_flight
-        try:
-            task(world)
-            return
-        except ProcessGone:
-            failed.append("gone")
-        except TidegateError as e:
-            if not e.retry:
-                raise AssertionError(f"a human would be needed: {e}") from e
-            failed.append(str(e))
-        world.clock.advance(700_000)  # a request that nobody answered is over by then
-        if recovering:
-            faults.arrive()
-    raise AssertionError(f"not done after {TRIES} tries: {failed}")
 
 
 def _rival(world: TableWorld, step: int) -> None:

@@ -89,7 +89,7 @@ class TableSource(Source, Protocol):
 
 
 def whole_window(offsets: OffsetRange) -> WindowKey:
-    """The window that a planned range is. Raises SourceError for a range that is none."""
+    """The window that a planned range stands for. Raises SourceError for a range that is not a whole window."""
     window = WindowKey(instant_of(offsets.start), instant_of(offsets.end))
     if (offset_at(window.start_ms), offset_at(window.end_ms)) != (offsets.start, offsets.end):
         raise SourceError(f"offsets [{offsets.start}, {offsets.end}) of {offsets.topic} are no window", retry=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -147,14 +147,3 @@ class ChunkReader(Protocol):
         not answer or transactions of `after.unseen` stay open, refused where a type does not become the wanted one, or
         where a value does not fit."""
         ...
-
-
-def is_open_ended(ranges: Iterable[KeyRange]) -> bool:
-    """Whether the ranges begin at the smallest key and go to the greatest, without a hole, in this order."""
-    before: Bound | None = None
-    found = list(ranges)
-    for one in found:
-        if one.lower != before:
-            return False
-        before = one.upper
-    return bool(found) and before is None

@@ -105,7 +105,7 @@ class FurtherSystem(Protocol):
         ...
 
     def standing(self, window_ms: int) -> Standing:
-        """What stands for the window, counted and summed from its rows (D7, D8); zero rows where there are none."""
+        """What stands for the window, counted and summed from its rows (D7, D8); a missing window has zero rows."""
         ...
 
     def sweep(self, needed: Needed) -> list[str]:

@@ -92,7 +92,7 @@ class PostgreSQL:
         return SourceTable(schema=schema, name=name, key=key, columns=columns)
 
     def tables(self) -> Sequence[str]:
-        """A partitioned table is one, its partitions are none."""
+        """A partitioned table is listed once, without its partitions."""
         with self._asking() as cursor:
             cursor.execute(_TABLES)
             return [f"{schema}.{name}" for schema, name in cursor.fetchall()]

@@ -77,7 +77,7 @@ class Definition:
     def _refuse_other(self, cursor: Any, there: Mapping[str, str]) -> None:
         if WINDOW_COLUMN[0] not in there:
             raise DeliveryRefused(
-                f"{self.table} is there, and has no column {WINDOW_COLUMN[0]}: it is no table of ours",
+                f"{self.table} is there, and has no column {WINDOW_COLUMN[0]}: Tidegate did not make it",
                 advice="name another table in the YAML; Tidegate creates it",
                 retry=False,
             )

@@ -38,7 +38,7 @@ class SourceTables:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """`schema.name` of each, in order. Raises SpecError where there is none."""
+        """`schema.name` of each, in order. Raises SpecError if no table matches."""
         if not self._spec.tables:
             return (self._spec.table,)
         found = tuple(sorted(name for name in self._database.tables() if re.fullmatch(self._spec.tables, name)))
