@@ -40,7 +40,7 @@ from tidegate.workflow.tell import notices
 MINUTE = 60_000
 NOW = 1_357_344_000_000 + 100 * 24 * HOUR + 50 * MINUTE
 SIZES = board_ledger.Sizes(windows=6, partitions=2, batches=1, files=1)
-SITUATIONS, SEED = 100, 20260117
+SITUATIONS, SEED = 100, 4
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ def _explained(ctx: Context, reads: Any, key: WindowKey, topic: LogState | None)
 
 def plainly(what: str) -> str:
     """The list says how long something has been only as `more than`."""
-    return re.sub(r"(for|not ready) (more than )?[\d.]+ (s|min|h|days)\b", r"\1 long", what)
+    return re.sub(r"(for|not ready|not published) (more than )?[\d.]+ (s|min|h|days)\b", r"\1 long", what)
 
 
 # ---------------------------------------------------------------- they agree
@@ -402,5 +402,8 @@ def test_explain_says_of_the_next_window_what_the_others_say(asked: list[Asked])
         unready = [c for c in one.status.concerns if c.kind == "unready_window"]
         assert all(c.advice.endswith(found.next_step) for c in unready)
         assert not unready or found.now.reason in unready[0].what
+        closing = [c for c in one.status.concerns if " is closing" in c.what]
+        assert all(c.advice == found.next_step for c in closing)
+        assert not unready or not (closing or found.view.window)
         stuck = [c for c in one.status.concerns if c.kind in ("refused", "dirty_limit")]
         assert not stuck or found.view.window or stuck[0].advice in found.next_step

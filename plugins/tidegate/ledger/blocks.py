@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
@@ -40,13 +40,16 @@ def open_batches(c: Connection, names: Sequence[str]) -> dict[str, OpenRow]:
     return {row.pipeline: read_as(OpenRow, row) for row in rows}
 
 
-def at_work(c: Connection, names: Sequence[str]) -> tuple[dict[str, int], dict[str, list[tuple[int, str]]]]:
-    """How many windows are closing, and the alarms of windows (start, UTC ms)."""
-    closing: dict[str, int] = Counter()
+def at_work(c: Connection, names: Sequence[str]) -> tuple[dict[str, dict[int, int]], dict[str, list[tuple[int, str]]]]:
+    """Windows that are closing, start (UTC ms) -> the batch that is the first to bring them nothing; and the alarms of
+    windows (start, reason)."""
+    closing: dict[str, dict[int, int]] = defaultdict(dict)
     alarms: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    found = select(w.c.pipeline, w.c.start_ms, w.c.state, w.c.blocked).where(w.c.pipeline.in_(names), AT_WORK)
+    columns = (w.c.pipeline, w.c.start_ms, w.c.state, w.c.closing_batch, w.c.blocked)
+    found = select(*columns).where(w.c.pipeline.in_(names), AT_WORK)
     for x in c.execute(found.order_by(w.c.pipeline, w.c.start_ms)):
-        closing[x.pipeline] += x.state == CLOSING
+        if x.state == CLOSING:
+            closing[x.pipeline][x.start_ms] = x.closing_batch
         if x.blocked:
             alarms[x.pipeline].append((x.start_ms, x.blocked))
     return closing, alarms

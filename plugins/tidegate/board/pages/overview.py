@@ -61,7 +61,7 @@ class Line:
         if s.merging is not None:
             return {"merged": s.merging.upto, "to merge": s.merging.waiting}
         windows = sum(block.subject.startswith("window ") for block in s.survey.blocks)
-        found = {"published": s.survey.published.windows, "due": s.due.count, "closing": s.survey.closing}
+        found = {"published": s.survey.published.windows, "due": s.due.count, "closing": len(s.survey.closing)}
         found |= {"building": sum(s.survey.busy.values()), "alarm": windows}
         return {k: v for k, v in found.items() if v or k == "published"}
 

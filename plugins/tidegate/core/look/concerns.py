@@ -55,7 +55,7 @@ def concerns(status: PipelineStatus, free: Due, since: Since | None, front: Sinc
     found += _of_deliveries(status)
     found += left_behind(pipeline, survey.replays, now_ms)
     found += [Concern(f.what, f.advice, f.kind, f.subject) for f in notices.of_audit(pipeline.name, survey.audit)]
-    found += [] if "unready_window" in quiet else _unready(status, front)
+    found += [late for late in _unready(status, front) if late.kind not in quiet]
     return (*found, *_of_the_pause(status))
 
 
@@ -242,13 +242,20 @@ def _should_ms(status: PipelineStatus, front_ms: int) -> int:
 
 
 def _unready(status: PipelineStatus, front: Since | None) -> list[Concern]:
-    """A concern about a window that is not ready `archive.sla` after it should have been."""
+    """A concern about a window that is not ready `archive.sla` after it should have been; one that is closing waits for
+    its run, whatever the watermark says by now."""
     waits, survey, now_ms, sla_ms = status.next_window, status.survey, status.now_ms, status.pipeline.archive.sla_ms
     if waits is None or survey is None or front is None:
         return []
     late = Since(_should_ms(status, front.ms), front.exact)
     if now_ms - late.ms <= sla_ms:
         return []
+    run = closing_step(status, waits.window.start_ms)
+    if run:
+        at, ago = iso(waits.window.start_ms), late.words(now_ms)
+        return [
+            Concern(f"window {at} is closing, and not published {ago} after it should have been", run, "late_window")
+        ]
     what = f"window {iso(waits.window.start_ms)} is not ready {late.words(now_ms)} after it should have been: "
     advice, landed_ms = step(status, waits), _landed_ms(survey)
     if landed_ms is not None and now_ms - landed_ms > sla_ms and advice == _of_blockers(status, waits):
@@ -258,8 +265,11 @@ def _unready(status: PipelineStatus, front: Since | None) -> list[Concern]:
 
 
 def step(status: PipelineStatus, certificate: Certificate) -> str:
-    """What helps a window that is not ready: the open batch first, if it waits for a human, then records that no
-    batch has read, then who blocks it."""
+    """What helps a window that is not published: its run, if it is closing; else the open batch first, if it waits for
+    a human, then records that no batch has read, then who blocks it."""
+    run = closing_step(status, certificate.window.start_ms)
+    if run:
+        return run
     name, survey, pipeline = status.name, status.survey or NOTHING, status.pipeline
     stuck = stuck_batch(name, survey.blocks, survey.open_batch)
     if stuck:
@@ -268,6 +278,21 @@ def step(status: PipelineStatus, certificate: Certificate) -> str:
     scheduled, landed_ms = pipeline.ingest.schedule is not None, _landed_ms(survey)
     reading = blocking.unread_step(name, certificate, unread, survey.pause, scheduled, landed_ms)
     return reading or _of_blockers(status, certificate)
+
+
+def closing_step(status: PipelineStatus, start_ms: int) -> str:
+    """What publishes a window whose closing has begun; "" for a window where it has not. Closing is never taken back:
+    it waits for the batches that were planned before it, and for its run, and for no watermark."""
+    name, survey = status.name, status.survey or NOTHING
+    if start_ms in survey.building:
+        return f"if no run is at work: {overdue.run(name, survey.note, start_ms)}"
+    following, batch = survey.closing.get(start_ms), survey.open_batch
+    if following is None:
+        return ""
+    if batch is None or batch.batch_id >= following:
+        return overdue.run(name, survey.note, start_ms)
+    stuck = stuck_batch(name, survey.blocks, batch)
+    return stuck or f"nothing if {name}.ingest is running; otherwise look at its last run"
 
 
 def _of_blockers(status: PipelineStatus, certificate: Certificate) -> str:

@@ -110,6 +110,18 @@ def backfill(name: str, first: WindowKey, last: WindowKey) -> str:
     return f"airflow dags backfill {name}.archive -s {iso(first.start_ms)} -e {iso(last.start_ms)}"
 
 
+def run(name: str, note: ArchiveNote | None, start_ms: int) -> str:
+    """What has one window published, by what maintenance has seen of its archive run: a backfill leaves one that has
+    failed as it is."""
+    command = f"airflow dags backfill {name}.archive -s {iso(start_ms)} -e {iso(start_ms)}"
+    if note is not None and start_ms in note.ended:
+        again = clear(name, start_ms, start_ms)
+        return f"look at the log of the failed task of its archive run and fix what it says, then: {again}"
+    if note is not None and note.paused:
+        return f"{name}.archive was paused when last looked at: unpause it, or run: {command}"
+    return command
+
+
 def filling(name: str, due: Due, over: tuple[int, ...], held: Iterable[int] = ()) -> str:
     """The command that publishes those of `due` that have no run which has ended (`over`) and are not `held`; "" for
     none. A backfill leaves a run that has failed as it is, and begins nothing after it, unless it is told to."""

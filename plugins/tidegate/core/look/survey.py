@@ -86,19 +86,21 @@ class Told:
 class Survey:
     """What the ledger knows of one pipeline, as of one instant: the ground of everything that is said of it.
 
-    `begun`: a batch was planned. `blocks`: alarms that wait for a human; `closing` windows are closing. `lost`
-    offsets were gone before they were read; `late_now`: late rows that no generation in force has taken up. `audit`:
-    the newest one. `untold` messages to people have not been delivered; `told`: conditions that they were told of and
-    that have not ended. `pause`: the newest one, which may be over. `slow`: messages of the newest landed batch that
-    took the slow path. `busy`: generations on their way, by state; `replays`: those of replays and rollbacks.
-    `lately`: windows that were published for the first time within LATELY_MS."""
+    `begun`: a batch was planned. `blocks`: alarms that wait for a human; `closing`: windows that are closing
+    (start, UTC ms) -> the first batch that brings them nothing; `building`: those with a generation on its way.
+    `lost` offsets were gone before they were read; `late_now`: late rows that no generation in force has taken up.
+    `audit`: the newest one. `untold` messages to people have not been delivered; `told`: conditions that they were
+    told of and that have not ended. `pause`: the newest one, which may be over. `slow`: messages of the newest
+    landed batch that took the slow path. `busy`: generations on their way, by state; `replays`: those of replays
+    and rollbacks. `lately`: windows that were published for the first time within LATELY_MS."""
 
     progress: Progress
     facts: TopicFacts
     begun: bool = False
     open_batch: OpenRow | None = None
     blocks: tuple[Block, ...] = ()
-    closing: int = 0
+    closing: Mapping[int, int] = field(default_factory=dict)
+    building: frozenset[int] = frozenset()
     totals: Totals = NO_TOTALS
     published: Published = Published()
     busy: Mapping[GenerationState, int] = field(default_factory=dict)

@@ -12,8 +12,9 @@ from tidegate.core.deliver.states import Delivered
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.late.reopen import over_budget
 from tidegate.core.look import concerns as rules
+from tidegate.core.look import overdue
 from tidegate.core.look.concerns import first_line, stuck_batch, unblocking
-from tidegate.core.look.overdue import backfill, clear, finishing
+from tidegate.core.look.overdue import backfill, finishing
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.look.status import PipelineStatus, certify
 from tidegate.core.look.survey import NOTHING, Survey
@@ -24,7 +25,6 @@ from tidegate.core.source.port import LogState
 from tidegate.core.tell.subjects import of_window
 from tidegate.core.window import forecast
 from tidegate.core.window.cut import time_values
-from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.forecast import Forecast
 from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import CLOSING, CURRENT, DISCARDED, OPEN, REOPEN, RETIRED, WindowKey, WindowState
@@ -219,16 +219,11 @@ def _words(
             "nothing"
         )
     survey = status.survey or NOTHING
-    stuck = stuck_batch(name, survey.blocks, survey.open_batch)
+    run, closing = overdue.run(name, survey.note, key.start_ms), rules.closing_step(status, key.start_ms)
     if waits_for:
-        batches = ", ".join(map(str, waits_for))
-        return (
-            f"closing, waits for batch {batches}, which was planned before",
-            stuck or f"nothing if {name}.ingest is running; otherwise look at its last run",
-        )
-    run = _run(name, survey.note, key)
+        return f"closing, waits for batch {', '.join(map(str, waits_for))}, which was planned before", closing
     if working:
-        return f"closed, generation {working[-1].number} is {working[-1].state}", f"if no run is at work: {run}"
+        return f"closed, generation {working[-1].number} is {working[-1].state}", closing
     if view.window is not None:
         return f"{view.window.state.lower()}, not published", run
     if now.ready:
@@ -249,19 +244,9 @@ def _words(
         return f"not ready: {now.reason}", f"its archive run asks: {run}"
     if now.completeness is not None:
         return f"not ready: {now.reason}", f"to publish it as it is: {remedy(name, key.start_ms)}"
-    return f"not ready: {now.reason}", stuck or f"look at the runs of {name}.ingest"
-
-
-def _run(name: str, note: ArchiveNote | None, key: WindowKey) -> str:
-    """What has the window published, by what maintenance has seen of its archive run: a backfill leaves one that has
-    failed as it is."""
-    command = backfill(name, key, key)
-    if note is not None and key.start_ms in note.ended:
-        again = clear(name, key.start_ms, key.start_ms)
-        return f"look at the log of the failed task of its archive run and fix what it says, then: {again}"
-    if note is not None and note.paused:
-        return f"{name}.archive was paused when last looked at: unpause it, or run: {command}"
-    return command
+    return f"not ready: {now.reason}", stuck_batch(name, survey.blocks, survey.open_batch) or (
+        f"look at the runs of {name}.ingest"
+    )
 
 
 def _take_up(ctx: Context, key: WindowKey) -> str:
