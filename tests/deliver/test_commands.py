@@ -167,3 +167,57 @@ def test_doctor_asks_the_systems(tide: Tide, monkeypatch: pytest.MonkeyPatch) ->
     assert said["readings.shop"]["level"] == "wrong"
     assert "windows are published, and wait" in said["readings.shop"]["means"]
     assert said["maria"]["level"] == "wrong", "a connection of another type"
+
+
+# ---------------------------------------------------------------- compare
+
+
+def test_compare_changes_nothing_and_names_what_differs(tide: Tide, lab: Lab) -> None:
+    assert (
+        tide("compare", "readings").stdout
+        == "shop: no window was ever sent, 0 rows\nother: no window was ever sent, 0 rows\n"
+    )
+    tide("deliver", "readings")
+    assert tide("compare", "readings").stdout == "shop: 2 unchanged, 4 rows\nother: 2 unchanged, 4 rows\n"
+    del lab.server.rows[T0]
+    sent = list(lab.server.sent)
+    found = tide("compare", "readings", "--to", "shop")
+    assert found.exit_code == 1
+    assert found.stdout == (
+        "shop: 1 differs, 1 unchanged, 2 rows\n"
+        "  2013-01-05T00:00Z differs: 0 rows stand there, 2 were delivered\n"
+        "    what to do: to send it again: tidegate deliver readings 2013-01-05T00:00Z --to shop\n"
+    )
+    assert (lab.server.sent, T0 in lab.server.rows) == (sent, False)
+    assert "shop: nothing is due" in tide("deliver", "readings", "--to", "shop").stdout
+    assert tide("compare", "readings", "-s", "2013-01-05T01", "--to", "shop").stdout == "shop: 1 unchanged, 2 rows\n"
+
+
+def test_compare_fixes_what_differs_alone(tide: Tide, lab: Lab) -> None:
+    tide("deliver", "readings")
+    del lab.server.rows[T0]
+    sent = len(lab.server.sent)
+    assert "--fix needs --why" in tide("compare", "readings", "--fix").output
+    found = tide("compare", "readings", "--fix", "--why", "deleted by hand", "--json")
+    (first, second), others = the_json(found)["deliveries"]["shop"], the_json(found)["deliveries"]["other"]
+    assert (found.exit_code, first["what"], second["what"]) == (0, "delivered", "unchanged")
+    assert [one["what"] for one in others] == ["unchanged", "unchanged"]
+    assert (lab.server.ids(T0), len(lab.server.sent)) == (["0-0", "0-1"], sent + 1)
+
+
+def test_compare_tells_of_what_waits_and_of_a_system_that_is_down(tide: Tide, lab: Lab) -> None:
+    tide("deliver", "readings", "2013-01-05T00", "--to", "shop")
+    found = tide("compare", "readings", "-s", "2013-01-05T00", "-e", "2013-01-05T01", "--to", "shop")
+    assert (found.exit_code, found.stdout) == (0, "shop: 1 unchanged, 1 waits, 2 rows\n")
+    lab.server.down = True
+    found = tide("compare", "readings", "--to", "shop")
+    assert found.exit_code == 1
+    assert "failed: the server did not answer" in found.stdout
+
+
+def test_compare_without_anything_to_compare_is_refused(tide: Tide, lab: Lab) -> None:
+    path = lab.world.folder / "pipelines/readings.yaml"
+    path.write_text(path.read_text().replace(LIST, ""))
+    found = tide("compare", "readings")
+    assert found.exit_code == 2
+    assert "neither a section copy nor a list deliver" in found.output

@@ -1,13 +1,15 @@
-"""`tidegate compare`: hold a mirror against the table of its source."""
+"""`tidegate compare`: hold a mirror against the table of its source, and further systems against what was delivered."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from tidegate.cli import surroundings
+from tidegate.cli.compare_delivered import delivered
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress
 from tidegate.cli.wait import DurationType
@@ -21,7 +23,10 @@ LOOK_S = 5.0
 
 @click.command()
 @surroundings.pipeline_argument
-@click.option("--fix", is_flag=True, help="Put right what differs, by merging what was read; needs --why.")
+@click.option("-s", "--start", "first", metavar="WINDOW", help="Of deliveries: the first window of a range.")
+@click.option("-e", "--end", "last", metavar="WINDOW", help="The last one, included.  [default: that of -s]")
+@click.option("--to", "wanted", multiple=True, metavar="NAME", help="This delivery only; may be repeated.")
+@click.option("--fix", is_flag=True, help="Put right what differs; needs --why.")
 @click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
 @click.option(
     "--wait",
@@ -29,35 +34,54 @@ LOOK_S = 5.0
     default="10m",
     show_default=True,
     metavar="TIME",
-    help="How long the mirror may take to catch up with what was read.",
+    help="How long a mirror may take to catch up with what was read.",
 )
 @json_option
-def compare(pipeline: str, fix: bool, why: str, wait: int, as_json: bool) -> None:
-    """Compare a mirror with the table of its source, row by row, while both go on.
+def compare(
+    pipeline: str,
+    first: str | None,
+    last: str | None,
+    wanted: Sequence[str],
+    fix: bool,
+    why: str,
+    wait: int,
+    as_json: bool,
+) -> None:
+    """Compare a mirror with its source, or further systems with what was delivered to them.
 
-    The source's table is read as `tidegate copy` reads it, by the section `copy` of the YAML: no faster than its `rate`
-    allows. Then the mirror catches up with the position that was read, and every key is compared: rows that only one of
-    both has, and rows with other values. A row that has changed since it was read is no difference. Nothing is changed
-    but by --fix.
+    Of a mirror the source's table is read as `tidegate copy` reads it, by the section `copy` of the YAML: no faster
+    than its `rate` allows. Then the mirror catches up with the position that was read, and every key is compared: rows
+    that only one of both has, and rows with other values. A row that has changed since it was read is no difference.
+    Nothing is changed but by --fix.
 
     Whether the mirror has caught up is known where the section `copy` names the connector or the slot. Elsewhere a key
     that differs may have an event on its way: compare again.
+
+    Of a pipeline with deliveries the windows there are read, and their number of rows and their checksum are compared
+    with what was read back when they came: all windows that were ever sent, or a range of them (-s, -e). Windows that
+    wait to be sent, or were left out, are no difference. --fix sends those that differ once more.
 
     \b
     Examples:
       tidegate compare orders
       tidegate compare orders --fix --why "rows were changed by hand on 3 May"
       tidegate compare orders --wait 1h --json
+      tidegate compare flights -s 2013-01-01 -e 2013-01-31T23:00 --to warehouse
 
     \b
-    Exit code: 0 nothing differs, or all was put right; 1 something differs, or a copy is under way; 2 usage, or a
-    pipeline without the section copy; 3 the ledger, the database, the catalogue or storage gives no answer.
+    Exit code: 0 nothing differs, or all was put right; 1 something differs, a copy is under way, or a further system
+    gives no answer; 2 usage, or a pipeline without the section copy and without deliveries; 3 the ledger, the source's
+    database, the catalogue or storage gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
-    if spec.copy is None:
-        raise click.UsageError(f"{pipeline} has no section copy in its YAML: it names the table of the source")
+    if spec.copy is None and not spec.deliver:
+        raise click.UsageError(f"{pipeline} has neither a section copy nor a list deliver in its YAML")
     if fix and not why.strip():
         raise click.UsageError("--fix needs --why: it is written to the event log")
+    if spec.copy is None:
+        raise SystemExit(delivered(spec, first, last, wanted, why.strip() if fix else "", as_json))
+    if first is not None or last is not None or wanted:
+        raise click.UsageError(f"{pipeline} is a mirror, which has no deliveries: it takes no -s, -e and --to")
     from tidegate.adapters.mirror_comparison import TableProcess
     from tidegate.wiring import command_lookup, open_database
     from tidegate.workflow.copy.compare import compare as workflow

@@ -70,13 +70,13 @@ def deliver(
     3 the ledger or storage gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
-    chosen = _chosen(spec, wanted)
+    chosen = named(spec, wanted)
     if window is not None and first is not None:
         raise click.UsageError("name one WINDOW, or a range by -s and -e")
     if last is not None and first is None:
         raise click.UsageError("-e needs -s")
-    named = window or first
-    keys = None if named is None else parse_range(spec, named, last)
+    begin = window or first
+    keys = None if begin is None else parse_range(spec, begin, last)
     if (again or skip) and not (why.strip() and keys):
         raise click.UsageError("--again and --skip need --why, and a WINDOW or a range")
     if again and skip:
@@ -87,7 +87,8 @@ def deliver(
     raise SystemExit(_run(spec, chosen, keys, again, skip, why.strip(), as_json))
 
 
-def _chosen(spec: Pipeline, wanted: Sequence[str]) -> list[Delivery]:
+def named(spec: Pipeline, wanted: Sequence[str]) -> list[Delivery]:
+    """Those of the YAML, or those that are named. Raises UsageError."""
     known = {one.name: one for one in spec.deliver}
     if not known:
         raise click.UsageError(f"{spec.name} has no list deliver in its YAML: it names the further systems")
@@ -151,7 +152,7 @@ def _run(
             try:
                 found[one.name] = list(_of(ctx, one, keys, again, skip, why))
             except Exception as e:  # another delivery has nothing to do with it
-                errors[one.name] = _told(e)
+                errors[one.name] = told(e)
     if as_json:
         print_json({"pipeline": spec.name, "deliveries": found, "errors": errors})
     else:
@@ -180,7 +181,8 @@ def _of(
         sender.close()
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """What people are told where the command goes on with the next delivery; raises what ends it."""
     from tidegate.core.base.errors import LedgerError, TidegateError
 
     if isinstance(error, LedgerError) or not isinstance(error, TidegateError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, LedgerError, LostComparison, TidegateError
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
-from tidegate.core.deliver.due import differs, unknown_generation
+from tidegate.core.deliver.due import differs, of_window_in_words, unknown_generation
 from tidegate.core.deliver.sender import Generation, Sender
 from tidegate.core.deliver.states import REFUSED as HELD
 from tidegate.core.deliver.states import SENDING, SKIPPED, STANDING, Delivered, Due
@@ -29,15 +29,19 @@ from tidegate.workflow.base.outcome import FAILED, REFUSED, first_line
 
 AT_ONCE = 100
 """Windows that one look at the ledger names."""
+EVER = -(2**62), 2**62
+"""[first, until) of the starts of all windows (UTC ms)."""
 DOWN = 3
 """After so many windows in a row that the next try may heal, the system is taken for down: the rest waits."""
 DELIVERED, UNCHANGED, OVERTAKEN, LEFT_OUT = "delivered", "unchanged", "overtaken", "skipped"
+DIFFERS, WAITS = "differs", "waits"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
     """What became of a window. `what`: delivered, unchanged (it stands there as it should), overtaken, skipped,
-    refused (a person has to decide) or failed (the next try may heal it), the last two with `why` and `advice`."""
+    refused (a person has to decide) or failed (the next try may heal it), the last two with `why` and `advice`. Where
+    it was compared only: differs, or waits (its generation in force has not come there yet)."""
 
     window_ms: int
     generation: int
@@ -48,7 +52,7 @@ class Sent:
 
     @property
     def well(self) -> bool:
-        return self.what not in (REFUSED, FAILED)
+        return self.what not in (REFUSED, FAILED, DIFFERS)
 
 
 def prepare(ctx: Context, sender: Sender) -> None:
@@ -89,6 +93,42 @@ def verify(
 
     yield from _each(ctx, delivery, sender, (one for one in found if one.window_ms in wanted), go_on, to_send)
     _sweep(ctx, delivery, sender)
+
+
+def compare(
+    ctx: Context, delivery: Delivery, sender: Sender, windows: Sequence[WindowKey] | None = None
+) -> Iterator[Sent]:
+    """Compare what stands there with what was delivered, and change nothing: these windows (in order), or all that were
+    ever sent. Raises TidegateError before the first window; afterwards errors are told of."""
+    guard(ctx)
+    ledger = ctx.ledger.deliveries
+    first, until = EVER if windows is None else (windows[0].start_ms, windows[-1].start_ms + 1)
+    wanted = None if windows is None else {key.start_ms for key in windows}
+    found = (
+        one
+        for one in ledger.in_force(ctx.name, delivery.name, first, until)
+        if (one.row is not None if wanted is None else one.window_ms in wanted)
+    )
+
+    def told(one: Due) -> Sent:
+        verdict = _compared(sender, one)
+        return verdict if verdict.what != DIFFERS else replace(verdict, advice=_way_on(ctx, delivery, one))
+
+    yield from _each(ctx, delivery, sender, found, lambda: True, told)
+
+
+def fix(ctx: Context, delivery: Delivery, sender: Sender, found: Sequence[Sent], why: str) -> list[Sent]:
+    """What was `found`, and what became of the windows that differed: they are sent once more. Raises TidegateError."""
+    wanted = [window_from(one.window_ms, ctx.pipeline.windows) for one in found if one.what == DIFFERS]
+    if not wanted:
+        return list(found)
+    prepare(ctx, sender)
+    done = {one.window_ms: one for one in verify(ctx, delivery, sender, wanted, why=why)}
+    return [done.get(one.window_ms, one) for one in found]
+
+
+def _way_on(ctx: Context, delivery: Delivery, one: Due) -> str:
+    return f"to send it again: tidegate deliver {ctx.name} {iso(one.window_ms)} --to {delivery.name}"
 
 
 def skip(ctx: Context, delivery: Delivery, windows: Sequence[WindowKey], why: str) -> list[Sent]:
@@ -156,19 +196,27 @@ def _one(ctx: Context, delivery: Delivery, sender: Sender, one: Due, to_send: Ca
 
 def _verified(ctx: Context, sender: Sender, one: Due) -> Due | Sent:
     """D8: what stands there as it was read back is left alone."""
-    row = one.row
-    if row is None or row.generation != one.generation or row.state not in (STANDING, SKIPPED, HELD):
-        return one
-    if row.state == HELD:
+    found, row = _compared(sender, one), one.row
+    if row is None or found.what in (UNCHANGED, LEFT_OUT, WAITS):
+        return one if found.what == WAITS else found
+    if found.what == REFUSED:
         return replace(one, row=ctx.ledger.deliveries.again(row, "somebody named the window"))
-    if row.state == SKIPPED:
-        return Sent(window_ms=one.window_ms, generation=one.generation, what=LEFT_OUT, why=row.why)
+    ctx.say(f"{row.name}: {iso(one.window_ms)}: {found.why}: it is sent again")
+    return replace(one, row=ctx.ledger.deliveries.again(row, found.why))
+
+
+def _compared(sender: Sender, one: Due) -> Sent:
+    """What stands there beside what was read back when it came; the system is asked where anything should stand."""
+    row, said = one.row, Sent(window_ms=one.window_ms, generation=one.generation, what=WAITS)
+    if row is None or row.generation != one.generation or row.state not in (STANDING, SKIPPED, HELD):
+        return replace(said, why=of_window_in_words(row, one.generation))
+    if row.state != STANDING:
+        return replace(said, what=LEFT_OUT if row.state == SKIPPED else REFUSED, why=row.why)
     why = differs(row, sender.standing(one.window_ms))
-    if why is None:
-        assert row.content is not None
-        return Sent(window_ms=one.window_ms, generation=one.generation, what=UNCHANGED, rows=row.content.rows)
-    ctx.say(f"{row.name}: {iso(one.window_ms)}: {why}: it is sent again")
-    return replace(one, row=ctx.ledger.deliveries.again(row, why))
+    if why is not None:
+        return replace(said, what=DIFFERS, why=why)
+    assert row.content is not None
+    return replace(said, what=UNCHANGED, rows=row.content.rows)
 
 
 def _again(ctx: Context, one: Due, why: str) -> Due:
