@@ -5,6 +5,8 @@ when the one before is complete or given up. Once all chunks of the newest round
 every row and tombstone below (its smallest LOW, round): the sweep. It leaves that position as a marker: an event below
 it whose key has no row makes none, since the round would have read one.
 
+A round of a part of the keys (`part`) reads, sweeps and marks that part alone; the table is whole by a round of all.
+
 The source, its events and what readers are told are those of `full_copy.py`.
 """
 
@@ -34,11 +36,15 @@ class Cfg(Source):
     claim = "since"  # since (S9': each row as of some position from P on) | exactly (S9)
     high = True  # S9: told only if P >= HIGH of every chunk that is in the table
     sweep_newest = True  # S5: refused once a chunk of a newer round stands in the table
+    part = {}  # keys of a round that reads a part of the table
+    sweep_part = True  # the sweep of such a round leaves other keys alone
+    mark_part = "part"  # its marker: of part | all | none
+    whole_by = "all"  # the table is whole by a round of: all (keys) | part (of any)
     sweep_rows = "older"  # S5: older (than the bound) | any (whatever the round has not brought)
 
     def init(self, _cfg):
-        s = {"n": 0, "purged": 0, "round": 0, "over": frozenset(), "chunks": frozenset(), "swept": 0}
-        s["marker"] = (0, 0)
+        s = {"n": 0, "purged": 0, "round": 0, "over": frozenset(), "chunks": frozenset()}
+        s.update({("swept", k): 0 for k in self.keys} | {("marker", k): (0, 0) for k in self.keys})
         s.update({("done", q): 0 for q in range(self.parts)})
         s.update({("row", k): ((0, 0), False, v) for k, v in self.held})
         if self.copied:
@@ -46,6 +52,14 @@ class Cfg(Source):
             s["round"], s["over"] = 1, frozenset({1})
             s["chunks"] = frozenset((1, i, 0, 0, 0) for i in range(len(self.ranges)))
         return s
+
+    def chunks_of(self, r):
+        """Numbers of the ranges that a round reads."""
+        part = self.part.get(r, self.keys)
+        return tuple(i for i, keys in enumerate(self.ranges) if set(keys) & set(part))
+
+    def rows_of(self, r, i):
+        return set(self.ranges[i]) & set(self.part.get(r, self.keys))
 
 
 # ---------------------------------------------------------------- the ledger
@@ -76,9 +90,9 @@ def low(s, cfg, r, i):
     return at, s["n"]
 
 
-def select(s, cfg, i):
+def select(s, cfg, r, i):
     rows = cfg.states[s["n"]]
-    return tuple(sorted((k, v) for k, v in rows.items() if k in cfg.ranges[i]))
+    return tuple(sorted((k, v) for k, v in rows.items() if k in cfg.rows_of(r, i)))
 
 
 def accept(s, cfg, r, i, attempt):
@@ -109,7 +123,7 @@ def chunk(s, cfg, r, i, mine):
     if cfg.order and r < newest(s):
         return "refused: a newer round has begun"
     at, rows, high, step = attempt
-    if cfg.purge_check and (at < s["purged"] or (at, r) < s["marker"]):
+    if cfg.purge_check and (at < s["purged"] or (at, r) < max(s["marker", k] for k in cfg.keys)):
         return "refused: below the purge, or below a sweep"
     for k, v in rows:
         if beats(cfg, (at, r), s.get(("row", k))):
@@ -123,27 +137,30 @@ def sweep(s, cfg, r):
     chunks = sorted(c[1:] for c in s["chunks"] if c[0] == r)
     if cfg.sweep_after == "accepted":
         chunks = sorted((k[2], s[k][0], s[k][2], s[k][3]) for k in s if k[:2] == ("accepted", r))
-    if not chunks or (cfg.sweep_after != "any" and len({c[0] for c in chunks}) < len(cfg.ranges)):
+    if not chunks or (cfg.sweep_after != "any" and len({c[0] for c in chunks}) < len(cfg.chunks_of(r))):
         return BLOCK if r not in s["over"] else "refused: the round is over"
     if cfg.sweep_newest and r < newest(s):
         return "refused: a newer round has begun"
     lows = [c[1] for c in chunks]
     greatest = {"greatest": max(lows), "high": max(c[2] for c in chunks), "first": lows[0]}
     bound = greatest.get(cfg.sweep_at, min(lows))
-    for k in [k for k in s if k[0] == "row"]:
+    part = cfg.part.get(r, cfg.keys)
+    for k in [k for k in s if k[0] == "row" and (k[1] in part or not cfg.sweep_part)]:
         older = beats(cfg, (bound, r), s[k]) if cfg.sweep_rows == "older" else s[k][0][1] != r
         if older:
             del s[k]
-    if cfg.marker:
-        s["marker"] = max(s["marker"], (bound, r))
-    s["swept"] = max(s["swept"], min(c[3] for c in chunks))
+    marked = {"part": part, "all": cfg.keys}.get(cfg.mark_part, part if part == cfg.keys else ())
+    for k in marked if cfg.marker else ():
+        s["marker", k] = max(s["marker", k], (bound, r))
+    for k in part:
+        s["swept", k] = max(s["swept", k], min(c[3] for c in chunks))
     return "ok"
 
 
 def event(s, cfg, q, j):
     """Apply one event; one below the marker makes no new row."""
     (at, key, _, _), n, _, _ = cfg.events[q][j]
-    if s["n"] >= n and key is not None and ("row", key) not in s and (at, 0) < s["marker"]:
+    if s["n"] >= n and key is not None and ("row", key) not in s and (at, 0) < s["marker", key]:
         if j == s["done", q]:
             s["done", q] = j + 1
         return "ok"
@@ -154,8 +171,9 @@ def event(s, cfg, q, j):
 
 
 def invariant(s, cfg):
-    """Told once a whole round stands in the table."""
-    if all(len(stand(s, r)) < len(cfg.ranges) for r in range(1, s["round"] + 1)):
+    """Told once a whole round of all keys stands in the table."""
+    rounds = [r for r in range(1, s["round"] + 1) if r not in cfg.part or cfg.whole_by == "part"]
+    if all(len(stand(s, r)) < len(cfg.chunks_of(r)) for r in rounds):
         return
     p = complete_to(s, cfg)
     if cfg.claim == "since":
@@ -168,9 +186,10 @@ def rest(s, cfg):
     """The mirror is the source, but for rows that vanished after the first LOW of the last round that was swept."""
     if s["n"] < cfg.end or any(s["done", q] < len(events) for q, events in enumerate(cfg.events)):
         return
-    if s["round"] not in s["over"] or len(stand(s, s["round"])) < len(cfg.ranges):
+    if s["round"] not in s["over"] or len(stand(s, s["round"])) < len(cfg.chunks_of(s["round"])):
         return  # nobody has finished the copy
-    late = {step[1] for step in cfg.script[s["swept"] :] if step[0] == "ghost"}
+    ghosts = [(n, step[1]) for n, step in enumerate(cfg.script, 1) if step[0] == "ghost"]
+    late = {key for n, key in ghosts if n > s["swept", key]}
     rows, source = ({k: v for k, v in of.items() if k not in late} for of in (live(s), cfg.states[-1]))
     if rows != source:
         raise Violation(f"at rest the mirror has {rows}, the source {source}")
@@ -183,10 +202,10 @@ def copier(cfg, r, *order):
     """Read a round's chunks in this order, merge them, sweep; give the round up where a chunk is refused."""
     if (yield ("begin", r)) == "over":
         return
-    for i in order or range(len(cfg.ranges)):
+    for i in order or cfg.chunks_of(r):
         at, mine = (yield ("low", r, i)), None
         if at is not None:
-            rows = yield ("select", i)
+            rows = yield ("select", r, i)
             mine = (at[0], rows, (yield ("position",)), at[1])
             if (yield ("accept", r, i, mine)) == "lost" and cfg.fenced:
                 mine = None

@@ -93,6 +93,37 @@ SCENARIOS = {
         {**GHOST, "copied": False, "procs": (SOURCE, EVENTS, ("R", ("copiers", 1, 2), 0))},
         {},
     ),
+    # a is read again, and c goes without an event: nobody has asked for c
+    "rounds-part": (
+        {
+            **{
+                "script": (("ghost", "a"), ("u", "a", "1"), ("u", "c", "2"), ("ghost", "a")),
+                "repaired": frozenset("a"),
+            },
+            **{"part": {2: ("a",)}, "procs": (SOURCE, EVENTS, ROUND)},
+        },
+        {
+            "the sweep takes keys of others (S5)": {"sweep_part": False},
+        },
+    ),
+    "rounds-part-late-event": (
+        {**LATE_EVENT, "part": {2: ("b",)}, "procs": (SOURCE, EVENTS, ROUND)},
+        {
+            "the sweep of a part leaves no marker (S5)": {"mark_part": "none"},
+            "the marker of a part is one of all keys (S5)": {
+                "mark_part": "all",
+                "script": (("u", "c", "1"), ("u", "a", "2")),
+                "repaired": frozenset(),
+            },
+        },
+    ),
+    "rounds-part-first": (
+        {
+            **{"script": (("u", "a", "1"), ("u", "c", "2")), "copied": False, "part": {1: ("a",)}},
+            "procs": (SOURCE, EVENTS, ("R", ("copiers", 1, 2), 0)),
+        },
+        {"the table is whole by a part of it (S9)": {"whole_by": "part"}},
+    ),
     "rounds-partitions": (
         {**GHOST, "parts": 2, "procs": (SOURCE, ("E0", ("applier", 0), 0), ("E1", ("applier", 1), 0), ROUND)},
         {"swept by the greatest LOW (S5)": {"sweep_at": "greatest"}},
