@@ -81,7 +81,7 @@ class Comparison:
             base = read_base(shape, ids, open_storage, before, plan.buckets)
             made = newest(shape, open_storage, self._handed, number, base)
             if below is not None:
-                return against_source(shape, number, made, held, below)
+                return against_source(shape, number, made, held, below, plan.part)
             return compare(shape, number, made, held, plan.purged_below)
         except Exception as e:
             return Compared(bucket=number, unmade=last_line(from_exception(e)))

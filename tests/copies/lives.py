@@ -12,6 +12,7 @@ from tests.hooks import Died, Hook, Once, die
 from tests.mirror.audits import dropped
 from tidegate.core.base.errors import LostComparison, NotReady
 from tidegate.core.mirror.balance import imbalance
+from tidegate.core.mirror.parts import holds
 from tidegate.workflow.apply.taking_back import take_back
 
 KEYS = 24
@@ -21,7 +22,7 @@ OFTEN = [
     *("deliver",) * 3,
     *("apply",) * 3,
     *("read",) * 4,
-    *("again", "back", "drop"),
+    *("again", "part", "part", "back", "drop"),
 ]
 CALLS = {
     "copies": ("begin", "cut", "attempt", "accept", "whole", "again", "give_up"),
@@ -121,6 +122,11 @@ class Life:
     def again(self) -> None:
         self.world.again()
 
+    def part(self) -> None:
+        """Some keys are read again."""
+        first = self.rng.randrange(KEYS)
+        self.world.again(keys=(str(first), str(first + self.rng.randrange(8))))
+
     def back(self) -> None:
         """Somebody takes the table back to an earlier snapshot."""
         loaded = self.world.loaded()
@@ -149,8 +155,7 @@ class Life:
         self.world.apply()
         whole = self.world.standing().copied.whole
         assert whole is not None
-        since = self.begun.get(whole.number, self.now)
-        known = {k for k in range(KEYS) if self.silent.get(k, -1) <= since}
+        known = {k for k in range(KEYS) if self.silent.get(k, -1) <= self._read_since(k)}
         seen, there = self.world.rows(), self.source.rows
         assert {k: v for k, v in seen.items() if k in known} == {k: v for k, v in there.items() if k in known}
         self.sound()
@@ -159,6 +164,11 @@ class Life:
         self.world.apply()
         assert self.world.rows() == self.source.rows
         self.sound()
+
+    def _read_since(self, key: int) -> int:
+        """When the newest round began that has read the key and is whole."""
+        rounds = [r for r in self.world.standing().copied.rounds if r.swept]
+        return max(self.begun.get(r.number, self.now) for r in rounds if r.part is None or holds(r.part, {"id": key}))
 
 
 def live(folder: Path, seed: int) -> Life:

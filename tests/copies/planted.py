@@ -81,16 +81,34 @@ def _but_for_the_beginning(original, position, table, purged_below, begins):
     return original(position, table, purged_below, START)
 
 
-def _by_the_ledger_alone(original, ctx, tables, told, facts, why="", only=False):
-    return original(ctx, tables, replace(told, copied=NOTHING), facts, why, only)
+def _by_the_ledger_alone(original, ctx, tables, told, facts, why="", only=False, part=None):
+    return original(ctx, tables, replace(told, copied=NOTHING), facts, why, only, part)
 
 
 def _as_events(original, before, receipt):
     return original(before, replace(receipt, events=tuple((abs(batch), rows) for batch, rows in receipt.events)))
 
 
-def _of_the_first(original, tables, chunks):
-    return original(tables[:1], chunks)
+def _of_the_first(original, tables, chunks, part=None):
+    return original(tables[:1], chunks, part)
+
+
+def _of_all_keys(original, shape, rows, below, part):
+    return original(shape, rows, below, None)
+
+
+def _everywhere(original, key, everywhere, parts):
+    most = (2**62,)
+    wide = [replace(one, part=replace(one.part, first=(-(2**62),), last=most)) for one in parts]
+    return original(key, everywhere, wide)
+
+
+def _a_part_too(original, self):
+    return next((one for one in reversed(self.rounds) if one.swept), None)
+
+
+def _to_the_end(original, after, bounds, most, part=None):
+    return original(after, bounds, most)
 
 
 def _bug(name: str, rule: str, *patches: tuple[str, Any]) -> Bug:
@@ -117,6 +135,11 @@ COPY_BUGS = {
         _bug("only the first shard is read", "S11", (seams.COPY_UNCUT, _of_the_first)),
         _bug("events of any table are taken", "S11", (seams.EVENT_OF_TABLE, nothing)),
         _bug("readers see what is copied so far", "S9'", (seams.MIRROR_HIDDEN, always(False))),
+        _bug("the sweep of a part takes all keys", "S5", (seams.MIRROR_SWEPT, _of_all_keys)),
+        _bug("the sweep of a part leaves no marker", "S5", (seams.COPY_SWEPT_PARTS, always(()))),
+        _bug("the marker of a part is one of all keys", "S5", (seams.MIRROR_SWEPT_BELOW, _everywhere)),
+        _bug("a part makes the table whole", "S9'", (seams.COPY_WHOLE, _a_part_too)),
+        _bug("a part is read to the end of the table", "S5", (seams.COPY_CUT, _to_the_end)),
         _bug("rows of a copy count as events", "balance", (seams.MIRROR_AFTER, _as_events)),
     )
 }

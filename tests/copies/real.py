@@ -201,7 +201,11 @@ class RealWorld(MirrorWorld):
 
     def _again(self) -> None:
         if self.rng.random() < 0.5:
-            reading.again(self.context(), self.base, "test")
+            keys = None
+            if not self.data.text_key and self.rng.random() < 0.7:
+                first = self.rng.randrange(FIRST_ROWS)
+                keys = (str(first), str(first + self.rng.randrange(FIRST_ROWS)))
+            reading.again(self.context(), self.base, "test", keys)
             self.counts["rounds"] += 1
 
     def _kill(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.copies import test_copy, test_hidden, test_overtaken, test_shards
+from tests.copies import test_copy, test_hidden, test_overtaken, test_parts, test_shards
 from tests.copies.planted import COPY_BUGS
 from tests.copies.test_copy import world
 from tests.mutants.planting import Planted
@@ -39,6 +39,11 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "only the first shard is read": test_shards.test_rows_of_equal_keys_are_told_apart,
     "events of any table are taken": test_shards.test_events_that_say_no_table_are_refused,
     "readers see what is copied so far": test_hidden.test_each_commit_shows_nothing_or_a_whole_copy,
+    "the sweep of a part takes all keys": test_parts.test_only_these_keys_are_read_and_put_right,
+    "the sweep of a part leaves no marker": test_parts.test_an_event_of_before_the_part_brings_nothing_back,
+    "the marker of a part is one of all keys": test_parts.test_an_event_of_before_the_part_brings_nothing_back,
+    "a part makes the table whole": test_parts.test_the_certificate_stays_that_of_the_whole_copy,
+    "a part is read to the end of the table": test_parts.test_only_these_keys_are_read_and_put_right,
     "rows of a copy count as events": test_copy.test_rows_of_before_the_topic_are_copied,
 }  # fmt: skip
 
@@ -55,7 +60,9 @@ def test_a_planted_bug_is_found(name: str, tmp_path: Path, request: pytest.Fixtu
 
 def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """What the test's fixture of that name would be."""
-    begun = {one.__name__: one.begun for one in (test_hidden, test_overtaken, test_shards)}.get(test.__module__)
+    begun = {one.__name__: one.begun for one in (test_hidden, test_overtaken, test_parts, test_shards)}.get(
+        test.__module__
+    )
     if name == "world" and begun is not None:
         made = begun(tmp_path)
         request.addfinalizer(made.close)

@@ -34,10 +34,10 @@ class CopyWorld(MirrorWorld):
         finally:
             self.close()
 
-    def again(self, why: str = "test") -> Any:
-        """A new round."""
+    def again(self, why: str = "test", keys: tuple[str, str] | None = None) -> Any:
+        """A new round, of some keys or all."""
         try:
-            return reading.again(self.context(), self.source_table, why)
+            return reading.again(self.context(), self.source_table, why, keys)
         finally:
             self.close()
 

@@ -10,6 +10,7 @@ import click
 
 from tidegate.cli import surroundings
 from tidegate.cli.compare_delivered import delivered
+from tidegate.cli.copy import keys_of
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress
 from tidegate.cli.wait import DurationType
@@ -23,6 +24,8 @@ LOOK_S = 5.0
 
 @click.command()
 @surroundings.pipeline_argument
+@click.option("--from", "low", metavar="KEY", help="Of a mirror: keys from this one on, no others.")
+@click.option("--until", "high", metavar="KEY", help="The last key, included.  [default: that of --from]")
 @click.option("-s", "--start", "first", metavar="WINDOW", help="Of deliveries: the first window of a range.")
 @click.option("-e", "--end", "last", metavar="WINDOW", help="The last one, included.  [default: that of -s]")
 @click.option("--to", "wanted", multiple=True, metavar="NAME", help="This delivery only; may be repeated.")
@@ -39,6 +42,8 @@ LOOK_S = 5.0
 @json_option
 def compare(
     pipeline: str,
+    low: str | None,
+    high: str | None,
     first: str | None,
     last: str | None,
     wanted: Sequence[str],
@@ -52,7 +57,8 @@ def compare(
     Of a mirror the source's table is read as `tidegate copy` reads it, by the section `copy` of the YAML: no faster
     than its `rate` allows. Then the mirror catches up with the position that was read, and every key is compared: rows
     that only one of both has, and rows with other values. A row that has changed since it was read is no difference.
-    Nothing is changed but by --fix.
+    Nothing is changed but by --fix. With --from and --until these keys alone are read and compared, as `tidegate copy`
+    has them.
 
     Whether the mirror has caught up is known where the section `copy` names the connector or the slot. Elsewhere a key
     that differs may have an event on its way: compare again.
@@ -66,6 +72,7 @@ def compare(
       tidegate compare orders
       tidegate compare orders --fix --why "rows were changed by hand on 3 May"
       tidegate compare orders --wait 1h --json
+      tidegate compare orders --from 1000 --until 1999
       tidegate compare flights -s 2013-01-01 -e 2013-01-31T23:00 --to warehouse
 
     \b
@@ -78,6 +85,9 @@ def compare(
         raise click.UsageError(f"{pipeline} has neither a section copy nor a list deliver in its YAML")
     if fix and not why.strip():
         raise click.UsageError("--fix needs --why: it is written to the event log")
+    keys = keys_of(low, high)
+    if spec.copy is None and keys is not None:
+        raise click.UsageError(f"{pipeline} is no mirror: it has windows (-s, -e) and no keys")
     if spec.copy is None:
         raise SystemExit(delivered(spec, first, last, wanted, why.strip() if fix else "", as_json))
     if first is not None or last is not None or wanted:
@@ -96,7 +106,7 @@ def compare(
     with open_database(spec, command_lookup) as database, surroundings.working(spec, progress) as ctx:
         reader = TableProcess(user=spec.sink.user, secrets=secrets)
         try:
-            found = workflow(ctx, database, reader, waits, why.strip() if fix else "")
+            found = workflow(ctx, database, reader, waits, why.strip() if fix else "", keys)
         finally:
             reader.close()
     if as_json:

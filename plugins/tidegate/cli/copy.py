@@ -11,17 +11,22 @@ from tidegate.cli.output import json_option, print_json, progress
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
+    from tidegate.core.copy.rounds import Round
+    from tidegate.core.mirror.copied import RoundIn
     from tidegate.core.spec.pipeline import Pipeline
-    from tidegate.workflow.base.context import Context
 
 
 @click.command()
 @surroundings.pipeline_argument
 @click.option("--dry-run", is_flag=True, help="Look at the ledger and the database, and read no rows.")
 @click.option("--again", is_flag=True, help="Read the whole source table once more; needs --why.")
+@click.option("--from", "first", metavar="KEY", help="With --again: keys from this one on, no others.")
+@click.option("--until", "last", metavar="KEY", help="The last key, included.  [default: that of --from]")
 @click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
 @json_option
-def copy(pipeline: str, dry_run: bool, again: bool, why: str, as_json: bool) -> None:
+def copy(
+    pipeline: str, dry_run: bool, again: bool, first: str | None, last: str | None, why: str, as_json: bool
+) -> None:
     """Read the source table of a mirror in chunks of its key, and merge the rows; what <pipeline>.copy does.
 
     The section `copy` of the YAML names the table. Chunks that are read stay read, so that it may be ended and run
@@ -30,13 +35,16 @@ def copy(pipeline: str, dry_run: bool, again: bool, why: str, as_json: bool) -> 
     are gone from the mirror, too: the copy is whole.
 
     --again begins a new copy: for a mirror that may differ from its source, or whose ledger was restored. One that is
-    under way is given up for it; what it has brought stays.
+    under way is given up for it; what it has brought stays. With --from and --until it reads these keys alone, both
+    included, and rows of them that the source does not have any more go, too. Such a key is made of whole numbers, with
+    commas between the values of several columns, in the order of the source's primary key.
 
     \b
     Examples:
       tidegate copy orders
       tidegate copy orders --dry-run
       tidegate copy orders --again --why "rows were changed on the replica on 3 May"
+      tidegate copy orders --again --from 1000 --until 1999 --why "rows were deleted by hand"
 
     \b
     Exit code: 0 all is read and merged; 1 refused (the source's table is another one, no event has come yet, ...);
@@ -46,12 +54,22 @@ def copy(pipeline: str, dry_run: bool, again: bool, why: str, as_json: bool) -> 
     spec = surroundings.pipeline_named(pipeline)
     if spec.copy is None:
         raise click.UsageError(f"{pipeline} has no section copy in its YAML: it names the table that is to be read")
+    keys = keys_of(first, last)
+    if keys is not None and (dry_run or not again):
+        raise click.UsageError("--from and --until go with --again, and without --dry-run")
     if again and not dry_run and not why.strip():
         raise click.UsageError("--again needs --why: it is written to the event log")
     if dry_run:
         _preview(spec, again, as_json)
         return
-    _run(spec, why.strip() if again else "", as_json)
+    _run(spec, why.strip() if again else "", keys, as_json)
+
+
+def keys_of(first: str | None, last: str | None) -> tuple[str, str] | None:
+    """First and last key of a part. Raises UsageError."""
+    if first is None and last is not None:
+        raise click.UsageError("--until needs --from")
+    return None if first is None else (first, first if last is None else last)
 
 
 def _preview(spec: Pipeline, again: bool, as_json: bool) -> None:
@@ -77,28 +95,31 @@ def _preview(spec: Pipeline, again: bool, as_json: bool) -> None:
     click.echo(f"{spec.name}: copy {newest.number} of {of}: {cut} read, {many(sum(c.rows for c in read), 'row')}")
 
 
-def _run(spec: Pipeline, why: str, as_json: bool) -> None:
+def _run(spec: Pipeline, why: str, keys: tuple[str, str] | None, as_json: bool) -> None:
     from tidegate.wiring import command_lookup, open_database
     from tidegate.workflow.apply.apply import apply
     from tidegate.workflow.copy import copy as workflow
 
     with open_database(spec, command_lookup) as database, surroundings.working(spec, progress) as ctx:
         if why:
-            workflow.again(ctx, database, why)
+            workflow.again(ctx, database, why, keys)
         done = workflow.copy(ctx, database)
         told = apply(ctx).told
-        left = _left(ctx)
+        newest = ctx.ledger.copies.newest(spec.name)
     whole = told.copied.whole
     if as_json:
         print_json({"pipeline": spec.name, "read": done, "table": told})
         return
     did = f"{many(done.rows, 'row')} of {many(done.chunks, 'chunk')} read" if done.chunks else "nothing to read"
-    stands = f"copy {whole.number} is whole" if whole is not None and not left else "the copy is not whole yet"
+    stands = _stands(newest, whole)
     click.echo(f"{spec.name}: {did}; {stands}: {many(told.rows, 'row')} up to batch {told.upto}")
 
 
-def _left(ctx: Context) -> bool:
+def _stands(newest: Round | None, whole: RoundIn | None) -> str:
+    """Which copies are in the table, in words."""
     from tidegate.core.copy.rounds import RoundState
 
-    newest = ctx.ledger.copies.newest(ctx.name)
-    return newest is not None and newest.state == RoundState.OPEN
+    if whole is None or (newest is not None and newest.state == RoundState.OPEN):
+        return "the copy is not whole yet"
+    of_part = newest is not None and newest.part is not None and newest.state == RoundState.WHOLE
+    return (f"{newest.words} is in; " if newest is not None and of_part else "") + f"copy {whole.number} is whole"

@@ -18,6 +18,7 @@ from tidegate.core.copy.complete import Look
 from tidegate.core.copy.port import KeyRange, LogPosition, TableRange
 from tidegate.core.copy.rounds import LOOKS_KEPT, UNDER_WAY, Chunk, ChunkFile, ChunkState, Reading, Round, RoundState
 from tidegate.core.files.receipt import DIRTY
+from tidegate.core.mirror.parts import KeyPart
 from tidegate.ledger import moves, schema, schema_copies
 from tidegate.ledger.store import Part, read_as, rows_of
 
@@ -92,17 +93,28 @@ class SqlCopies(Part):
             c.execute(insert(s).values(pipeline=name, look=newest + 1, ends=dumps(dict(look.ends)), **values))
             c.execute(delete(s).where(mine, s.c.look <= newest + 1 - LOOKS_KEPT))
 
-    def begin(self, name: str, number: int, table: str, key: Sequence[str], why: str = "", only: bool = False) -> Round:
+    def begin(
+        self,
+        name: str,
+        number: int,
+        table: str,
+        key: Sequence[str],
+        why: str = "",
+        only: bool = False,
+        part: KeyPart | None = None,
+    ) -> Round:
         arrow = transitions.COMPARE if only else transitions.BEGIN
         state = RoundState.COMPARED if only else RoundState.OPEN
-        found = Round(pipeline=name, number=number, table=table, key=tuple(key), state=state, why=why)
+        found = Round(pipeline=name, number=number, table=table, key=tuple(key), state=state, why=why, part=part)
         with self._store.begin() as c:
             others = and_(r.c.pipeline == name, r.c.state.in_(UNDER_WAY))
             other = c.scalar(select(r.c.round).where(others))
             if other is not None:
                 raise LostComparison(f"{name}: copy {other} is under way")
             sets = {"table_name": table, "key": dumps(list(key)), "ended": False, "why": why}
-            begun = step(arrow, transitions.of_round(found), found, sets=sets, detail={"table": table})
+            sets |= {"part": None if part is None else dumps(part)}
+            detail = {"table": table} | ({} if part is None else {"part": part.words})
+            begun = step(arrow, transitions.of_round(found), found, sets=sets, detail=detail)
             moves.move(self._store, c, r, begun)
         return found
 
@@ -236,7 +248,8 @@ def _values(chunk: Chunk) -> dict[str, Any]:
 
 
 def _round(row: Any) -> Round:
-    return read_as(Round, row, number=row.round, table=row.table_name, key=tuple(loads(list[str], row.key)))
+    part = None if row.part is None else loads(KeyPart, row.part)
+    return read_as(Round, row, number=row.round, table=row.table_name, key=tuple(loads(list[str], row.key)), part=part)
 
 
 def _chunk(row: Any) -> Chunk:

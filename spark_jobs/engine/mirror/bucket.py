@@ -113,7 +113,7 @@ def _merged(
     rows = read_base(shape, ids, open_storage, bucket, plan.buckets)
     before = len(rows)
     if plan.sweep:
-        merged = swept(shape, rows, plan.swept_below)
+        merged = swept(shape, rows, plan.swept_below, plan.part)
     elif plan.settled:
         merged = purged(shape, rows, plan.purged_below)
     else:

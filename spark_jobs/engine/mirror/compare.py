@@ -18,6 +18,7 @@ from spark_jobs.engine.mirror.words import coordinates, position, spelled
 from tidegate.core.mirror.comparison import SAMPLES, Compared, Kind, Sample
 from tidegate.core.mirror.jobs import START, Position
 from tidegate.core.mirror.order import is_below, newer
+from tidegate.core.mirror.parts import KeyPart, holds
 
 _TEXT = 60
 """Letters of a value that are shown."""
@@ -72,10 +73,12 @@ def compare(shape: Shape, number: int, made: pa.Table, held: pa.Table, purged_be
     return _keyed(shape, found, (made, held), (numbers(mine), numbers(theirs)), purged_below)
 
 
-def against_source(shape: Shape, number: int, read: pa.Table, held: pa.Table, below: Position) -> Compared:
+def against_source(
+    shape: Shape, number: int, read: pa.Table, held: pa.Table, below: Position, part: KeyPart | None = None
+) -> Compared:
     """`read`: rows of a bucket as the source had them, each at its LOW; `held`: as the table has them, events up to
     every HIGH being merged. A row of the table that is newer than what was read is no difference (M2), nor is one that
-    was not read and is at or above `below`, the smallest LOW."""
+    was not read and is at or above `below`, the smallest LOW. `part`: only its keys were read."""
     deleted = numbers(shape.deleted(held))
     found = Compared(bucket=number, rows=len(held) - int(deleted.sum()), tombstones=int(deleted.sum()), read=len(read))
     keys = _matched(shape, read, held)
@@ -86,6 +89,8 @@ def against_source(shape: Shape, number: int, read: pa.Table, held: pa.Table, be
     mine_hash, theirs_hash = (numbers(row_hashes(rows.select(shape.content), {})) for rows in (read, held))
     gone = deleted[place[both]]
     alone = keys.surplus
+    if part is not None:
+        alone = alone[holds(part, shape.key_numbers(held, part))[place[alone]]]
     alone = alone[~deleted[place[alone]] & is_below(versions_at(stands, place[alone]), below)]
     differ = {
         Kind.LACKING: np.concatenate([keys.lacking, both[gone]]),

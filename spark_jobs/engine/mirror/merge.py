@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +64,8 @@ def merge_bucket(shape: Shape, base: pa.Table, events: pa.Table, purged_below: P
     if not shape.takes_conflicts:
         _refuse_conflicts(shape, base, events, found, table, has_row)
     winner = versions_at(found.versions, found.winner)
-    fate = fates(found.versions, table, has_row, winner, found.wins, purged_below, shape.swept_below)
+    swept = _at(shape.swept_below(events), found.at) if shape.swept_parts else shape.swept_below(events)
+    fate = fates(found.versions, table, has_row, winner, found.wins, purged_below, swept)
     if not shape.takes_conflicts:
         refuse_other_logs(
             shape, base, events, found.at, (fate.stale & has_row, found.key), (fate.superseded, found.at[found.winner])
@@ -165,6 +166,12 @@ def _digests(shape: Shape, rows: pa.Table) -> Numbers:
 def versions_at(versions: Version, places: Numbers) -> Version:
     """The versions at these places, in their order."""
     return Version(*(column[places] for column in versions))
+
+
+def _at(position: tuple[Any, Any, Any], places: Numbers) -> tuple[Any, Any, Any]:
+    """Positions at these places, in their order."""
+    commit, row, n = (column[places] for column in position)
+    return commit, row, n
 
 
 def _standing(shape: Shape, base: pa.Table, found: _Sorted, has_row: Numbers) -> tuple[Version, int]:

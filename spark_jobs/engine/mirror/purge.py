@@ -22,6 +22,7 @@ from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.mirror.counts import Counts
 from tidegate.core.mirror.jobs import Bucket, EventFile, Position
 from tidegate.core.mirror.order import is_below
+from tidegate.core.mirror.parts import KeyPart, holds
 from tidegate.core.mirror.purge import marker
 
 
@@ -40,9 +41,9 @@ def purged(shape: Shape, rows: pa.Table, below: Position) -> Merged:
     return _without(shape, rows, going(shape, rows, below))
 
 
-def swept(shape: Shape, rows: pa.Table, below: Position) -> Merged:
-    """The bucket without anything below the position."""
-    return _without(shape, rows, _older(shape, rows, below))
+def swept(shape: Shape, rows: pa.Table, below: Position, part: KeyPart | None) -> Merged:
+    """The bucket without anything below the position; of a part, without its keys below."""
+    return _without(shape, rows, _older(shape, rows, below, part))
 
 
 def _without(shape: Shape, rows: pa.Table, gone: Numbers) -> Merged:
@@ -60,20 +61,28 @@ def going(shape: Shape, rows: pa.Table, below: Position) -> Numbers:
     return found.deleted & is_below(found, below)
 
 
-def _older(shape: Shape, rows: pa.Table, below: Position) -> Numbers:
+def _older(shape: Shape, rows: pa.Table, below: Position, part: KeyPart | None) -> Numbers:
     """Which rows a sweep drops."""
-    return is_below(versions_of(shape, rows), below)
+    older = is_below(versions_of(shape, rows), below)
+    return older if part is None else older & holds(part, shape.key_numbers(rows, part))
 
 
 def has_any(
     shape: Shape, ids: Mapping[str, int], open_storage: Callable[[str], Any], bucket: Bucket, plan: ApplyPlan
 ) -> bool:
-    """Whether the bucket has anything that goes: four columns are read of it. A file that lacks a value there was not
-    written by Tidegate: the merge, which reads all of it, refuses it."""
+    """Whether the bucket has anything that goes: four columns are read of it, and those of the key where a part goes. A
+    file that lacks a value there was not written by Tidegate: the merge, which reads all of it, refuses it."""
     wanted: Sequence[str] = (shape.op, shape.commit, shape.row, shape.n)
-    drops, below = (_older, plan.swept_below) if plan.sweep else (going, plan.purged_below)
+    if plan.part is not None:
+        wanted = (*wanted, *shape.key)
+
+    def drops(rows: pa.Table) -> Numbers:
+        if plan.sweep:
+            return _older(shape, rows, plan.swept_below, plan.part)
+        return going(shape, rows, plan.purged_below)
+
     found = (read_columns(shape, ids, open_storage, file, wanted) for file in bucket.files)
-    return any(any(c.null_count for c in rows.columns) or drops(shape, rows, below).any() for rows in found)
+    return any(any(c.null_count for c in rows.columns) or drops(rows).any() for rows in found)
 
 
 def _greatest(column: str, open_storage: Callable[[str], Any], file: EventFile) -> int:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.failures import refuse
+from spark_jobs.engine.mirror.numbers import Numbers, numbers
 from spark_jobs.engine.sinks.stored import field_with_id
 from spark_jobs.engine.types import arrow_type
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.mirror.jobs import BUCKET, N
+from tidegate.core.mirror.parts import KeyPart, swept_below
 from tidegate.core.spec.change_events import EVENT_COLUMNS, SAYS_HOW
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS
 
@@ -28,7 +32,7 @@ class Shape:
 
     def __init__(self, plan: ApplyPlan) -> None:
         self._plan, self.takes_conflicts, self.newest_ms = plan, plan.take_conflicts, plan.newest_ms
-        self.swept_below = plan.swept_below
+        self.swept_parts = plan.swept_parts
         self.by_days = plan.whole
         kept = [c for c in plan.columns if c.name != BUCKET]
         self.rows = pa.schema([pa.field(c.name, arrow_type(parse(c.type))) for c in kept])
@@ -40,6 +44,7 @@ class Shape:
         if missing or not plan.key or plan.buckets < 1:
             raise refuse(f"the plan's table has no column for {', '.join(missing) or 'a key'}")
         self.key = [named[of] for of in plan.key]
+        self._named = named
         self.op, self.commit, self.row, self.n = (named[of] for of in (_OP, _COMMIT, _ROW, N))
         self.topic, self.partition, self.offset, self.batch = (
             named[of] for of in (_TOPIC, _PARTITION, _OFFSET, _BATCH)
@@ -70,6 +75,17 @@ class Shape:
     def deleted(self, rows: pa.Table) -> pa.ChunkedArray:
         """Which of them are deletes: events, or tombstones."""
         return pc.equal(rows[self.op], DELETE)
+
+    def key_numbers(self, rows: pa.Table, part: KeyPart) -> dict[str, Numbers]:
+        """Values of the part's columns, by their logical names."""
+        return {of: numbers(rows[self._named[of]]).astype(np.int64) for of in part.columns}
+
+    def swept_below(self, rows: pa.Table) -> tuple[Any, Any, Any]:
+        """S5: below which position nothing is said any more of each row's key; one of all where there are no parts."""
+        key: dict[str, Numbers] = {}
+        for one in self.swept_parts:
+            key |= self.key_numbers(rows, one.part)
+        return swept_below(key, self._plan.swept_below, self.swept_parts)
 
     def with_bucket(self, rows: pa.Table, number: int) -> pa.Table:
         """Rows as the table's files hold them."""

@@ -15,6 +15,7 @@ from tidegate.core.copy.port import ReadAfter
 from tidegate.core.files.merge import Merge, Source
 from tidegate.core.files.overflow import Known
 from tidegate.core.mirror.jobs import START, Bucket, EventFile, Position, TableColumn
+from tidegate.core.mirror.parts import KeyPart, SweptPart
 from tidegate.core.spec.pipeline import KAFKA
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.zonedata import ZoneData
@@ -132,7 +133,8 @@ class ApplyPlan(JobPlan):
     events; it is a purge of tombstones below their greatest commit (M6), without `events`. `cut_before`: how
     many buckets the base has, where all of its rows are cut into another number of them; 0: nothing is cut.
     `swept_below`: what is older says nothing of the source any more (S5). `sweep`: it ends a round of a copy: rows and
-    tombstones below `swept_below` go, without `events`."""
+    tombstones below `swept_below` go, without `events`. `swept_parts`: the same of parts of the keys. `part`: the keys
+    that a sweep, or a comparison with the source, is about; None: all."""
 
     mode = "apply"
 
@@ -153,6 +155,8 @@ class ApplyPlan(JobPlan):
     cut_before: int = field(default=0, metadata=LEFT_OUT)
     swept_below: Position = field(default=START, metadata=LEFT_OUT)
     sweep: bool = field(default=False, metadata=LEFT_OUT)
+    swept_parts: tuple[SweptPart, ...] = field(default=(), metadata=LEFT_OUT)
+    part: KeyPart | None = field(default=None, metadata=LEFT_OUT)
 
     @property
     def drops(self) -> bool:

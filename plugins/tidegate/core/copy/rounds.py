@@ -11,6 +11,7 @@ from tidegate.core.base.choice import Choice
 from tidegate.core.copy.complete import Look
 from tidegate.core.copy.port import KeyRange, LogPosition, TableRange
 from tidegate.core.mirror.jobs import Position
+from tidegate.core.mirror.parts import KeyPart
 
 LOOKS_KEPT = 1_000
 """Looks at the connector that are remembered: about a week of them."""
@@ -48,8 +49,8 @@ BRINGS_NOTHING = (RoundState.GIVEN_UP, RoundState.ENDED)
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """One reading of the whole source table, or of all its shards. `table`: as the spec names it or them. `key`: its
-    columns there, in the order of bounds.
+    """One reading of the whole source table, or of all its shards, or of a `part` of its keys. `table`: as the spec
+    names it or them. `key`: its columns there, in the order of bounds.
     `ended`: its last chunk is cut. `why`: of one that was asked for, or given up. UTC ms."""
 
     pipeline: str
@@ -61,6 +62,12 @@ class Round:
     why: str = ""
     begun_ms: int = 0
     done_ms: int | None = None
+    part: KeyPart | None = None
+
+    @property
+    def words(self) -> str:
+        """`copy 3`, `copy 3 (id 7 to 9)`."""
+        return f"copy {self.number}" + ("" if self.part is None else f" ({self.part.words})")
 
 
 @dataclass(frozen=True)
@@ -166,9 +173,18 @@ class CopyLedger(Protocol):
         this very moment."""
         ...
 
-    def begin(self, name: str, number: int, table: str, key: Sequence[str], why: str = "", only: bool = False) -> Round:
-        """A new round, OPEN, or `only` to be COMPARED. Raises LostComparison if there is one of that number, or another
-        one is under way."""
+    def begin(
+        self,
+        name: str,
+        number: int,
+        table: str,
+        key: Sequence[str],
+        why: str = "",
+        only: bool = False,
+        part: KeyPart | None = None,
+    ) -> Round:
+        """A new round, OPEN, or `only` to be COMPARED; of a `part` of the keys. Raises LostComparison if there is one
+        of that number, or another one is under way."""
         ...
 
     def cut(self, round_: Round, after: int, ranges: Sequence[TableRange], ended: bool) -> Sequence[Chunk]:

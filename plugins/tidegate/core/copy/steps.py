@@ -10,6 +10,7 @@ from tidegate.core.copy.port import Bound, KeyRange
 from tidegate.core.copy.rounds import BRINGS_NOTHING, UNDER_WAY, Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.copied import Copied, CopyStep, numbers
 from tidegate.core.mirror.jobs import Position, spelled
+from tidegate.core.mirror.parts import KeyPart
 
 Chunks = Mapping[int, Sequence[Chunk]]
 """Chunks by their round."""
@@ -30,20 +31,27 @@ def to_read(rounds: Iterable[Round], chunks: Chunks, compared: bool = False) -> 
     return None
 
 
-def cut(after: Bound | None, bounds: Sequence[Bound], most: int) -> tuple[list[KeyRange], bool]:
+def cut(
+    after: Bound | None, bounds: Sequence[Bound], most: int, part: KeyPart | None = None
+) -> tuple[list[KeyRange], bool]:
     """Ranges behind `after`, and whether they are the last ones. `bounds`: upper ends that the database gave, `most` of
-    them were asked for: fewer mean that the table ends behind the last one."""
-    ends = [after, *bounds]
+    them were asked for: fewer mean that the table ends behind the last one. A `part` ends at its last key."""
+    last = None if part is None else part.last
+    inside = [bound for bound in bounds if last is None or bound < last]
+    ends = [after, *inside]
     found = [KeyRange(low, high) for low, high in pairwise(ends)]
-    ended = len(bounds) < most
-    return ([*found, KeyRange(ends[-1], None)] if ended else found), ended
+    ended = len(inside) < most
+    return ([*found, KeyRange(ends[-1], last)] if ended else found), ended
 
 
-def uncut(tables: Sequence[str], chunks: Sequence[Chunk]) -> list[tuple[str, Bound | None]]:
-    """Tables that are not cut to their end, in order, each with the bound behind which it goes on; None: from its
-    beginning. One that has come meanwhile is cut too."""
+def uncut(
+    tables: Sequence[str], chunks: Sequence[Chunk], part: KeyPart | None = None
+) -> list[tuple[str, Bound | None]]:
+    """Tables that are not cut to their end, or to that of the `part`, in order, each with the bound behind which it
+    goes on; None: from its beginning. One that has come meanwhile is cut too."""
+    first, end = (None, None) if part is None else (part.lower, part.last)
     last: dict[str, Bound | None] = {chunk.table: chunk.keys.upper for chunk in chunks}
-    return [(name, last.get(name)) for name in tables if last.get(name, ()) is not None]
+    return [(name, last.get(name, first)) for name in tables if name not in last or last[name] != end]
 
 
 def unread_topic(begins: Position | None) -> str | None:
@@ -99,7 +107,7 @@ def to_merge(rounds: Iterable[Round], chunks: Chunks, table: Copied, most_rows: 
         if not one.ended or any(c.state != ChunkState.READ for c in mine):
             return None
         if inside is not None and not inside.swept:
-            return CopyCommit(CopyStep(round=one.number, low=inside.low, sweep=True))
+            return CopyCommit(CopyStep(round=one.number, low=inside.low, sweep=True, part=one.part))
     return None
 
 
@@ -121,6 +129,7 @@ def _merge(one: Round, chunks: Sequence[Chunk]) -> CopyCommit:
         low=min(c.position for c in chunks),
         top=max(c.position for c in chunks),
         high=max(highs),
+        part=one.part,
     )
     return CopyCommit(step, tuple(chunks))
 

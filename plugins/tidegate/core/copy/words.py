@@ -23,9 +23,9 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool) -> str:
     if reading.round.state == RoundState.OPEN:
         said.append(_under_way(reading, table))
     elif reading.round.state == RoundState.COMPARED:
-        said.append(f"copy {reading.round.number} is read to be compared")
+        said.append(f"{reading.round.words} is read to be compared")
     elif reading.round.state in BRINGS_NOTHING:
-        said.append(f"copy {reading.round.number} has ended: {reading.round.why}")
+        said.append(f"{reading.round.words} has ended: {reading.round.why}")
     return "; ".join(said)
 
 
@@ -35,7 +35,7 @@ def _under_way(reading: Reading, table: Copied) -> str:
     merged = 0 if inside is None else len(numbers(inside.chunks))
     cut = f"{reading.chunks:,} chunks" + ("" if reading.round.ended else " so far")
     read = f"{reading.read:,} of {cut} read ({many(reading.rows, 'row')})"
-    words = f"copy {reading.round.number}: {read}, {merged:,} merged"
+    words = f"{reading.round.words}: {read}, {merged:,} merged"
     if table.hidden:
         return f"{words}; readers see an empty table until it is whole"
     if table.whole is None:

@@ -1,7 +1,7 @@
 """What a keyed table says of the copies that are in it (S8): which chunks of which round, and how far back it is whole.
 
-A *round* reads the whole source table once, in chunks whose key ranges do not overlap; its number is the `n` in the
-position of its rows (S1). Once all of its chunks are in the table, a *sweep* ends it.
+A *round* reads the whole source table once, or a part of its keys, in chunks whose key ranges do not overlap; its
+number is the `n` in the position of its rows (S1). Once all of its chunks are in the table, a *sweep* ends it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.mirror.jobs import START, Position
+from tidegate.core.mirror.parts import KeyPart, SweptPart
 
 Places = tuple[tuple[int, int], ...]
 """Numbers as ascending ranges, inclusive."""
@@ -19,13 +20,15 @@ Places = tuple[tuple[int, int], ...]
 @dataclass(frozen=True)
 class RoundIn:
     """The chunks of a round that are in the table, the smallest LOW of them and the greatest, `top` (their `n` is the
-    round). `swept`: the round is whole: all its chunks are in, and what they do not name is gone."""
+    round). `swept`: all its chunks are in, and what they do not name is gone. `part`: the keys that it reads; None: the
+    whole table."""
 
     number: int
     low: Position
     top: Position
     chunks: Places = ()
     swept: bool = False
+    part: KeyPart | None = field(default=None, metadata=LEFT_OUT)
 
     def __contains__(self, chunk: int) -> bool:
         return any(first <= chunk <= last for first, last in self.chunks)
@@ -60,13 +63,19 @@ class Copied:
 
     @property
     def whole(self) -> RoundIn | None:
-        """The newest round that is whole."""
-        return next((r for r in reversed(self.rounds) if r.swept), None)
+        """The newest round of the whole table that is whole itself."""
+        return next((r for r in reversed(self.rounds) if r.swept and r.part is None), None)
 
     @property
     def swept_below(self) -> Position:
         """S5: whatever is older says nothing of the source any more; START before the first round is whole."""
         return START if self.whole is None else self.whole.low
+
+    @property
+    def swept_parts(self) -> tuple[SweptPart, ...]:
+        """S5 of parts that were read after the newest whole round, in the order of their rounds."""
+        after = 0 if self.whole is None else self.whole.number
+        return tuple(SweptPart(r.part, r.low) for r in self.rounds if r.part and r.swept and r.number > after)
 
     def floor(self, number: int) -> Position:
         """Below which no LOW of that round may be: it is newer than all that earlier ones have read (S5)."""
@@ -78,7 +87,7 @@ class Copied:
 
     def with_chunks(self, step: CopyStep) -> Copied:
         """The same once these chunks of the round are in it, too."""
-        old = self.round(step.round) or RoundIn(step.round, step.low, step.top)
+        old = self.round(step.round) or RoundIn(step.round, step.low, step.top, part=step.part)
         places = ranges([*numbers(old.chunks), *step.chunks])
         grown = replace(old, low=min(old.low, step.low), top=max(old.top, step.top), chunks=places)
         return replace(self._with(grown), high=max(self.high, step.high))
@@ -122,7 +131,7 @@ def numbers(places: Places) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class CopyStep:
-    """What a commit does of a copy: it brings `chunks` of a round, or ends the round (`sweep`).
+    """What a commit does of a copy: it brings `chunks` of a round, or ends the round (`sweep`). `part`: the round's.
 
     `low`, `top`: the smallest and the greatest LOW of the chunks, with `n`; `high`: the greatest HIGH."""
 
@@ -132,6 +141,7 @@ class CopyStep:
     top: Position = START
     high: Position = START
     sweep: bool = False
+    part: KeyPart | None = None
 
     def after(self, before: Copied) -> Copied:
         """What the table says once the commit stands."""

@@ -79,7 +79,7 @@ def goes_back(beaten: Truth, arrived_later: Truth, at_ms: Any, known_ms: Any) ->
     return beaten & arrived_later & (at_ms > known_ms) & (known_ms > 0)
 
 
-def is_below(one: Version, position: Position) -> Truth:
+def is_below(one: Version, position: tuple[Any, Any, Any]) -> Truth:
     """M5: whether it is older than the position below which tombstones were purged."""
     below, level = False, True
     for mine, theirs in zip(one[:3], position, strict=True):
@@ -95,13 +95,13 @@ def fates(
     winner: Version,
     wins: Truth,
     purged_below: Position,
-    swept_below: Position = START,
+    swept_below: tuple[Any, Any, Any] = START,
 ) -> Fates:
     """What becomes of an event.
 
     `table`: what stands for its key, if `has_row`. `winner`: the newest event of its key in this merge; `wins`: it is
-    that one itself, of equal ones the first. `swept_below`: S5, a reading of the whole source table is newer than any
-    event below it, and has no row of a key that has none here."""
+    that one itself, of equal ones the first. `swept_below`: S5, a reading of the source's key is newer than any event
+    below it, and has no row of a key that has none here (`core.mirror.parts`)."""
     stale = (has_row & newer(table, event)) | (_not(has_row) & is_below(event, swept_below))
     known = has_row & same(event, table)
     left = _not(stale | known)

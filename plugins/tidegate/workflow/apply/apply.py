@@ -224,7 +224,7 @@ def _upkeep(ctx: Context, table: PrefixTarget, commit: Commit) -> dict[str, Any]
         case Purge(settled):
             return {"settled": tuple(event_files(ctx, settled))}
         case CopyIn(step, files) if step.sweep:
-            return {"sweep": True, "swept_below": step.low}
+            return {"sweep": True, "swept_below": step.low, "part": step.part}
         case CopyIn(step, files):
             return {"events": files}
     return {}
@@ -241,6 +241,7 @@ def _say_done(ctx: Context, mine: Apply, commit: Commit, receipt: ApplyReceipt, 
             done = f"{gone} purged below {spelled(after.purged_below)}"
         case CopyIn(step) if step.sweep:
             gone = many(sum(b.swept for b in receipt.buckets), "row")
+            what = f"{what} ({step.part.words})" if step.part else what
             done = f"it is whole; {gone} gone that the source has lost without an event"
         case _:
             older = counts.superseded + counts.stale + counts.same
@@ -277,6 +278,7 @@ def _plan(ctx: Context, table: PrefixTarget, mine: Apply, prefix: Prefix, base: 
         purged_below=prefix.purged_below,
         newest_ms=prefix.newest_ms,
         swept_below=prefix.copied.swept_below,
+        swept_parts=prefix.copied.swept_parts,
         events=tuple(f for n in range(mine.first, mine.last + 1) for f in event_files(ctx, n)),
         base=base,
         columns=table.columns(),

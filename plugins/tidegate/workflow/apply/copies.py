@@ -50,7 +50,7 @@ def next_of_copy(ctx: Context, told: Told, most_rows: int) -> CopyIn | None:
         inside = told.copied.round(one.number)
         if one.state == RoundState.OPEN and inside is not None and inside.swept:
             ctx.ledger.copies.whole(ctx.name, one.number)
-            ctx.say(f"{ctx.name}: copy {one.number} is whole")
+            ctx.say(f"{ctx.name}: {one.words} is whole")
     commit = to_merge(facts.rounds, facts.chunks, told.copied, most_rows)
     if commit is None:
         return None

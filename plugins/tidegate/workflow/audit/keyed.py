@@ -162,6 +162,7 @@ def _plan(ctx: Context, table: PrefixTarget, prefix: Prefix) -> ApplyPlan:
         buckets=buckets_now(ctx, table, prefix),
         purged_below=prefix.purged_below,
         swept_below=prefix.copied.swept_below,
+        swept_parts=prefix.copied.swept_parts,
         base=(),
         columns=table.columns(),
         fields=table.fields(),

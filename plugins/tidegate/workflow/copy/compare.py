@@ -11,6 +11,7 @@ from tidegate.core.base.errors import LostComparison, StorageError
 from tidegate.core.copy.port import Database, LogPosition
 from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.comparison import Compared, Sample
+from tidegate.core.mirror.copied import RoundIn
 from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
 from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
 from tidegate.workflow.apply.apply import apply, keyed
@@ -20,7 +21,7 @@ from tidegate.workflow.apply.upkeep import buckets_now
 from tidegate.workflow.audit.keyed import TableReader, job, take_up
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.copy.copy import copy, to_compare
-from tidegate.workflow.copy.tables import SourceTables, copied_columns
+from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns
 
 SAMPLES = 10
 """Keys that are named."""
@@ -65,13 +66,20 @@ def in_words(name: str, found: Report) -> str:
     return "\n".join(lines)
 
 
-def compare(ctx: Context, database: Database, reader: TableReader, wait: Callable[[], bool], fix: str = "") -> Report:
-    """Read the source's table, let the mirror catch up with it, and hold both against each other.
+def compare(
+    ctx: Context,
+    database: Database,
+    reader: TableReader,
+    wait: Callable[[], bool],
+    fix: str = "",
+    keys: Keys | None = None,
+) -> Report:
+    """Read the source's table, or some `keys` of it, let the mirror catch up with it, and hold both against each other.
 
     `wait` is asked before each further look at how far the mirror is; False: look no more. `fix`: why what differs is
     to be put right: then what was read is merged, as a copy. Raises as `copy` and `apply` do; StorageError where rows
     cannot be compared."""
-    round_ = to_compare(ctx, database)
+    round_ = to_compare(ctx, database, keys)
     copy(ctx, database, compared=True)
     chunks = _read(ctx, round_)
     exact = _caught_up(ctx, max((c.high for c in chunks if c.high is not None), default=(0, 0)), wait)
@@ -80,13 +88,13 @@ def compare(ctx: Context, database: Database, reader: TableReader, wait: Callabl
     for one in found:
         differ.update(dict(one.differ))
     samples = tuple(s for one in found for s in one.samples)[:SAMPLES]
-    rows, keys, mended = sum(c.rows for c in chunks), sum(differ.values()), False
-    if fix and keys:
+    rows, wrong, mended = sum(c.rows for c in chunks), sum(differ.values()), False
+    if fix and wrong:
         ctx.ledger.copies.merge(round_, fix)
-        whole = apply(ctx).told.copied.whole
-        mended = whole is not None and whole.number >= round_.number
+        rounds = apply(ctx).told.copied.rounds
+        mended = any(one.swept for one in rounds if one.number == round_.number or _covers(one, round_))
     else:
-        ctx.ledger.copies.give_up(round_, f"compared: {keys:,} of {rows:,} keys differ")
+        ctx.ledger.copies.give_up(round_, f"compared: {wrong:,} of {rows:,} keys differ")
     return Report(round=round_.number, rows=rows, differ=dict(differ), samples=samples, exact=exact, mended=mended)
 
 
@@ -137,6 +145,7 @@ def _held_against(
         base=(),
         columns=columns,
         fields=table.fields(),
+        part=round_.part,
     )
     numbers = range(plan.buckets)
     reader.begin(plan, numbers)
@@ -149,6 +158,11 @@ def _held_against(
     if wrong:
         raise StorageError(f"{table.name}: rows cannot be compared: {wrong}")
     return found
+
+
+def _covers(one: RoundIn, round_: Round) -> bool:
+    """Whether it is a later reading of the whole table."""
+    return one.number > round_.number and one.part is None
 
 
 def _smallest(chunks: list[Chunk]) -> Position:

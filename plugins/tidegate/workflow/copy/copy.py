@@ -27,6 +27,7 @@ from tidegate.core.copy.port import Database, ReadAfter, TableRange
 from tidegate.core.copy.rounds import BRINGS_NOTHING, RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState
 from tidegate.core.copy.steps import cut, to_read, too_old, uncut, unread_topic
 from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.parts import KeyPart
 from tidegate.core.spec.pipeline import Copy
 from tidegate.core.target.paths import RECEIPT, join
 from tidegate.workflow.apply.apply import keyed
@@ -34,7 +35,7 @@ from tidegate.workflow.apply.copies import CopyFacts, gather
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import run_to_its_end
-from tidegate.workflow.copy.tables import SourceTables, section
+from tidegate.workflow.copy.tables import Keys, SourceTables, section
 
 _AGAIN = (
     "the next try reads them again; of a table that is idle in PostgreSQL change any row first: what is read is as new "
@@ -134,37 +135,51 @@ def _wait_for_the_connector(ctx: Context, told: Told) -> None:
         )
 
 
-def again(ctx: Context, database: Database, why: str) -> Round:
-    """A new round, which reads the whole source table once more; one that is OPEN is given up for it.
+def again(ctx: Context, database: Database, why: str, keys: Keys | None = None) -> Round:
+    """A new round, which reads the whole source table once more, or some `keys` of it; one that is OPEN is given up for
+    it, but never one of the whole table for some keys.
 
-    Raises as `copy` does; LostComparison where another task begins one."""
+    Raises as `copy` does; LostComparison where another task begins one; for some keys NotReady while all are read, or
+    never were, SpecError where the table has no parts."""
     guard(ctx)
     keyed(ctx).prepare()
     tables = SourceTables(ctx, database)
     told = _told(ctx)
+    part = _part(ctx, tables, told, keys)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
+        if part is not None and one.state == RoundState.OPEN and one.part is None:
+            raise NotReady(f"{ctx.name}: {one.words} is under way: it reads these keys, too")
         if one.state in UNDER_WAY:
             ctx.ledger.copies.give_up(one, f"read again: {why}")
-    return _begin(ctx, tables, told, CopyFacts(rounds, {}), why)
+    return _begin(ctx, tables, told, CopyFacts(rounds, {}), why, part=part)
 
 
-def to_compare(ctx: Context, database: Database) -> Round:
-    """The round that is to be compared: the one that is under way for that, or a new one. Raises as `copy` does;
-    NotReady while a copy is under way."""
+def _part(ctx: Context, tables: SourceTables, told: Told, keys: Keys | None) -> KeyPart | None:
+    if keys is None:
+        return None
+    if told.copied.whole is None:
+        raise NotReady(f"{ctx.name}: its first copy is not whole: it reads these keys, too")
+    return tables.part(keys)
+
+
+def to_compare(ctx: Context, database: Database, keys: Keys | None = None) -> Round:
+    """The round that is to be compared: the one that is under way for that, or a new one; of some `keys` only. Raises
+    as `copy` does; NotReady while a copy is under way; for some keys as `again` does."""
     guard(ctx)
     keyed(ctx).prepare()
     tables, told = SourceTables(ctx, database), _told(ctx)
+    part = _part(ctx, tables, told, keys)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
         if one.state == RoundState.COMPARED:
-            if ctx.clock.now_ms() - one.begun_ms < RESUMED_MS and _reads(one, tables):
+            if ctx.clock.now_ms() - one.begun_ms < RESUMED_MS and _reads(one, tables) and one.part == part:
                 return one
-            ctx.ledger.copies.give_up(one, "its comparison died long ago, or was of another table")
+            ctx.ledger.copies.give_up(one, "its comparison died long ago, or was of another table or other keys")
         if one.state == RoundState.OPEN:
-            what = f"{ctx.name}: copy {one.number} is under way: it mends what it finds"
+            what = f"{ctx.name}: {one.words} is under way: it mends what it finds"
             raise NotReady(what, advice="compare once it is whole; tidegate status says how far it is")
-    return _begin(ctx, tables, told, CopyFacts(rounds, {}), "to be compared", only=True)
+    return _begin(ctx, tables, told, CopyFacts(rounds, {}), "to be compared", only=True, part=part)
 
 
 def _at_once(spec: Copy) -> int:
@@ -175,12 +190,18 @@ def _at_once(spec: Copy) -> int:
 
 
 def _begin(
-    ctx: Context, tables: SourceTables, told: Told, facts: CopyFacts, why: str = "", only: bool = False
+    ctx: Context,
+    tables: SourceTables,
+    told: Told,
+    facts: CopyFacts,
+    why: str = "",
+    only: bool = False,
+    part: KeyPart | None = None,
 ) -> Round:
-    """S1: a number that no row of the table has. `only`: to be compared."""
+    """S1: a number that no row of the table has. `only`: to be compared. `part`: its keys."""
     newest = max([told.copied.newest, *(one.number for one in facts.rounds)])
-    begun = ctx.ledger.copies.begin(ctx.name, newest + 1, tables.spelled, tables.key, why, only)
-    ctx.say(f"{ctx.name}: copy {begun.number} of {begun.table} begins, by {', '.join(begun.key)}")
+    begun = ctx.ledger.copies.begin(ctx.name, newest + 1, tables.spelled, tables.key, why, only, part)
+    ctx.say(f"{ctx.name}: {begun.words} of {begun.table} begins, by {', '.join(begun.key)}")
     return begun
 
 
@@ -201,12 +222,12 @@ def _refuse_other(ctx: Context, round_: Round, tables: SourceTables) -> None:
 def _cut(ctx: Context, database: Database, tables: SourceTables, round_: Round, facts: CopyFacts) -> None:
     """Cut further chunks, of one table after the other, or see that there are no more."""
     spec, chunks = section(ctx), facts.chunks.get(round_.number, ())
-    left, most = uncut(tables.names, chunks), _at_once(spec)
+    left, most = uncut(tables.names, chunks, round_.part), _at_once(spec)
     ranges: list[TableRange] = []
     while left and len(ranges) < most:
         (name, after), room = left.pop(0), most - len(ranges)
         table = tables.described(name)
-        found, ended = cut(after, database.bounds(table, after, spec.chunk_rows, room), room)
+        found, ended = cut(after, database.bounds(table, after, spec.chunk_rows, room), room, round_.part)
         ranges += [TableRange(name, keys) for keys in found]
         if not ended:
             left = [(name, found[-1].upper), *left]
@@ -299,6 +320,6 @@ def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | str:
 def _say_how_far(ctx: Context, database: Database, tables: SourceTables, round_: Round) -> None:
     chunks = ctx.ledger.copies.chunks(ctx.name, round_.number)
     rows = sum(c.rows for c in chunks)
-    about = sum(database.rows_about(tables.described(name)) for name in tables.names)
+    about = 0 if round_.part else sum(database.rows_about(tables.described(name)) for name in tables.names)
     of = f" of about {about:,}" if about > rows else ""
-    ctx.say(f"{ctx.name}: copy {round_.number}: {rows:,}{of} rows read")
+    ctx.say(f"{ctx.name}: {round_.words}: {rows:,}{of} rows read")

@@ -8,6 +8,7 @@ from functools import cached_property
 from tidegate.core.base.errors import NotReady, SpecError, StepMissing
 from tidegate.core.copy.jobs import CopiedColumn, CopiedTable
 from tidegate.core.copy.port import Database, SourceTable
+from tidegate.core.mirror.parts import WHOLE_NUMBERS, KeyPart, key_part
 from tidegate.core.spec.change_events import EVENT_COLUMNS, SHARD_PATHS
 from tidegate.core.spec.pipeline import Column, Copy
 from tidegate.workflow.apply.apply import keyed
@@ -15,6 +16,10 @@ from tidegate.workflow.base.context import Context
 
 _EVENT = frozenset(name for name, *_ in EVENT_COLUMNS)
 _PLAIN = re.compile(r"\$\.(.+)")
+_INTEGERS = re.compile(r"(tinyint|smallint|mediumint|integer|int|bigint)\b")
+"""Types of databases whose values are whole numbers, in the order of numbers."""
+Keys = tuple[str, str]
+"""The first and the last key of a part, both included, as people write them: values of the key's columns by commas."""
 
 
 def section(ctx: Context) -> Copy:
@@ -91,6 +96,24 @@ class SourceTables:
                     advice=f"they say {', '.join(f'$._source.{one}' for one in sorted(told))}",
                 )
         return CopiedTable(table, copied_columns(self._ctx, table), tuple((c, v) for c, v in said if v is not None))
+
+    def part(self, keys: Keys) -> KeyPart:
+        """The part of the table that two keys name. Raises SpecError where it has no parts, or they name none."""
+        name, words = self._ctx.name, "the whole table can be read again"
+        if self._spec.tables:
+            raise SpecError(f"{name}: a mirror of several tables has no parts", advice=words)
+        table = self.described(self.names[0])
+        types = {c.name: c.type for c in table.columns}
+        mine = {c.of: c for c in copied_columns(self._ctx, table)}
+        for of in table.key:
+            if mine[of].type not in WHOLE_NUMBERS or not _INTEGERS.match(types[of]):
+                what = f"{name}: column {of} of the key is {types[of]} in the source and {mine[of].type} in the mirror"
+                advice = f"parts are of keys that are whole numbers, which everybody puts in one order; {words}"
+                raise SpecError(what, advice=advice)
+        try:
+            return key_part([mine[of].name for of in table.key], *keys)
+        except ValueError as e:
+            raise SpecError(f"{name}: {e}") from None
 
     def unchanged(self, name: str) -> bool:
         """Whether the table has the columns that it had when it was looked at."""

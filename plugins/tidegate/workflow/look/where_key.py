@@ -26,6 +26,7 @@ from tidegate.core.mirror.key_history import (
     newest,
 )
 from tidegate.core.mirror.key_values import KeyValue, key_values
+from tidegate.core.mirror.parts import swept_below
 from tidegate.core.spec.change_events import SAYS_HOW
 from tidegate.core.window.states import WindowKey
 from tidegate.workflow.apply.apply import event_files
@@ -84,7 +85,8 @@ def where_key(ctx: Context, rows: EventReader, key: tuple[KeyValue, ...], most: 
     of_chunks = [[(f.uri,) for c in some for f in chunk_files(ctx, c)] for some in (inside, others)]
     merged = look.newest([*((f.uri,) for f in files if f.batch_id <= upto), *of_chunks[0]])
     waiting = look.newest([*((f.uri,) for f in files if f.batch_id > upto), *of_chunks[1]])
-    purge = NO_PURGE if told is None else Purge(told.purged_below, told.purged_upto, copied.swept_below)
+    swept = swept_below({v.column: v.value for v in key}, copied.swept_below, copied.swept_parts)
+    purge = NO_PURGE if told is None else Purge(told.purged_below, told.purged_upto, swept)
     return look.answer(history(merged, waiting, look.count, most, purge), upto=upto)
 
 

@@ -1,0 +1,94 @@
+"""`tidegate copy` and `tidegate compare` of a mirror, on a source in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.test_cli_commands import Tide, the_json, write_env
+from tests.copies.test_parts import begun
+from tests.copies.worlds import COPYING, CopyWorld
+from tests.mirror.audits import Here
+from tidegate import wiring
+from tidegate.adapters import mirror_comparison
+from tidegate.cli import surroundings
+from tidegate.cli.main import main
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[CopyWorld]:
+    """Copied once; a file of its YAML and one of its environment lie beside."""
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines/readings.yaml").write_text(COPYING.format(location=f"file://{tmp_path}/lake/readings"))
+    made = begun(tmp_path)
+    write_env(tmp_path, made.database)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def tide(world: CopyWorld, monkeypatch: pytest.MonkeyPatch) -> Tide:
+    for name in [n for n in os.environ if n.startswith(("AIRFLOW", "TIDEGATE"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(world.folder)
+
+    @contextmanager
+    def working(*_: Any) -> Iterator[Any]:
+        yield world.context()
+
+    @contextmanager
+    def database(*_: Any) -> Iterator[Any]:
+        yield world.source_table
+
+    monkeypatch.setattr(surroundings, "working", working)
+    monkeypatch.setattr(wiring, "open_database", database)
+    monkeypatch.setattr(mirror_comparison, "TableProcess", lambda **_: Here())
+
+    def run(*arguments: str) -> Result:
+        world.close()
+        result = CliRunner().invoke(main, arguments)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
+
+
+def test_some_keys_are_compared_and_read_again(tide: Tide, world: CopyWorld) -> None:
+    world.source_table.lose(8)
+    found = tide("compare", "readings", "--from", "7", "--until", "9")
+    assert found.exit_code == 1
+    assert "2 rows of the source" in found.stdout
+    assert "1 key in the mirror, not in the source" in found.stdout
+    assert tide("compare", "readings", "--from", "7").exit_code == 0, "one key alone"
+    found = tide("copy", "readings", "--again", "--from", "7", "--until", "9", "--why", "deleted by hand")
+    assert found.exit_code == 0
+    assert found.stdout == (
+        "readings: 2 rows of 1 chunk read; copy 4 (id 7 to 9) is in; copy 1 is whole: 11 rows up to batch 1\n"
+    )
+    assert the_json(tide("compare", "readings", "--from", "1", "--until", "12", "--json"))["differ"] == {}
+
+
+def test_the_whole_table_is_read_again(tide: Tide, world: CopyWorld) -> None:
+    world.source_table.lose(8)
+    found = tide("copy", "readings", "--again", "--why", "deleted by hand")
+    assert found.stdout == "readings: 11 rows of 4 chunks read; copy 2 is whole: 11 rows up to batch 1\n"
+    assert tide("copy", "readings").stdout == "readings: nothing to read; copy 2 is whole: 11 rows up to batch 1\n"
+
+
+def test_what_does_not_go_together_is_refused(tide: Tide) -> None:
+    for arguments, why in (
+        (("copy", "readings", "--from", "7"), "--from and --until go with --again"),
+        (("copy", "readings", "--again", "--until", "7", "--why", "x"), "--until needs --from"),
+        (("copy", "readings", "--again", "--from", "7"), "--again needs --why"),
+        (("compare", "readings", "-s", "2013-01-05"), "is a mirror, which has no deliveries"),
+    ):
+        found = tide(*arguments)
+        assert (found.exit_code, why in found.output) == (2, True), found.output
