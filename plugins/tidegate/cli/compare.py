@@ -65,7 +65,8 @@ def compare(
 
     Of a pipeline with deliveries the windows there are read, and their number of rows and their checksum are compared
     with what was read back when they came: all windows that were ever sent, or a range of them (-s, -e). Windows that
-    wait to be sent, or were left out, are no difference. --fix sends those that differ once more.
+    wait to be sent, or were left out, are no difference. --fix sends those that differ once more. To compare hours with
+    their topic: `tidegate replay --dry-run`.
 
     \b
     Examples:
@@ -82,7 +83,10 @@ def compare(
     """
     spec = surroundings.pipeline_named(pipeline)
     if spec.copy is None and not spec.deliver:
-        raise click.UsageError(f"{pipeline} has neither a section copy nor a list deliver in its YAML")
+        raise click.UsageError(
+            f"{pipeline} has neither a section copy nor a list deliver in its YAML; to compare hours with their topic: "
+            f"tidegate replay {pipeline} -s ... -e ... --dry-run"
+        )
     if fix and not why.strip():
         raise click.UsageError("--fix needs --why: it is written to the event log")
     keys = keys_of(low, high)
