@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tests.audit.audits import look
 from tests.deliver.lab import SHOP, Lab, Staged, Transactional
 from tests.world import HOUR, T0, record, window
 from tidegate.core.base.errors import DeliveryUnsure
@@ -364,3 +366,25 @@ def test_a_generation_that_the_ledger_does_not_know_is_refused(tmp_path: Path) -
     lab.server.tokens[W0] = (replace(token, generation=6), nonce)
     assert lab.verify(0, why="again") == ["refused"]
     assert any("generation 6 stands there" in line for line in lab.world.said)
+
+
+def test_an_audit_knows_deliveries(lab: Lab) -> None:
+    """Each try is of a generation, and what stands has its rows."""
+    lab.hours(3)
+    lab.deliver()
+
+    def problems() -> list[str]:
+        found = [p for p in look(lab.world).problems if "delivery" in p.what]
+        assert all(p.advice for p in found)
+        return [p.what for p in found]
+
+    assert problems() == []
+    lab.world.close()
+    with sqlite3.connect(lab.world.database) as ledger:
+        for at, values in ((W0, "rows = 1"), (W1, "digest = 'other'"), (W1 + HOUR, "generation = 9")):
+            ledger.execute(f"UPDATE deliveries SET {values} WHERE window_ms = {at}")
+    assert problems() == [
+        "delivery shop, try 1: 1 row was read back there, generation 1 has 2",
+        "delivery shop, try 1: its digest is not that of generation 1",
+        "delivery shop, try 1: the window has no generation 9",
+    ]

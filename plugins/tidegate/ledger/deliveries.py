@@ -156,6 +156,11 @@ def _due(row: Any) -> Due:
     return Due(window_ms=row.at_ms, generation=row.number, published_ms=row.published_ms, row=of)
 
 
+def all_of(c: Connection, name: str) -> list[Delivered]:
+    """Every row of the pipeline, of deliveries that the YAML has no more, too."""
+    return [_delivered(row) for row in c.execute(select(d).where(d.c.pipeline == name).order_by(d.c.window_ms))]
+
+
 def _delivered(row: Any) -> Delivered:
     content = None if row.rows is None else Content(rows=int(row.rows), checksum=int(row.checksum))
     return read_as(Delivered, row, content=content)

@@ -9,6 +9,7 @@ from typing import Any
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.batch.refusal import Refusal, RefusalKind, refusal_of
 from tidegate.core.batch.states import INGEST, OPEN_STATES, REDRIVE, BatchKind, BatchState, Plan
+from tidegate.core.deliver.states import Delivered
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.source.log_cut import Resumption
@@ -204,6 +205,7 @@ class Spine:
     generations: tuple[GenerationRow, ...]
     newest_event: int
     resumptions: tuple[Resumption, ...] = ()  # after cuts of the log
+    deliveries: tuple[Delivered, ...] = ()
 
     def landed(self, batch_id: int) -> bool:
         """Whether the batch has landed, which is final: pages that are read later show it as it was."""
