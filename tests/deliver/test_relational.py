@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -271,3 +273,32 @@ def test_rows_that_somebody_changed_are_seen_later(opened: Open, server: Server,
     server.run(f"UPDATE {name} SET s = 'c' WHERE i32 = 2")
     assert system.standing(T0).content != sent.content
     assert system.standing(T0).content.rows == 2
+
+
+def test_texts_and_bytes_of_any_kind_come_back(opened: Open, server: Server, rng: random.Random) -> None:
+    """What quotes, escapes and marks of parameters are made of, and all else."""
+    columns = (COLUMNS[0], ("s", "string"), ("raw", "binary"), ("f64", "double"), ("dec", "decimal(38,18)"))
+    signs = ["'", "\\", '"', "%", "%s", "`", "\n", "\r", "\t", "\x1a", ",", "(", ")", ";", "--", "NULL", "ü", "😀", " "]
+    if server.kind == "mariadb":
+        signs.append("\0")
+    made = [
+        {
+            "s": "".join(rng.choices(signs, k=rng.randrange(6))),
+            "raw": rng.randbytes(rng.randrange(5)),
+            "f64": rng.choice(
+                [rng.uniform(-1, 1), rng.uniform(-1, 1) * 10.0 ** rng.randrange(-300, 300), 5e-324, -0.0]
+            ),
+            "dec": Decimal(rng.randrange(-(10**37), 10**37)).scaleb(-18) if rng.random() < 0.5 else Decimal("1E-18"),
+        }
+        for _ in range(300)
+    ]
+    system, rows = opened(columns=columns), Made([*made, {}], columns=columns)
+    system.prepare()
+    assert system.send(attempt(1, 1, rows), rows, yes).content == rows.content
+
+
+def test_long_rows_are_statements_of_their_own(opened: Open) -> None:
+    columns = (COLUMNS[0], ("s", "string"))
+    system, rows = opened(columns=columns), Made([{"s": "x" * n} for n in (5, 900_000, 900_000, 7)], columns=columns)
+    system.prepare()
+    assert system.send(attempt(1, 1, rows), rows, yes).content == rows.content

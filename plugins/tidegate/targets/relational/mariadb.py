@@ -1,4 +1,4 @@
-"""MariaDB and MySQL: rows go in by INSERT of many, and come back as lines of CSV that the server makes."""
+"""MariaDB and MySQL: rows go in by INSERT of many rows, and come back as lines of CSV that the server makes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tidegate.databases.mariadb.stream import lines
 from tidegate.databases.mariadb.worker import field
 from tidegate.targets.relational.columns import Column
 from tidegate.targets.relational.dialect import utc
+from tidegate.targets.relational.literals import NoLiteral, tuples
 
 _SESSION = "SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', autocommit = 1"
 _IDLE_S = 900
@@ -62,13 +63,13 @@ class MariaDB:
         return f"ALTER TABLE {table} MODIFY COLUMN {self.quoted(column.name)} {column.type}"
 
     def write(self, found: Any, table: str, rows: Any, columns: Sequence[Column]) -> None:
-        names, marks = ", ".join(self.quoted(c.name) for c in columns), ", ".join("%s" for _ in columns)
-        values = [_values(array) for array in rows.columns]
+        names = ", ".join(self.quoted(c.name) for c in columns)
         with found.cursor() as cursor:
-            cursor.executemany(
-                f"INSERT INTO {table.replace('%', '%%')} ({names.replace('%', '%%')}) VALUES ({marks})",
-                list(zip(*values, strict=True)),
-            )
+            try:
+                for some in tuples(rows):
+                    cursor.execute(f"INSERT INTO {table} ({names}) VALUES {some}")
+            except NoLiteral as error:
+                raise pymysql.err.ProgrammingError(str(error)) from None
 
     def read(self, found: Any, table: str, columns: Sequence[Column], where: str) -> Iterator[Any]:
         parser = Parser([(c.name, c.conversion) for c in columns], (), sql.RARE_QUOTE)
@@ -84,11 +85,3 @@ class MariaDB:
 
     def said(self, error: BaseException) -> str:
         return session.said(error)  # type: ignore[arg-type]
-
-
-def _values(array: Any) -> list[Any]:
-    """As the driver writes them: times without a zone, in UTC."""
-    found: list[Any] = array.to_pylist()
-    if getattr(array.type, "tz", None) is not None:
-        return [None if v is None else v.replace(tzinfo=None) for v in found]
-    return found
