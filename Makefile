@@ -43,7 +43,7 @@ test-clickhouse: setup ## deliveries to ClickHouse: a server of 18.16, two as sh
 		-r tests/clickhouse/requirements.lock
 	@TIDEGATE_CLICKHOUSE=all $(VENV)/python -m pytest tests/deliver -k clickhouse
 
-test-copies: setup ## copies of tables of a real PostgreSQL and MariaDB, by Debezium, while random transactions go on (minutes)
+test-copies: setup ## copies of tables of a real PostgreSQL and MariaDB, by Debezium, while random transactions go on and things die (minutes)
 	@TIDEGATE_COPIES=all $(VENV)/python -m pytest tests/copies/test_real.py -s
 
 test-hive: setup ## every test that needs a HiveServer2 (`make test` takes a sample of two)

@@ -35,7 +35,7 @@ from tests.mirror.audits import deep
 from tests.mirror.worlds import MirrorWorld
 from tests.real_kafka import RealKafka, eventually
 from tidegate.adapters.clock import SystemClock
-from tidegate.core.base.errors import LostComparison, NotReady, SourceError
+from tidegate.core.base.errors import JobFailed, LostComparison, NotReady, SourceError
 from tidegate.core.copy.port import LogPosition
 from tidegate.core.mirror.balance import imbalance
 from tidegate.databases import connector, kinds
@@ -74,12 +74,18 @@ _CALLS = {
     "launcher": ("run",),
 }
 """Where a process may end, before or after the call."""
+MOST_CRASHES = 2
+_COUNTED = (
+    *("applies", "certificates", "times", "kills", "deaths", "not ready", "rounds"),
+    *("crashes", "cut reads"),
+)
 _TURNS = [
     *("land_next",) * 6,
     *("_apply",) * 5,
     *("_read",) * 6,
     "_again",
     "_kill",
+    "_crash",
     "_haunt",
 ]
 
@@ -142,7 +148,7 @@ class RealWorld(MirrorWorld):
         self.connect = Connect(folder / "connect", bootstrap, self.port, made, launcher, LANES, FLUSH_MS)
         self.starting: threading.Thread | None = None
         self.spared = 0.0
-        self.counts = dict.fromkeys(("applies", "certificates", "times", "kills", "deaths", "not ready", "rounds"), 0)
+        self.counts = dict.fromkeys(_COUNTED, 0)
 
     def _wrap(self, name: str, port: object) -> object:
         if self.dies is None or self.dies[0] != name:
@@ -218,6 +224,27 @@ class RealWorld(MirrorWorld):
         self.spared = time.monotonic() + _SPARED_S
         self.starting = threading.Thread(target=self.connect.start, daemon=True)
         self.starting.start()
+
+    def _crash(self) -> None:
+        """SIGKILL of a database that can be, in the middle of a read; its connector begins again, too."""
+        if self.server.crash is None or self.counts["crashes"] >= MOST_CRASHES:
+            return
+        self.started()
+        with self.writer.at_rest():
+            killed = threading.Timer(self.rng.uniform(0.0, 1.0), self.server.crash)
+            killed.start()
+            try:
+                self._read(4)
+            except (SourceError, JobFailed) as e:
+                self.said.append(f"the database was killed: {e}")
+                self.counts["cut reads"] += 1
+            finally:
+                killed.join()
+                for one in (self.base, self.looking):
+                    one.close()
+        self.counts["crashes"] += 1
+        self.spared = 0.0
+        self._kill()  # a connector that has met it may have given up, as its operator would see
 
     def started(self) -> None:
         """Kafka Connect runs."""

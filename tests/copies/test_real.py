@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from dev.stack import debian
 from dev.stack.info import StackInfo
 from tests.copies.real import RealWorld, real_world
 from tests.copies.real_shards import real_shards
 from tests.copies.writer import Key
-from tests.databases.servers import Server
+from tests.databases.servers import Server, mariadb
 from tests.real_kafka import eventually
 from tidegate.core.base.errors import JobFailed, NotReady
 from tidegate.databases.kinds import for_workers
@@ -59,6 +60,25 @@ def test_a_mirror_is_the_table(
             f"{len(w.quiet)} quiet moments; {world.counts}"
         )
         assert world.counts["certificates"]
+
+
+def test_a_database_that_is_killed_again_and_again(kafka: StackInfo, tmp_path: Path, rng: random.Random) -> None:
+    """Whatever reads it, and whatever listens to its log, goes on; the truth is what it has after its recovery."""
+    if not debian.is_here():
+        pytest.skip("no Debian here, whose packages bring MariaDB")
+    seed = rng.randrange(10**6) if GIVEN is None else int(GIVEN)
+    (tmp_path / "world").mkdir()
+    with (
+        mariadb(tmp_path / "database", durable=True) as killed,
+        real_world(tmp_path / "world", killed, kafka.kafka_bootstrap, seed) as world,
+    ):
+        try:
+            world.live(SECONDS)
+        except Exception as e:
+            tail = "\n".join(world.said[-40:])
+            pytest.fail(f"TIDEGATE_COPIES_SEED={seed}: {type(e).__name__}: {e}\n{tail}")
+        print(f"mariadb {seed}, killed: {world.counts}")
+        assert world.counts["crashes"]
 
 
 def merged(world: RealWorld, events: int) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,7 +136,7 @@ class Writer(threading.Thread):
         self.gone: dict[Key, int] = {}
         self.failed: BaseException | None = None
         self.open: list[_Open | None] = [None] * SESSIONS
-        self._ends = threading.Event()
+        self._ends, self._rests, self._resting = threading.Event(), threading.Event(), threading.Event()
         self._look = server.session()
 
     def first(self) -> None:
@@ -155,12 +156,8 @@ class Writer(threading.Thread):
         self.there = {self.table.folded(key): key for key in keys}
 
     def run(self) -> None:
-        sessions = [self.server.session(autocommit=False) for _ in range(SESSIONS)]
+        sessions = self._sessions()
         try:
-            for session in sessions:
-                with session.cursor() as cursor:
-                    self._read_committed(cursor)
-                session.commit()
             self._until_ended(sessions)
         except BaseException as e:
             self.failed = e
@@ -168,10 +165,38 @@ class Writer(threading.Thread):
             for session in sessions:
                 session.close()
 
-    def _until_ended(self, sessions: Sequence[Any]) -> None:
+    def _sessions(self) -> list[Any]:
+        sessions = [self.server.session(autocommit=False) for _ in range(SESSIONS)]
+        for session in sessions:
+            with session.cursor() as cursor:
+                self._read_committed(cursor)
+            session.commit()
+        return sessions
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """No transaction is open meanwhile; it goes on in new sessions."""
+        self._rests.set()
+        assert self._resting.wait(60)
+        try:
+            yield
+        finally:
+            self._look = self.server.session()
+            self.database.close()
+            self._resting.clear()
+            self._rests.clear()
+
+    def _until_ended(self, sessions: list[Any]) -> None:
         calm = time.monotonic() + _QUIET_S
         while not self._ends.wait(PACE_S):
-            if time.monotonic() > calm:
+            if self._rests.is_set():
+                self._all_end()
+                self._note()
+                self._resting.set()
+                while self._rests.is_set() and not self._ends.wait(PACE_S):
+                    pass
+                sessions[:] = self._sessions()
+            elif time.monotonic() > calm:
                 self._all_end()
                 self._note()
                 calm = time.monotonic() + _QUIET_S * self.rng.uniform(0.5, 1.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +21,13 @@ from tidegate.core.base.connection import Connection
 
 @dataclass
 class Server:
-    """A server, as a pipeline's connection and for the test's own statements. `kind`: of database."""
+    """A server, as a pipeline's connection and for the test's own statements. `kind`: of database. `crash`: kills it,
+    and starts it again with what has committed; sessions are gone."""
 
     kind: str
     connection: Connection
     sessions: list[Any] = field(default_factory=list)
+    crash: Callable[[], None] | None = None
 
     def session(self, autocommit: bool = True) -> Any:
         """A new session of the test's own; the server's end closes it."""
@@ -60,21 +62,26 @@ class Server:
 
 
 @contextmanager
-def mariadb(folder: Path) -> Iterator[Server]:
-    """MariaDB of Debian's packages, with the database `shop`."""
+def mariadb(folder: Path, durable: bool = False) -> Iterator[Server]:
+    """MariaDB of Debian's packages, with the database `shop`. A `durable` one can `crash`."""
     launcher = Launcher(
         run_id="databases", logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
     )
-    source = MariaDB(folder / "mariadb", choose_ports(("mariadb",), {})["mariadb"], launcher)
-    running = source.start()
+    source = MariaDB(folder / "mariadb", choose_ports(("mariadb",), {})["mariadb"], launcher, durable)
+    running = [source.start()]
+
+    def crash() -> None:
+        end_all([running[-1].keeper], 0)
+        running.append(source.serve())
+
     try:
         source.run("CREATE DATABASE shop CHARACTER SET utf8mb4")
         at = Connection(
             conn_id="shop", conn_type="mysql", host="127.0.0.1", port=source.port, login="root", schema="shop"
         )
-        yield Server("mariadb", at)
+        yield Server("mariadb", at, crash=crash if durable else None)
     finally:
-        end_all([running.keeper], 10)
+        end_all([running[-1].keeper], 10)
 
 
 @contextmanager

@@ -22,27 +22,29 @@ _START_S, _STATEMENTS_S = 120.0, 300.0
 
 @dataclass(frozen=True)
 class MariaDB:
-    """A server with its data in `folder`. Whoever ends the launcher's processes ends it."""
+    """A server with its data in `folder`. Whoever ends the launcher's processes ends it. `durable`: what has committed
+    outlives the server's process, and costs a write each."""
 
     folder: Path
     port: int
     launcher: Launcher
+    durable: bool = False
 
     def start(self) -> Running:
         """Begin with an empty database, without earlier data; return when it answers. Raises StackError."""
         data = self.folder / "data"
         shutil.rmtree(data, ignore_errors=True)
         (data / "mysql").mkdir(parents=True)
-        server = [
-            str(self._root / "sbin/mariadbd"), "--no-defaults", f"--basedir={self._root}", f"--datadir={data}",
-            f"--user={getpass.getuser()}",
-        ]  # fmt: skip
-        self._bootstrap([*server, "--bootstrap"])
+        self._bootstrap([*self._server, "--bootstrap"])
+        return self.serve()
+
+    def serve(self) -> Running:
+        """Go on with the data that is there; return when it answers. Raises StackError."""
         # the socket's name is relative to the data: absolute ones may be too long
         net = [f"--port={self.port}", f"--bind-address={LOOPBACK}", "--socket=s", "--skip-grant-tables"]
         log = ["--log-bin=binlog", "--binlog-format=ROW", "--server-id=1", "--skip-name-resolve", "--sql-mode="]
-        fast = ["--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0"]
-        program = Program([*server, *net, *log, *fast], self._env, self.folder)
+        fast = [f"--innodb-flush-log-at-trx-commit={2 if self.durable else 0}", "--sync-binlog=0"]
+        program = Program([*self._server, *net, *log, *fast], self._env, self.folder)
         running = self.launcher.start("mariadb", program)
         running.wait_ready(self._answers, _START_S)
         return running
@@ -73,6 +75,13 @@ class MariaDB:
     @property
     def _env(self) -> dict[str, str]:
         return {"LD_LIBRARY_PATH": str(self.libraries)}
+
+    @property
+    def _server(self) -> list[str]:
+        return [
+            str(self._root / "sbin/mariadbd"), "--no-defaults", f"--basedir={self._root}",
+            f"--datadir={self.folder / 'data'}", f"--user={getpass.getuser()}",
+        ]  # fmt: skip
 
     def _bootstrap(self, command: list[str]) -> None:
         """What mariadb-install-db does, which wants to be installed."""
