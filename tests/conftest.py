@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -24,20 +25,34 @@ _OWN = "tidegate-tests-"
 ALL_ON_HIVESERVER2 = os.environ.get("TIDEGATE_HIVESERVER2") == "all"
 WORKERS, NEEDED_GB = 3, 16
 """One more than the cores: a worker that waits for an Airflow or a server uses none (`spread` says who runs what)."""
+MEMORY = Path("/dev/shm")
+
+
+def _scratch() -> Path:
+    """Where temporary files lie: in memory where there is room, since a disk makes tests wait for each small file."""
+    usual = Path(tempfile.gettempdir())
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return usual
+    room = min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available)
+    return MEMORY if room > NEEDED_GB * 1e9 else usual
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """What tests, and processes that they kill, leave in the temporary folder goes with the run."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores what tests send
+    sys.dont_write_bytecode = False  # else each worker and each process that a test starts would compile all again
     if hasattr(config, "workerinput"):
+        from compiled import compile_share
+
+        compile_share(config, int(config.workerinput["workerid"].removeprefix("gw")))
         return  # a worker has its controller's environment
-    usual = Path(tempfile.gettempdir())
-    for left in usual.glob(f"{_OWN}*"):
+    scratch = _scratch()
+    for left in scratch.glob(f"{_OWN}*"):
         if not psutil.pid_exists(int(left.name.removeprefix(_OWN).partition("-")[0])):  # its run was killed
             shutil.rmtree(left, ignore_errors=True)
-    own = Path(tempfile.mkdtemp(prefix=f"{_OWN}{os.getpid()}-"))  # short: sockets are made in it
+    own = Path(tempfile.mkdtemp(prefix=f"{_OWN}{os.getpid()}-", dir=scratch))  # short: sockets are made in it
     config.add_cleanup(lambda: shutil.rmtree(own, ignore_errors=True))
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(usual))  # pytest keeps the folders of failed tests
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(scratch))  # pytest keeps the folders of failed tests
     os.environ |= {
         "TMPDIR": str(own),
         "SPARK_LOCAL_DIRS": str(own),
@@ -69,6 +84,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("hiveserver2")
             if not ALL_ON_HIVESERVER2 and item.get_closest_marker("sample") is None:
                 item.add_marker(pytest.mark.skip(reason="on HiveServer2: make test-hive"))
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays for the run: the collector of garbage need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
 
 
 def pytest_report_header() -> str:

@@ -1,5 +1,5 @@
 """How `make test` spreads files over its workers: one at a time of those that run an Airflow, one of those that share
-real services, and the others beside them, so that the cores have work while a stack waits.
+real services, one of those that deliver, and the others beside them, so that the cores have work while a stack waits.
 
 Each worker that runs such files starts the broker, the databases, both Hives and the NameNode for itself. So the first
 that takes one keeps its kind, folder by folder (a folder's Airflow ends with the folder), and the others end when
@@ -16,11 +16,19 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
-AIRFLOW, SERVICES = "airflow", "services"
+AIRFLOW, SERVICES, DELIVERIES = "airflow", "services", "deliveries"
 _LANES = {
     "e2e": AIRFLOW, "operators": AIRFLOW, "cluster": AIRFLOW,
     "integration": SERVICES, "contract": SERVICES, "upgrade": SERVICES, "offline": SERVICES,
+    "deliver": DELIVERIES,
 }  # fmt: skip
+LONG = (
+    "crash/test_pairs", "copies/test_faults", "model/test_model", "mutants/test_planted_bugs",
+    "crash/test_single_faults", "look/test_where_chaos", "mirror/test_faults", "crash/test_lakehouse_faults",
+    "crash/test_fencing", "dev/test_architecture", "fuzz/test_lives", "value_rules/test_differential",
+    "mirror/test_days_faults", "window/test_cut_over", "copies/test_lives",
+)  # fmt: skip
+"""Files of no lane that take 20 s and more: they begin first, so that no worker is left with one while others end."""
 
 
 def lane(path: str) -> str | None:
@@ -36,6 +44,7 @@ def chosen(waiting: list[str], owners: dict[str, object], node: object) -> str |
     taken = {kind for kind, owner in owners.items() if owner is node}
     one_lane = [path for path in own if not taken or lane(path) in taken]
     free = [path for path in waiting if lane(path) is None]
+    free.sort(key=lambda path: path.removeprefix("tests/").removesuffix(".py") not in LONG)
     return next(iter(one_lane or free or own), None)
 
 

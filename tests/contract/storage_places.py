@@ -27,8 +27,10 @@ OBJECTS = ["objects", *SERVERS]
 def opened(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Storage, str]]:
     """(storage, URI of an empty directory)"""
     storage: Storage
-    if kind == "local":
-        yield LocalStorage(), f"file://{folder}"
+    if kind == "local":  # a disk's filesystem, while most tests write into memory
+        on_disk = request.getfixturevalue("stack_roots") / folder.name
+        on_disk.mkdir()
+        yield LocalStorage(), f"file://{on_disk}"
     elif kind == "hdfs":
         storage, root = HdfsStorage(), f"{request.getfixturevalue('hdfs').hdfs_uri}/contract/{uuid.uuid4().hex}"
         storage.make_dirs(root)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from spread import AIRFLOW, SERVICES, chosen, lane
+from pathlib import Path
 
+from spread import AIRFLOW, LONG, SERVICES, chosen, lane
+
+TESTS = Path(__file__).parents[1]
 WAITING = ["tests/core/test_a.py", "tests/operators/test_b.py", "tests/contract/test_c.py", "tests/e2e/test_d.py"]
 
 
@@ -33,6 +36,11 @@ def test_others_take_what_starts_nothing_and_then_end() -> None:
     assert taken(WAITING[1:], both, "three") is None
     assert taken(WAITING[:3], {AIRFLOW: "one"}, "one") == "tests/operators/test_b.py"
     assert taken([WAITING[0], WAITING[2]], {AIRFLOW: "one"}, "one") == "tests/core/test_a.py"
+
+
+def test_what_takes_long_begins_first() -> None:
+    assert taken(["tests/core/test_a.py", f"tests/{LONG[0]}.py"], {}, "one") == f"tests/{LONG[0]}.py"
+    assert [name for name in LONG if not (TESTS / f"{name}.py").is_file()] == []
 
 
 def test_the_lane_of_a_file_is_its_folders() -> None:
