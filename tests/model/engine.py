@@ -78,6 +78,7 @@ class Model:
         return s2, ans, s2.pop("spawn", None)
 
     def succ(self, st):
+        """Yield (step, next state); a step is (who, operation, answer, what went wrong), see `told`."""
         s, procs, bud = st
         crash, lost, fly, env = bud
         self.cfg.live = frozenset(p[0] for p in procs)
@@ -90,8 +91,7 @@ class Model:
                     np[i] = (pid, prog, tries, (*hist, r[1]))
                     if r[2]:
                         np.append((("z",) + r[2], r[2], 0, ()))
-                    s2 = dict(r[0])
-                    yield f"{pid}: {show(op)} -> {show(r[1])}", (s2, self.settle(s2, np), bud)
+                    yield (pid, op, r[1], ""), (r[0], self.settle(r[0], np), bud)
                     return
         for i, (pid, prog, tries, hist) in enumerate(procs):
             _kind, op = self.next_op(prog, hist)
@@ -101,7 +101,7 @@ class Model:
                 s2, ans, spawn = r
                 outs.append((s2, ans, spawn, bud, ""))
                 if lost and op[0] in self.losable:
-                    outs.append((s2, UNK, spawn, (crash, lost - 1, fly, env), " [executed, reply lost]"))
+                    outs.append((dict(s2), UNK, spawn, (crash, lost - 1, fly, env), " [executed, reply lost]"))
                     outs.append((dict(s), UNK, None, (crash, lost - 1, fly, env), " [request lost]"))
                 if fly and op[0] in self.delayable:
                     s3 = dict(s)
@@ -115,8 +115,7 @@ class Model:
                 np[i] = (pid, prog, tries, (*hist, ans))
                 if spawn:
                     np.append((("z", *spawn), spawn, 0, ()))
-                s2 = dict(s2)
-                yield f"{pid}: {show(op)} -> {show(ans)}{note}", (s2, self.settle(s2, np), b2)
+                yield (pid, op, ans, note), (s2, self.settle(s2, np), b2)
             if crash and not (self.cfg.no_crash and prog[0] in self.cfg.no_crash) and (hist or tries):
                 np = list(procs)
                 if tries > 0:
@@ -124,20 +123,21 @@ class Model:
                 else:
                     del np[i]
                 s2 = dict(s)
-                yield f"{pid}: CRASH", (s2, self.settle(s2, np), (crash - 1, lost, fly, env))
-        for k in [k for k in s if isinstance(k, tuple) and k[0] == "fly"]:
+                yield (pid, None, None, ": CRASH"), (s2, self.settle(s2, np), (crash - 1, lost, fly, env))
+        flying = [k for k in s if isinstance(k, tuple) and k[0] == "fly"] if fly < self.cfg.budget[2] else ()
+        for k in flying:
             s2 = dict(s)
             op = s2.pop(k)
             r = self.run_op(s2, op)
             s3 = r[0] if r else s2
-            yield f"late execution of {show(op)} -> {show(r[1]) if r else 'nothing'}", (s3, procs, bud)
+            yield ("late execution", op, r[1] if r else None, ""), (s3, procs, bud)
         if env:
             for name in self.cfg.env:
                 s2 = dict(s)
                 if self.ops[name](s2, self.cfg) is BLOCK:
                     continue
                 np = procs if name not in self.cfg.env_kills else ()
-                yield f"environment: {name}", (s2, np, (crash, lost, fly, env - 1))
+                yield (f"environment: {name}", None, None, ""), (s2, np, (crash, lost, fly, env - 1))
 
     def check(self, st):
         self.invariant(st[0], self.cfg)
@@ -157,23 +157,22 @@ class Model:
         st = self.initial()
         k0 = self.key(st)
         parent = {k0: None}
-        queue = deque([(st, 0)])
+        queue = deque([(st, k0, 0)])
         n = trans = depth = 0
         while queue:
-            st, d = queue.popleft()
-            k = self.key(st)
+            st, k, d = queue.popleft()
             n += 1
             depth = max(depth, d)
             try:
                 self.check(st)
             except Violation as v:
                 return Result("VIOLATION", str(v), self.trace(parent, k), n, trans, d, time.time() - t0)
-            for label, nx in self.succ(st):
+            for step, nx in self.succ(st):
                 trans += 1
                 nk = self.key(nx)
                 if nk not in parent:
-                    parent[nk] = (k, label)
-                    queue.append((nx, d + 1))
+                    parent[nk] = (k, step)
+                    queue.append((nx, nk, d + 1))
             if n >= limit or time.time() - t0 > seconds:
                 return Result("bounded", f"frontier {len(queue)}", [], n, trans, depth, time.time() - t0)
         return Result("ok", "", [], n, trans, depth, time.time() - t0)
@@ -181,8 +180,8 @@ class Model:
     def trace(self, parent, k):
         out = []
         while parent[k] is not None:
-            k, label = parent[k]
-            out.append(label)
+            k, step = parent[k]
+            out.append(told(*step))
         return out[::-1]
 
     def walk(self, seed, walks, seconds=60, steps=200):
@@ -203,9 +202,9 @@ class Model:
                 nxt = list(self.succ(st))
                 if not nxt:
                     break
-                calm = [x for x in nxt if "CRASH" not in x[0] and "[" not in x[0]]
-                label, st = rnd.choice(nxt if rnd.random() < 0.4 or not calm else calm)
-                trace.append(label)
+                calm = [x for x in nxt if not x[0][3]]
+                step, st = rnd.choice(nxt if rnd.random() < 0.4 or not calm else calm)
+                trace.append(told(*step))
             if time.time() - t0 > seconds:
                 break
         return Result("walked", f"{done} walks", [], len(seen), n, steps, time.time() - t0)
@@ -228,6 +227,10 @@ class Result:
         """Return the verdict and the size of what was explored, in one line."""
         size = f"{self.states:8d} states {self.trans:9d} transitions depth {self.depth:3d} {self.secs:6.1f}s"
         return f"{self.verdict:9s} {size} {self.what}"
+
+
+def told(who, op, answer, wrong):
+    return f"{who}: {show(op)} -> {show(answer)}{wrong}" if op else f"{who}{wrong}"
 
 
 def show(x, n=150):

@@ -10,7 +10,7 @@ Steps of the source: ("u", key, value[, position that the event claims]), ("d", 
 
 from __future__ import annotations
 
-from tests.model.engine import BLOCK, Model, Violation, show
+from tests.model.engine import BLOCK, Model, Violation
 
 
 class Settings:
@@ -367,7 +367,7 @@ class Resting(Model):
         for op in self.cfg.always:
             done = self.run_op(st[0], op)
             if done is not None:
-                yield f"{show(op)} -> {show(done[1])}", (done[0], *st[1:])
+                yield ("always", op, done[1], ""), (done[0], *st[1:])
 
     def check(self, st):
         self.invariant(st[0], self.cfg)

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 
 from tests.model.scenarios import OF_COPIES, OF_DELIVERIES, OF_MIRRORS, OF_RECUTS, SCENARIOS, run
@@ -48,6 +51,14 @@ HARMLESS = {
     ("interleaved-apart", "LOW is a landed event's own LSN"),
     ("interleaved-apart", "a chunk's row comes after events of that commit"),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_garbage() -> Iterator[None]:
+    """States make no cycles; the collector would look through all of them again and again."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.mark.parametrize("name", SMALL)
