@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from spark_jobs.engine.delivered import DeliveredRows, checksum
 from tests.world import World, make_pipeline, record, window
+from tidegate.adapters.delivery import SenderProcess
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison
 from tidegate.core.deliver.columns import table_of
 from tidegate.core.deliver.port import Attempt, Content, FurtherSystem, Holds, Needed, Rows, Standing, Table
@@ -256,3 +257,42 @@ class Lab:
         with self.context() as ctx:
             rows = ctx.ledger.deliveries.within("readings", "shop", 0, 2**60)
             return [f"{row.state} {row.generation}.{row.epoch}" for row in rows]
+
+
+class RealLab(Lab):
+    """Its windows go to a real server, by processes that read files. `settings`: how they reach the server."""
+
+    def __init__(self, folder: Path, delivery: Delivery, settings: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__(folder)
+        self.settings, self.senders = settings, list[SenderProcess]()
+        self.world.change_spec(deliver=(delivery,))
+        self.world.sender = lambda _: self.process()
+
+    def process(self) -> SenderProcess:
+        delivery = self.pipeline.deliver[0]
+        self.senders.append(SenderProcess(delivery.kind, self.settings, table_of(self.pipeline, delivery)))
+        return self.senders[-1]
+
+    def deliver_and_be_killed(self) -> str:
+        """A run whose process dies when it asks whether its try still holds: what became of the one window."""
+        from tidegate.workflow.deliver import deliver
+
+        with self.context() as ctx:
+            one = self.pipeline.deliver[0]
+            sender, held = ctx.sender(one), ctx.ledger.deliveries.holds
+            deliver.prepare(ctx, sender)
+
+            def holds(row: Any) -> bool:
+                child = self.senders[-1]._child._child
+                assert child is not None
+                child.kill()
+                child.wait()
+                return bool(held(row))
+
+            ctx.ledger.deliveries.holds = holds
+            (sent,) = deliver.deliver(ctx, one, sender)
+        return sent.what
+
+    def close(self) -> None:
+        for sender in self.senders:
+            sender.close()

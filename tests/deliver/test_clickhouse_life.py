@@ -3,50 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.clickhouse.places import Place
-from tests.deliver.lab import SHOP, Lab
+from tests.deliver.lab import SHOP, RealLab
 from tests.fakes.proxy import Fate, LossyProxy
 from tests.world import HOUR, T0
-from tidegate.adapters.delivery import SenderProcess
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import DeliveryRefused
-from tidegate.core.deliver.columns import table_of
 from tidegate.core.spec.pipeline import Column
 from tidegate.kinds import delivery_kind
-from tidegate.workflow.deliver import deliver
 
 KIND = delivery_kind("clickhouse")
 
 
-class Real(Lab):
+class Real(RealLab):
     """`hosts`: of proxies, or of nobody."""
 
     def __init__(self, folder: Path, place: Place) -> None:
-        super().__init__(folder)
-        self.place, self.hosts, self.senders = place, ",".join(place.addresses), list[SenderProcess]()
-        self.world.change_spec(deliver=(replace(SHOP, kind="clickhouse", table=place.name),))
-        self.world.sender = self._process
+        self.place, self.hosts = place, ",".join(place.addresses)
+        super().__init__(folder, replace(SHOP, kind="clickhouse", table=place.name), self._reached)
 
-    def _process(self, delivery: object) -> SenderProcess:
-        place, one = self.place, self.pipeline.deliver[0]
-        at = Connection(conn_id="ch", host=self.hosts, login=place.user, password=place.password)
-        self.senders.append(SenderProcess("clickhouse", lambda: KIND.settings(at), table_of(self.pipeline, one)))
-        return self.senders[-1]
+    def _reached(self) -> Mapping[str, Any]:
+        at = Connection(conn_id="ch", host=self.hosts, login=self.place.user, password=self.place.password)
+        return KIND.settings(at)
 
     def ids(self) -> list[str]:
         """Counted by a query of the test's own."""
         found = self.place.ask(f"SELECT id, count() FROM {self.place.name} GROUP BY id")
         return sorted(Counter({row[0]: int(row[1]) for row in found}).elements())
-
-    def close(self) -> None:
-        for sender in self.senders:
-            sender.close()
 
 
 @pytest.fixture
@@ -115,21 +105,7 @@ def test_answers_that_are_lost_on_the_way(real: Real, marker: bytes) -> None:
 
 def test_a_process_that_is_killed_leaves_a_staging_that_is_swept(real: Real) -> None:
     real.hours(1)
-    with real.context() as ctx:
-        one, sender = real.pipeline.deliver[0], ctx.sender(real.pipeline.deliver[0])
-        deliver.prepare(ctx, sender)
-        held = ctx.ledger.deliveries.holds
-
-        def holds(row: object) -> bool:
-            child = real.senders[-1]._child._child
-            assert child is not None
-            child.kill()
-            child.wait()
-            return bool(held(row))
-
-        ctx.ledger.deliveries.holds = holds
-        (sent,) = deliver.deliver(ctx, one, sender)
-    assert (sent.what, real.ids()) == ("failed", [])
+    assert (real.deliver_and_be_killed(), real.ids()) == ("failed", [])
     assert len(real.place.stagings()) == len(real.place.addresses)
     assert real.deliver() == ["delivered"]  # its fence
     assert (real.ids(), real.place.stagings()) == (["0-0", "0-1"], [])

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.databases.fixtures import mariadb, postgresql  # noqa: F401
 from tests.databases.servers import Server
-from tests.deliver.lab import SHOP, Lab
+from tests.deliver.lab import SHOP, RealLab
 from tests.fakes.proxy import Fate, LossyProxy
 from tests.world import T0
-from tidegate.adapters.delivery import SenderProcess
 from tidegate.core.base.errors import DeliveryRefused, DeliveryUnsure, LostComparison
-from tidegate.core.deliver.columns import table_of
 from tidegate.core.spec.pipeline import Column
 from tidegate.databases.kinds import for_workers
 from tidegate.workflow.deliver import deliver
@@ -28,29 +27,18 @@ def server(request: pytest.FixtureRequest) -> Server:
     return found
 
 
-class Real(Lab):
+class Real(RealLab):
     """`port`: of a proxy before the server."""
 
     def __init__(self, folder: Path, server: Server) -> None:
-        super().__init__(folder)
-        self.real, self.port, self.senders = server, server.connection.port, list[SenderProcess]()
-        self.table = f"shop.r_{uuid.uuid4().hex[:8]}"
-        self.world.change_spec(deliver=(replace(SHOP, kind=server.kind, table=self.table),))
-        self.world.sender = self._process
+        self.real, self.port, self.table = server, server.connection.port, f"shop.r_{uuid.uuid4().hex[:8]}"
+        super().__init__(folder, replace(SHOP, kind=server.kind, table=self.table), self._reached)
 
-    def _process(self, delivery: object) -> SenderProcess:
-        one = self.pipeline.deliver[0]
-        at = replace(self.real.connection, port=self.port)
-        made = SenderProcess(one.kind, lambda: for_workers(at), table_of(self.pipeline, one))
-        self.senders.append(made)
-        return made
+    def _reached(self) -> Mapping[str, Any]:
+        return for_workers(replace(self.real.connection, port=self.port))
 
     def ids(self) -> list[str]:
         return sorted(str(row[0]) for row in self.real.run(f"SELECT id FROM {self.table}"))
-
-    def close(self) -> None:
-        for sender in self.senders:
-            sender.close()
 
 
 @pytest.fixture
@@ -93,27 +81,7 @@ def test_a_commit_whose_answer_is_lost(real: Real) -> None:
 def test_a_process_that_is_killed_leaves_nothing(real: Real) -> None:
     """In the middle of its transaction: what it was at is taken back, and the next try sends the hour."""
     real.hours(1)
-    killed = []
-
-    def kill(ctx: object) -> None:
-        child = real.senders[-1]._child._child
-        assert child is not None
-        child.kill()
-        child.wait()
-        killed.append(child.pid)
-
-    with real.context() as ctx:
-        one, sender = real.pipeline.deliver[0], ctx.sender(real.pipeline.deliver[0])
-        deliver.prepare(ctx, sender)
-        held = ctx.ledger.deliveries.holds
-
-        def holds(row: object) -> bool:
-            kill(row)
-            return bool(held(row))
-
-        ctx.ledger.deliveries.holds = holds
-        (sent,) = deliver.deliver(ctx, one, sender)
-    assert (sent.what, real.ids(), len(killed)) == ("failed", [], 1)
+    assert (real.deliver_and_be_killed(), real.ids()) == ("failed", [])
     assert real.deliver() == ["delivered"]
     assert (real.ids(), real.states()) == (["0-0", "0-1"], ["STANDING 1.2"])
 
@@ -143,7 +111,7 @@ def test_a_server_that_is_down(real: Real) -> None:
 
 
 def test_a_process_without_its_libraries_is_told(real: Real, monkeypatch: pytest.MonkeyPatch) -> None:
-    sender = real._process(None)
+    sender = real.process()
     sender._child._python = "/bin/false"
     with pytest.raises(DeliveryUnsure, match="exit code 1"):
         sender.prepare()
