@@ -19,22 +19,36 @@ if TYPE_CHECKING:
 AIRFLOW, SERVICES, DELIVERIES = "airflow", "services", "deliveries"
 _LANES = {
     "e2e": AIRFLOW, "operators": AIRFLOW, "cluster": AIRFLOW,
-    "integration": SERVICES, "contract": SERVICES, "upgrade": SERVICES, "offline": SERVICES,
+    "integration": SERVICES, "contract": SERVICES, "upgrade/test_ledger_upgrade": SERVICES,
+    "offline/test_real": SERVICES, "offline/test_surroundings": SERVICES,
     "deliver": DELIVERIES,
 }  # fmt: skip
+"""By folder, or by file."""
 LONG = (
     "crash/test_pairs", "copies/test_faults", "model/test_model", "mutants/test_planted_bugs",
     "crash/test_single_faults", "look/test_where_chaos", "mirror/test_faults", "crash/test_lakehouse_faults",
     "crash/test_fencing", "dev/test_architecture", "fuzz/test_lives", "value_rules/test_differential",
-    "mirror/test_days_faults", "window/test_cut_over", "copies/test_lives",
+    "mirror/test_days_faults", "window/test_cut_over", "copies/test_lives", "upgrade/test_side_by_side",
+    "upgrade/test_takeover", "offline/test_faults",
 )  # fmt: skip
 """Files of no lane that take 20 s and more: they begin first, so that no worker is left with one while others end."""
+ALONE = (
+    "integration/test_board_browser", "integration/test_kill_each_state", "integration/test_stack_lifecycle",
+    "integration/test_stack_airflow", "integration/test_worker_archive", "integration/test_kafka_log_cut",
+    "integration/test_merge_spark", "integration/test_redrive_spark", "integration/test_mirror_spark",
+    "integration/test_stack_processes", "contract/test_truth_http", "contract/test_reader",
+)  # fmt: skip
+"""Files of a lane's folder that share none of its parts; the longest first."""
 
 
 def lane(path: str) -> str | None:
     """Which kind of real parts a test file starts, by its folder below `tests/`; None for those that start none."""
-    parts = PurePosixPath(path).parts
-    return _LANES.get(parts[1]) if len(parts) > 2 else None
+    name = _name(path)
+    return None if name in ALONE else _LANES.get(name, _LANES.get(name.rpartition("/")[0]))
+
+
+def _name(path: str) -> str:
+    return path.removeprefix("tests/").removesuffix(".py")
 
 
 def chosen(waiting: list[str], owners: dict[str, object], node: object) -> str | None:
@@ -44,7 +58,7 @@ def chosen(waiting: list[str], owners: dict[str, object], node: object) -> str |
     taken = {kind for kind, owner in owners.items() if owner is node}
     one_lane = [path for path in own if not taken or lane(path) in taken]
     free = [path for path in waiting if lane(path) is None]
-    free.sort(key=lambda path: path.removeprefix("tests/").removesuffix(".py") not in LONG)
+    free.sort(key=lambda path: _name(path) not in LONG + ALONE)
     return next(iter(one_lane or free or own), None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spread import AIRFLOW, LONG, SERVICES, chosen, lane
+from spread import AIRFLOW, ALONE, LONG, SERVICES, chosen, lane
 
 TESTS = Path(__file__).parents[1]
 WAITING = ["tests/core/test_a.py", "tests/operators/test_b.py", "tests/contract/test_c.py", "tests/e2e/test_d.py"]
@@ -40,9 +40,11 @@ def test_others_take_what_starts_nothing_and_then_end() -> None:
 
 def test_what_takes_long_begins_first() -> None:
     assert taken(["tests/core/test_a.py", f"tests/{LONG[0]}.py"], {}, "one") == f"tests/{LONG[0]}.py"
-    assert [name for name in LONG if not (TESTS / f"{name}.py").is_file()] == []
+    assert [name for name in LONG + ALONE if not (TESTS / f"{name}.py").is_file()] == []
 
 
 def test_the_lane_of_a_file_is_its_folders() -> None:
     assert [lane(path) for path in WAITING] == [None, AIRFLOW, SERVICES, AIRFLOW]
     assert lane("tests/test_x.py") is None
+    assert lane("tests/offline/test_real.py") == SERVICES
+    assert (lane("tests/offline/test_faults.py"), lane(f"tests/{ALONE[0]}.py")) == (None, None)

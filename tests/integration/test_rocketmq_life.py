@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ import pytest
 from dev.stack.info import StackInfo
 from spark_jobs.engine.job import open_source
 from tests.audit.audits import look
+from tests.contract.test_source_rocketmq import RealBroker
 from tests.look.row_readers import InProcessRows
 from tests.real_rocketmq import PATIENCE_S, Place, rows
+from tests.source_suite import SourceSuite
 from tests.world import World, record, window
 from tidegate.core.base.errors import DataLoss, LogCut, ReplayRefused, SpecError
 from tidegate.core.batch.jobs import ReadPlan
@@ -180,3 +182,15 @@ def _connection(place: Place) -> Any:
 
     host, _, port = place.namesrv.rpartition(":")
     return Connection(conn_id="rocket", conn_type="rocketmq", host=host, port=int(port))
+
+
+EXPIRING = (
+    SourceSuite.test_retention_moves_the_log_start,
+    SourceSuite.test_what_the_log_does_not_hold_is_data_loss_and_no_retry_helps,
+)
+"""Of the suite that `tests/contract/test_source_rocketmq.py` runs: in its first minute a broker expires nothing."""
+
+
+@pytest.mark.parametrize("held", EXPIRING, ids=lambda test: test.__name__)
+def test_it_keeps_the_contract_of_a_source(held: Callable[..., None], place: Place) -> None:
+    held(SourceSuite(), RealBroker(place), place.fresh())
