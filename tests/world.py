@@ -16,7 +16,7 @@ from tempfile import mkdtemp
 from typing import Any
 from unittest import mock
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import QueuePool
 
@@ -24,6 +24,7 @@ from spark_jobs import apply, chunks, rewrite
 from spark_jobs.engine.failures import JobError, last_line
 from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.sinks import finished
+from tests import engines
 from tests.fakes.catalogue import FakeCatalogue
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka
@@ -61,6 +62,7 @@ from tidegate.workflow.batch import ingest
 from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay
 
+engines.share()
 HOUR = 3_600_000
 T0 = 1_357_344_000_000  # 2013-01-05T00:00:00Z
 TOPIC = "readings"
@@ -98,8 +100,8 @@ def _empty_ledger() -> Path:
 
 @lru_cache(maxsize=4)
 def _engine(database: str) -> Engine:
-    """One for a file, so that statements are compiled once; a connection is kept until its ledger is closed."""
-    with mock.patch("tidegate.ledger.store.create_engine", partial(create_engine, poolclass=QueuePool)):
+    """One for a file: a connection is kept until its ledger is closed."""
+    with mock.patch("tidegate.ledger.store.create_engine", partial(engines.alike, poolclass=QueuePool)):
         engine = make_engine(f"sqlite:///{database}")
     event.listen(engine, "connect", lambda c, _: c.execute("PRAGMA synchronous=OFF"))
     return engine
