@@ -24,10 +24,10 @@ _LANES = {
     "deliver": DELIVERIES,
 }  # fmt: skip
 """By folder, or by file."""
+POOLED = "tests/crash"
 LONG = (
-    "crash/test_pairs", "copies/test_faults", "model/test_model", "mutants/test_planted_bugs",
-    "crash/test_single_faults", "look/test_where_chaos", "mirror/test_faults", "crash/test_lakehouse_faults",
-    "crash/test_fencing", "dev/test_architecture", "fuzz/test_lives", "value_rules/test_differential",
+    "crash", "copies/test_faults", "model/test_model", "mutants/test_planted_bugs", "look/test_where_chaos",
+    "mirror/test_faults", "dev/test_architecture", "fuzz/test_lives", "value_rules/test_differential",
     "mirror/test_days_faults", "window/test_cut_over", "copies/test_lives", "upgrade/test_side_by_side",
     "upgrade/test_takeover", "offline/test_faults",
 )  # fmt: skip
@@ -63,14 +63,16 @@ def chosen(waiting: list[str], owners: dict[str, object], node: object) -> str |
 
 
 class Spread(LoadScopeScheduling):
-    """xdist's scheduling by file, with lanes."""
+    """xdist's scheduling by file, with lanes. The files of one folder go to one worker: they share a pool of processes,
+    each of which begins with a life without faults."""
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self._owners: dict[str, object] = {}
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid.split("::", 1)[0]
+        path = nodeid.split("::", 1)[0]
+        return POOLED if path.startswith(f"{POOLED}/") else path
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         path = chosen(list(self.workqueue), self._owners, node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spread import AIRFLOW, ALONE, LONG, SERVICES, chosen, lane
+from spread import AIRFLOW, ALONE, LONG, POOLED, SERVICES, chosen, lane
 
 TESTS = Path(__file__).parents[1]
 WAITING = ["tests/core/test_a.py", "tests/operators/test_b.py", "tests/contract/test_c.py", "tests/e2e/test_d.py"]
@@ -39,8 +39,9 @@ def test_others_take_what_starts_nothing_and_then_end() -> None:
 
 
 def test_what_takes_long_begins_first() -> None:
-    assert taken(["tests/core/test_a.py", f"tests/{LONG[0]}.py"], {}, "one") == f"tests/{LONG[0]}.py"
-    assert [name for name in LONG + ALONE if not (TESTS / f"{name}.py").is_file()] == []
+    assert taken(["tests/core/test_a.py", f"tests/{LONG[1]}.py"], {}, "one") == f"tests/{LONG[1]}.py"
+    assert taken(["tests/core/test_a.py", POOLED], {}, "one") == POOLED
+    assert [name for name in LONG + ALONE if not ((TESTS / f"{name}.py").is_file() or name == LONG[0])] == []
 
 
 def test_the_lane_of_a_file_is_its_folders() -> None:
