@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,13 +39,31 @@ class DeliveredRows:
         for source in self._sources:
             uri, stream = located(source, self._open_file)
             with stream:
-                refuse_unknown(source.entry, uri)
-                with spoilt(uri, RESTORE):
-                    file = finished(uri, stream, self._told)
-                for rows in proved(source, file, uri, advice=RESTORE):
+                for rows in self._proved(source, uri, stream):
                     with spoilt(uri, RESTORE):
                         made = self._made(rows, dict(source.entry.values))
                     yield from made.to_batches()
+
+    @property
+    def files(self) -> tuple[Source, ...]:
+        """The manifest's files."""
+        return tuple(self._sources)
+
+    def opened(self, file: Source) -> BinaryIO:
+        """The bytes of a file. Raises JobError where it is missing."""
+        found: BinaryIO = located(file, self._open_file)[1]
+        return found
+
+    def prove(self, file: Source, copy: BinaryIO) -> None:
+        """Read the rows of a copy. Raises JobError unless number and checksum are the manifest's."""
+        for _ in self._proved(file, file.uris[0], copy):
+            pass
+
+    def _proved(self, source: Source, uri: str, stream: BinaryIO) -> Iterator[pa.Table]:
+        refuse_unknown(source.entry, uri)
+        with spoilt(uri, RESTORE):
+            file = finished(uri, stream, self._told)
+        return proved(source, file, uri, advice=RESTORE)
 
     def _made(self, rows: pa.Table, values: dict[str, str | None]) -> pa.Table:
         columns = [self._column(rows, field, values) for field in self._schema]

@@ -22,4 +22,5 @@ def table_of(pipeline: Pipeline, delivery: Delivery) -> Table:
         name=delivery.table,
         columns=delivered_columns(pipeline),
         options=delivery.options,
+        spec=pipeline,
     )

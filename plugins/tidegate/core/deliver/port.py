@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
+from tidegate.core.files.merge import Source
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.port import Token
 
 WINDOW_COLUMN = ("_window", "timestamp")
@@ -22,13 +24,15 @@ WINDOW_COLUMN = ("_window", "timestamp")
 class Table:
     """A table there. `pipeline` and `delivery` are whose it is. `columns`: (name, Hive type), `_window` first, then
     columns that partition the pipeline's own table, then all others: the order of each batch. All but `_window` may be
-    null. `options`: keys that only this kind of delivery has, and their values as text."""
+    null. `options`: keys that only this kind of delivery has, and their values as text. `spec`: the pipeline as it is,
+    for a system that takes files as they are."""
 
     pipeline: str
     delivery: str
     name: str
     columns: tuple[tuple[str, str], ...]
     options: tuple[tuple[str, str], ...] = ()
+    spec: Pipeline | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +69,25 @@ class Standing:
 
 
 class Rows(Protocol):
-    """The generation's rows, read from its files by its manifest, in bounded memory."""
+    """The generation's rows, read from its files by its manifest, in bounded memory; or the files as they are."""
 
     def batches(self) -> Iterator[Any]:
         """Record batches (pyarrow) with the table's columns in their order, of the Arrow types of their Hive types
         (timestamps: microseconds, UTC). Each call reads the files anew. Raises JobError for a file that is not the
         manifest's; what was sent by then must not be shown."""
+        ...
+
+    @property
+    def files(self) -> tuple[Source, ...]:
+        """The manifest's files."""
+        ...
+
+    def opened(self, file: Source) -> BinaryIO:
+        """The bytes of a file. Raises JobError where it is missing."""
+        ...
+
+    def prove(self, file: Source, copy: BinaryIO) -> None:
+        """Read the rows of a copy. Raises JobError unless number and checksum are the manifest's."""
         ...
 
 
