@@ -247,6 +247,7 @@ _STORES = {("mirror", "hive_daily"): "hive_daily"}
 TARGETS = Kinds("target", _TARGETS, TargetKind, CatalogueError, _STORES)
 _DELIVERIES = {
     "clickhouse": "tidegate.targets.clickhouse.kind:KIND",
+    "cluster": "tidegate.targets.cluster.kind:KIND",
     "postgresql": "tidegate.targets.relational.kind:POSTGRESQL",
     "mariadb": "tidegate.targets.relational.kind:MARIADB",
 }

@@ -67,13 +67,25 @@ class Site(Protocol):
         ...
 
 
-class Fence(Protocol):
-    """The ledger's side of a publication: what a target asks and tells it, so that a task that comes late does no harm.
-
-    Methods raise LostComparison when the generation has been overtaken."""
+class Intents(Protocol):
+    """Requests of a generation's that may be executed late (R8). Raises LostComparison when it has been overtaken."""
 
     generation: BuiltGeneration | PublishedGeneration
     """As the ledger has it now."""
+
+    def declare(self, location: str) -> str:
+        """The call id of a change about to be made (R8). Raises CatalogueUnsure while another one may be executed."""
+        ...
+
+    def answer(self, call_id: str) -> None:
+        """That change has a definite answer."""
+        ...
+
+
+class Fence(Intents, Protocol):
+    """The ledger's side of a publication: what a target asks and tells it, so that a task that comes late does no harm.
+
+    Methods raise LostComparison when the generation has been overtaken."""
 
     def still_mine(self) -> bool:
         """Whether no other task has taken a step: asked before any alarm (R10)."""
@@ -85,14 +97,6 @@ class Fence(Protocol):
 
     def show(self, location: str) -> None:
         """Record SWAPPING to `location` (R12); before it no reader may meet the generation. Done if it is recorded."""
-        ...
-
-    def declare(self, location: str) -> str:
-        """The call id of a change about to be made (R8). Raises CatalogueUnsure while another one may be executed."""
-        ...
-
-    def answer(self, call_id: str) -> None:
-        """That change has a definite answer."""
         ...
 
     def occupant(self, location: str) -> PublishedGeneration | None:

@@ -11,7 +11,7 @@ from tidegate.core.base.partition_values import PartitionValues, parse_partition
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import join
-from tidegate.core.target.port import Fence, Shown
+from tidegate.core.target.port import Intents, Shown
 from tidegate.core.window.states import WindowKey
 from tidegate.targets.hive.places import Places
 from tidegate.targets.hive.ports import PartitionSwitch
@@ -31,7 +31,7 @@ def wanted(table: Places, key: WindowKey, files: tuple[FileEntry, ...], location
     return {at + parse_partition_path(folder): join(location, folder) for folder in sorted(folders)}
 
 
-def align(table: Places, fence: Fence, location: str) -> list[str]:
+def align(table: Places, fence: Intents, location: str) -> list[str]:
     """Make the catalogue's partitions of the window equal to the manifest's; what was changed, in words.
 
     The caller has prepared the table.
@@ -95,7 +95,7 @@ def _first_difference(have: Shown, want: Shown) -> str:
 class _Changes:
     """Each statement under an intent of its own (R8): declared with the generation re-read, answered if definite."""
 
-    def __init__(self, table: Places, fence: Fence, location: str) -> None:
+    def __init__(self, table: Places, fence: Intents, location: str) -> None:
         self._table, self._fence, self._location = table, fence, location
         self.made: list[str] = []
 

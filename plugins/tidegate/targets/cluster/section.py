@@ -1,0 +1,25 @@
+"""Keys of a delivery to another cluster in the YAML."""
+
+from __future__ import annotations
+
+from tidegate.spec.deliver import DeliverySection
+from tidegate.spec.section import key
+from tidegate.spec.values import HdfsUser, Location, Period, Size
+
+
+class ClusterSection(DeliverySection):
+    """Windows into a Hive table of another cluster ([another cluster](cluster.md))."""
+
+    location: Location = key(
+        "Directory of the table there, `hdfs://...` or `file:///...`. It belongs to this delivery alone.",
+        shown="required for `cluster`",
+    )
+    user: HdfsUser | None = key("User that writes files on the other HDFS; null: that of `sink.user`.", None)
+    rate: Size | None = key("Bytes that a task copies a second, at most; null: as many as it can.", None)
+    success: bool = key("Whether each window's directory there gets a file `_SUCCESS`.", True)
+    keep: Period = key("How long files of a replaced generation stay there, for queries that still read them.", "1d")
+
+
+def section() -> type[DeliverySection]:
+    """Called by the kind."""
+    return ClusterSection
