@@ -1,0 +1,136 @@
+"""A world whose windows are copied to another cluster: its files on this disk, its catalogue in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tests.deliver.lab import SHOP, Direct, Lab
+from tests.fakes.catalogue import FakeCatalogue
+from tests.world import T0, window
+from tidegate.core.base.partition_values import PartitionValues
+from tidegate.core.deliver.columns import table_of
+from tidegate.core.spec.pipeline import Delivery
+from tidegate.storage.local import LocalStorage
+from tidegate.targets.cluster.kind import there
+from tidegate.targets.cluster.table import ClusterTable, Options, Site
+from tidegate.targets.hive.kind import Hive
+
+TABLE = "copies.readings"
+
+
+class Met(FakeCatalogue):
+    """What readers of each partition could meet, in its order: `met`. Copies of it are of another cluster's, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.met: dict[PartitionValues, list[str]] = {}
+
+    def add_partitions(self, table: str, locations: dict[PartitionValues, str]) -> None:
+        super().add_partitions(table, locations)
+        self._note(table)
+
+    def set_location(self, table: str, values: PartitionValues, location: str) -> None:
+        super().set_location(table, values, location)
+        self._note(table)
+
+    def _note(self, table: str) -> None:
+        for values, location in self._tables[table].partitions.items():
+            places = self.met.setdefault(values, [])
+            if not places or places[-1] != location:
+                places.append(location)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Met:
+        base = super().__deepcopy__(memo)
+        copied = Met()
+        copied._tables, copied.statements = base._tables, base.statements
+        copied.met = {values: list(places) for values, places in self.met.items()}
+        return copied
+
+
+class ClusterLab(Lab):
+    """`far`: the other cluster's catalogue. `wrap_far(port name, port)` may put something before its ports."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        wrap: Any = None,
+        wrap_far: Callable[[str, Any], Any] = lambda name, port: port,
+        **keys: str,
+    ) -> None:
+        super().__init__(folder, wrap=wrap)
+        self.far, self.wrap_far, self.storage = Met(), wrap_far, LocalStorage()
+        self.there = f"file://{folder}/there/readings"
+        options = {"keep": "86400000", "location": self.there, "success": "True"} | keys
+        self.one = replace(SHOP, kind="cluster", table=TABLE, options=tuple(sorted(options.items())))
+        self.world.change_spec(deliver=(self.one,))
+        self.world.sender = self.opened
+
+    def opened(self, delivery: Delivery | None = None) -> Direct:
+        """As a new process has it."""
+        table = table_of(self.pipeline, self.one)
+        return Direct(self.system(), table)
+
+    def system(self) -> ClusterTable:
+        options = dict(self.one.options)
+        spec = there(self.pipeline, TABLE, options)
+        storage = self.wrap_far("storage", self.storage)
+        site = Site(pipeline=spec, storage=storage, clock=self.world.clock)
+        targets = Hive(self.wrap_far("catalogue", self.far))
+        return ClusterTable(site, storage, targets, Options.of("shop", options))
+
+    # ------------------------------------------------------------ what stands there
+
+    @property
+    def root(self) -> Path:
+        return Path(self.there.removeprefix("file://"))
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder of the work directory there."""
+        found = self.root / "_tidegate" / folder
+        return sorted(p.name for p in found.iterdir()) if found.exists() else []
+
+    def locations(self, hour: int = 0) -> list[str]:
+        prefix = (("date", "2013-01-05"), ("hour", f"{hour:02}"))
+        return sorted(self.far.partitions(TABLE, prefix).values()) if TABLE in self.far._tables else []
+
+    def ids(self, hour: int = 0) -> list[str]:
+        """What a query of the hour there returns."""
+        return sorted(row["id"] for row in self.rows(hour))
+
+    def rows(self, hour: int = 0) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for location in self.locations(hour):
+            for path in Path(location.removeprefix("file://")).glob("*.parquet"):
+                found += pq.ParquetFile(path).read().to_pylist()
+        return found
+
+    def own(self, hour: int = 0) -> list[tuple[str, bytes]]:
+        """(path below the window's directory, bytes) of the generation in force, at home."""
+        with self.context() as ctx:
+            current = ctx.ledger.windows.get("readings", window(hour)).current
+            generation = ctx.ledger.windows.generation("readings", window(hour), current)
+        root = Path(generation.location.removeprefix("file://"))
+        return sorted((f.path, (root / f.path).read_bytes()) for f in generation.files)
+
+    def copied(self, hour: int = 0) -> list[tuple[str, bytes]]:
+        """The same of what partitions point to, there."""
+        found = []
+        prefix = (("date", "2013-01-05"), ("hour", f"{hour:02}"))
+        for values, location in self.far.partitions(TABLE, prefix).items():
+            root = Path(location.removeprefix("file://"))
+            folder = "/".join(f"{name}={value}" for name, value in values[2:])
+            found += [(f"{folder}/{p.name}", p.read_bytes()) for p in root.glob("*.parquet")]
+        return sorted(found)
+
+    def files(self, hour: int = 0) -> list[Path]:
+        """Paths of the files there that readers of the hour meet."""
+        return sorted(p for at in self.locations(hour) for p in Path(at.removeprefix("file://")).glob("*.parquet"))
+
+
+__all__ = ["T0", "TABLE", "ClusterLab", "Met"]
