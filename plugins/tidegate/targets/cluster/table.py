@@ -6,7 +6,7 @@ pipeline's own table are (R2, R8), with intents beside the files instead of in t
 
     copies/<staging>/                                   files on their way; a later try takes those that are whole
     generations/<window>/<generation>.<epoch>-<nonce>/  where the files of a window stand
-    replaced/<window>                                   some of those directories make way
+    replaced/<window>.<generation>.<epoch>-<nonce>      others made way for that one
 """
 
 from __future__ import annotations
@@ -258,15 +258,16 @@ class ClusterTable:
     # ------------------------------------------------------------ what has made way
 
     def _note_replaced(self, window_ms: int, place: str) -> None:
-        """Directories beside `place` are looked at later, by whoever sweeps."""
-        names = self._storage.list_names(self._home(window_ms)) or []
-        if [name for name in names if not place.endswith(f"/{name}")]:
+        """Directories beside `place` are looked at later, by whoever sweeps. Each note is a name of its own: who has
+        dealt with one does not take a later one away."""
+        mine = place.rpartition("/")[2]
+        if {*(self._storage.list_names(self._home(window_ms)) or [])} - {mine}:
             with suppress(PathExists):
-                self._storage.write_new(join(self._replaced(), window_id(window_ms)), b"")
+                self._storage.write_new(join(self._replaced(), f"{window_id(window_ms)}.{mine}"), b"")
 
-    def _clean(self, windows: list[str]) -> Iterator[str]:
-        for name in windows:
-            window_ms = parse_window_id(name)
+    def _clean(self, notes: list[str]) -> Iterator[str]:
+        for name in notes:
+            window_ms = parse_window_id(name.partition(".")[0])
             records = self._tries.records(window_ms)
             if not records or records[0].since_ms + self._options.keep_ms > self._site.clock.now_ms():
                 continue
@@ -280,11 +281,11 @@ class ClusterTable:
                         break  # the newest try has not come to its end
                     gone.append(place)
             else:
-                self._storage.delete(join(self._replaced(), name))
                 for place in gone:
                     self._storage.delete(place)
                     yield f"removed {place}, which has made way"
                 self._tries.forget(window_ms, records[0].order)
+                self._storage.delete(join(self._replaced(), name))
 
     def _oldest_kept(self, window_ms: int) -> Order:
         """Of the newest record's place: those before it make way."""

@@ -1,0 +1,217 @@
+"""Every changing call at another cluster fails in every way, or is overtaken by another whole task: in the end each
+hour stands there byte by byte, readers never met an older generation after a newer one, and the ledger says so.
+
+`make test` takes one of each method and way, by the run's seed; `TIDEGATE_FAULTS=all` takes all.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import random
+import shutil
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from tests.crash.faults import KINDS, OVERTAKEN, Call, Faults
+from tests.crash.scenario import SOON_MS, until_done
+from tests.deliver.cluster_lab import ClusterLab
+from tests.deliver.test_faults import sends
+from tests.world import HOUR, T0
+from tidegate.core.base.errors import LostComparison, TidegateError
+from tidegate.core.spec.pipeline import Column
+from tidegate.spec import fingerprint
+from tidegate.targets.cluster.tries import order_of
+from tidegate.workflow.base.context import REQUEST_TTL_MS
+
+ALL = os.environ.get("TIDEGATE_FAULTS") == "all"
+TRIES = 12
+OVERTAKINGS = tuple(kind for kind in OVERTAKEN if kind.startswith("overtaken"))
+DAY_MS = 86_400_000
+Task = Callable[[ClusterLab], object]
+
+
+def replays(lab: ClusterLab) -> None:
+    lab.world.change_spec(columns=(*lab.pipeline.columns, Column(name="x", type="string", path="$.id")))
+    lab.world.replay(0)
+
+
+def loses_a_file(lab: ClusterLab) -> None:
+    """There, by somebody's hand."""
+    lab.files(1)[0].unlink()
+
+
+def verifies(lab: ClusterLab) -> None:
+    found = lab.verify(0, 1)
+    if not {*found} <= {"unchanged", "delivered"}:
+        raise LostComparison(f"not all of it: {found}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """`happens`: in a world without faults. `task`: run until it comes to its end."""
+
+    happens: Task
+    task: Task
+
+
+STEPS = (
+    Step(lambda lab: lab.hours(2), sends),
+    Step(replays, sends),
+    Step(loses_a_file, verifies),
+    Step(lambda lab: lab.world.clock.advance(DAY_MS + 1), sends),
+)
+
+
+@dataclass
+class Life:
+    """A folder for each step as it is before its task, and the rest of the world then."""
+
+    folder: Path
+    calls: list[list[Call]] = field(default_factory=list)
+    worlds: list[Any] = field(default_factory=list)
+
+    def lab(self, step: int, faults: Faults) -> ClusterLab:
+        here = self.folder / "world"
+        shutil.rmtree(here, ignore_errors=True)
+        shutil.copytree(self.folder / f"before-{step}", here)
+        kept = (here / "ledger.db").read_bytes()
+        lab = _opened(here, faults)
+        (here / "ledger.db").write_bytes(kept)
+        lab.far, lab.world.clock, lab.world.pipeline = copy.deepcopy(self.worlds[step])
+        lab.world.registered.add(fingerprint(lab.world.pipeline))
+        return lab
+
+
+def _opened(folder: Path, faults: Faults) -> ClusterLab:
+    folder.mkdir(exist_ok=True)
+    return ClusterLab(
+        folder,
+        wrap=lambda name, port: faults.wrap(name, port) if name == "deliveries" else port,
+        wrap_far=faults.wrap,
+    )
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The fault-free life."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with mock.patch.object(os, "fsync"):
+        faults, made = Faults(), Life(folder)
+        lab = _opened(folder / "world", faults)
+        for number, step in enumerate(STEPS):
+            step.happens(lab)
+            lab.world.close()
+            shutil.copytree(lab.world.folder, folder / f"before-{number}")
+            made.worlds.append(copy.deepcopy((lab.far, lab.world.clock, lab.pipeline)))
+            start = len(faults.calls)
+            step.task(lab)
+            made.calls.append(faults.calls[start:])
+            _sound(lab, number)
+        yield made
+
+
+def _cases(life: Life) -> list[tuple[int, int, str]]:
+    every: dict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
+    for step, calls in enumerate(life.calls):
+        for at, call in enumerate(calls):
+            for kind in (*call.kinds(), *OVERTAKINGS):
+                every[call.method, kind].append((step, at, kind))
+    if ALL:
+        return [case for cases in every.values() for case in cases]
+    seed = os.environ["TIDEGATE_TEST_SEED"]
+    return [random.Random(f"{seed}:{key}").choice(cases) for key, cases in every.items()]
+
+
+def test_the_life_meets_every_change_of_the_other_cluster(life: Life) -> None:
+    changes = {"add_partitions", "set_location", "evolve_table", "ensure_table"}
+    files = {"make_dirs", "rename_no_replace", "delete", "write_new", "open_new"}
+    met = {call.method for calls in life.calls for call in calls}
+    assert met >= {f"catalogue.{c}" for c in changes} | {f"storage.{f}" for f in files}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *OVERTAKINGS])
+def test_any_fault_heals(life: Life, kind: str) -> None:
+    failed = []
+    for step, at, _ in (case for case in _cases(life) if case[2] == kind):
+        wrong = _lived(life, step, at, kind)
+        if wrong is not None:
+            failed.append(f"step {step}, {life.calls[step][at].site}, {kind}: {wrong}")
+    assert failed == []
+
+
+def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
+    faults = Faults.one(at, kind)
+    lab = life.lab(step, faults)
+    faults.rival = lambda _: _rival(lab, STEPS[step])
+    try:
+        until_done(
+            partial(STEPS[step].task, lab),
+            faults,
+            TRIES,
+            # several tries fit into a request's life, or none
+            lambda: lab.world.clock.advance(SOON_MS if faults.in_flight else REQUEST_TTL_MS + 1),
+        )
+        if len(faults.fired) != 1:
+            return "the fault did not fire"
+        faults.arrive()
+        _calm(lab)
+        lab.world.clock.advance(REQUEST_TTL_MS + 1)
+        if lab.verify(0, 1).count("refused"):
+            return "a person would be needed"
+        sends(lab)
+        _sound(lab, step)
+    except Exception as e:
+        return f"{type(e).__name__}: {e}; said: {lab.world.said[-6:]}"
+    finally:
+        faults.arrive()
+        lab.world.close()
+    return None
+
+
+def _calm(lab: ClusterLab) -> None:
+    lab.world.wrap = lab.wrap_far = lambda name, port: port
+
+
+def _rival(lab: ClusterLab, step: Step) -> None:
+    """Another process, in the middle of the first one's try."""
+    kept, wraps = list(lab.world._ledgers), (lab.world.wrap, lab.wrap_far)
+    lab.world._ledgers.clear()  # the first one's stays open
+    _calm(lab)
+    try:
+        step.task(lab)
+    except TidegateError as e:
+        if not e.retry and not isinstance(e, LostComparison):
+            raise AssertionError(f"the other one would need a human: {e}") from e
+    finally:
+        lab.world.wrap, lab.wrap_far = wraps
+        lab.world._ledgers[:0] = kept
+
+
+def _sound(lab: ClusterLab, step: int) -> None:
+    """Readers there, files there and the ledger agree; nothing is left lying about."""
+    with lab.context() as ctx:
+        rows = ctx.ledger.deliveries.in_force("readings", "shop", 0, 2**60)
+    assert [(r.row.state, r.row.generation, r.row.stood) for r in rows if r.row] == [
+        ("STANDING", r.generation, r.generation) for r in rows
+    ]
+    for one in rows:
+        hour = (one.window_ms - T0) // HOUR
+        assert lab.copied(hour) == lab.own(hour)
+        assert lab.ids(hour) == [f"{hour}-0", f"{hour}-1"]
+    for values, places in lab.far.met.items():
+        met = [order_of(place.split("/generations/")[1].split("/")[1]) for place in places if "/empty" not in place]
+        generations = [order[0] for order in met if order]
+        assert generations == sorted(generations), f"{values}: readers met {met}"
+    assert lab.names("copies") == []
+    if step == 3:
+        assert lab.names("replaced") == []
+        kept = [p for p in (lab.root / "_tidegate" / "generations").glob("*/*") if p.is_dir()]
+        assert len(kept) == 2
