@@ -162,6 +162,29 @@ ADDED += [
 CLICKHOUSE = "{kind: clickhouse, name: ch, conn_id: ch, table: hours, order_by: [nowhere]}"
 ADDED += [(f"deliver: [{CLICKHOUSE}] #!", "deliver[0].order_by", "nowhere is not a column of the pipeline")]
 
+CLUSTER = "kind: cluster, name: other, conn_id: hive_there, table: lake.orders, location: hdfs://there/lake/orders"
+ADDED += [
+    (f"deliver: [{{{lines}}}] #!", f"deliver[0].{key}", says)
+    for lines, key, says in [
+        (CLUSTER.partition(", location")[0], "location", "is required"),
+        (CLUSTER.replace("hdfs://there/lake/orders", "there"), "location", "must be a URI"),
+        (CLUSTER.replace("hdfs://", "s3://"), "location", "which an object store cannot do"),
+        (CLUSTER.replace("hdfs://there/lake/orders", "file:///lake/orders/copy"), "location", "is the pipeline's own"),
+        (CLUSTER.replace("lake.orders,", "orders,"), "table", "write it as database.orders"),
+        (f"{CLUSTER}, user: a b", "user", "must be the name of a user of HDFS"),
+        (f"{CLUSTER}, rate: fast", "rate", "such as 256MB"),
+        (f"{CLUSTER}, success: maybe", "success", "must be true or false"),
+        (f"{CLUSTER}, keep: 0d", "keep", "must be greater than zero"),
+        (f"kind: postgresql, {SHOP}, rate: 1MB", "rate", "unknown key"),
+    ]
+]
+
+
+def test_files_of_an_iceberg_table_are_not_copied_to_another_cluster(tmp_path):
+    good = GOOD.replace("  table: lake.orders", "  table: lake.orders\n  kind: iceberg")
+    text = f"{good}deliver: [{{{CLUSTER}}}] #!\n"
+    assert_refused(tmp_path, text, "deliver[0].kind", "files of Hive tables are copied, and sink.kind is iceberg")
+
 
 @pytest.mark.parametrize(("lines", "field", "says"), ADDED)
 def test_a_wrong_addition_is_refused_with_line_and_field(tmp_path, lines, field, says):

@@ -1,0 +1,149 @@
+"""Hours on their way to a real Hive of another cluster, by the process that copies; and between two HDFS."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.stack.info import StackInfo
+from dev.stack.stack import Stack
+from tests.deliver.lab import SHOP, Lab
+from tests.world import window
+from tidegate.adapters.delivery import SenderProcess
+from tidegate.core.base.connection import Connection
+from tidegate.core.deliver.columns import table_of
+from tidegate.core.spec.pipeline import Column, Delivery
+from tidegate.kinds import delivery_kind
+from tidegate.storage import for_uri
+from tidegate.targets.hive.catalogue import PyHiveCatalogue
+from tidegate.workflow.replay import rollback
+
+
+class Real(Lab):
+    """Copies to `there`, whose endpoint is `hive`; `here`: the pipeline's own place, for one that is not on this disk,
+    and its endpoint."""
+
+    def __init__(
+        self, folder: Path, there: str, hive: StackInfo, here: str = "", own: StackInfo | None = None, **keys: str
+    ) -> None:
+        storage = for_uri(here) if here else None
+        super().__init__(folder, wrap=lambda name, port: storage if storage and name == "storage" else port)
+        self.there, self.hive, self.senders = there, hive, list[SenderProcess]()
+        name = uuid.uuid4().hex[:8]
+        self.table, self.own_table = f"there_{name}.readings", "lake.readings"
+        options = {"keep": "86400000", "location": there, "success": "True"} | keys
+        one = replace(SHOP, kind="cluster", conn_id="hive", table=self.table, options=tuple(sorted(options.items())))
+        self.world.change_spec(deliver=(one,))
+        if own is not None:
+            self.own_table = f"here_{name}.readings"
+            sink = replace(self.pipeline.sink, location=here, workdir=f"{here}/_tidegate", table=self.own_table)
+            self.world.change_spec(sink=sink)
+            self.world.catalogue = PyHiveCatalogue(own.hive_host, own.hive_port)  # type: ignore[assignment]
+        self.world.sender = self._process
+        self.far = PyHiveCatalogue(hive.hive_host, hive.hive_port, request_timeout_s=300)
+
+    def _process(self, delivery: Delivery) -> SenderProcess:
+        connection = Connection(
+            conn_id="hive", conn_type="hiveserver2", host=self.hive.hive_host, port=self.hive.hive_port
+        )
+        kind = delivery_kind("cluster")
+        made = SenderProcess("cluster", lambda: kind.settings(connection), table_of(self.pipeline, delivery))
+        self.senders.append(made)
+        return made
+
+    def close(self) -> None:
+        for sender in self.senders:
+            sender.close()
+
+    def query(self, columns: str = "`id`") -> list[tuple[Any, ...]]:
+        """What a query there returns."""
+        return sorted(self.far.execute(f"SELECT `hour`, {columns} FROM {self.table}"))
+
+    def bytes_there(self) -> list[tuple[str, str]]:
+        """(partition and name, digest) of each file that readers there meet."""
+        return _bytes(self.far, self.table, self.there)
+
+    def bytes_here(self) -> list[tuple[str, str]]:
+        """The same of the pipeline's own table."""
+        own: Any = self.world.catalogue
+        return _bytes(own, self.own_table, self.pipeline.sink.location)
+
+
+def _bytes(catalogue: Any, table: str, location: str) -> list[tuple[str, str]]:
+    storage, found = for_uri(location), []
+    for values, place in catalogue.partitions(table).items():
+        folder = "/".join(f"{name}={value}" for name, value in values)
+        for file in storage.list_files(place) or []:
+            if not file.path.startswith(("_", ".")):
+                with storage.open_existing(f"{place}/{file.path}") as content:
+                    found.append((f"{folder}/{file.path}", hashlib.sha256(content.read()).hexdigest()))
+    return sorted(found)
+
+
+def lives(lab: Real) -> None:
+    """Delivered, replayed, taken back, damaged there, swept."""
+    lab.hours(2)
+    assert lab.deliver() == ["delivered", "delivered"]
+    whole = [("00", "0-0"), ("00", "0-1"), ("01", "1-0"), ("01", "1-1")]
+    assert lab.query() == whole
+    assert lab.bytes_there() == lab.bytes_here() != []
+    assert lab.verify(0, 1) == ["unchanged", "unchanged"]
+
+    lab.world.change_spec(columns=(*lab.pipeline.columns, Column(name="x", type="string", path="$.id")))
+    lab.world.replay(0)
+    assert lab.deliver() == ["delivered"]
+    assert lab.query("`id`, `x`") == [
+        ("00", "0-0", "0-0"), ("00", "0-1", "0-1"), ("01", "1-0", None), ("01", "1-1", None)
+    ]  # fmt: skip
+    assert lab.bytes_there() == lab.bytes_here()
+
+    with lab.context() as ctx:
+        rollback.rollback(ctx, window(0), 1, "worse")
+    assert lab.deliver() == ["delivered"]
+    assert (lab.query(), lab.bytes_there()) == (whole, lab.bytes_here())
+
+    storage = for_uri(lab.there)
+    place = next(iter(lab.far.partitions(lab.table).values()))
+    (gone,) = [f.path for f in storage.list_files(place) or [] if f.path.endswith(".parquet")]
+    storage.delete(f"{place}/{gone}")
+    assert lab.verify(0, 1) == ["delivered", "unchanged"]
+    assert (lab.query(), lab.bytes_there()) == (whole, lab.bytes_here())
+    assert not storage.list_names(f"{lab.there}/_tidegate/copies")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, hive_spark: StackInfo) -> Iterator[Real]:
+    made = Real(tmp_path, f"file://{tmp_path}/there/readings", hive_spark, rate=str(50 << 20))
+    yield made
+    made.close()
+
+
+def test_the_life_of_an_hour_by_its_process(lab: Real) -> None:
+    lives(lab)
+
+
+@pytest.fixture(scope="module")
+def other_hdfs(stack_roots: Path) -> Iterator[StackInfo]:
+    """A NameNode and a DataNode of another cluster."""
+    stack = Stack(stack_roots / "other-hdfs", parts=("hdfs",))
+    yield stack.up()
+    stack.down()
+
+
+def test_the_life_of_an_hour_between_two_clusters(
+    tmp_path: Path, hdfs: StackInfo, hive_spark: StackInfo, other_hdfs: StackInfo, hive4: StackInfo
+) -> None:
+    """Two HDFS; Spark's Thrift server here, HiveServer2 there."""
+    folder = f"lives/{uuid.uuid4().hex}/readings"
+    lab = Real(tmp_path, f"{other_hdfs.hdfs_uri}/{folder}", hive4, f"{hdfs.hdfs_uri}/{folder}", hive_spark)
+    assert lab.there.split("/")[2] != lab.pipeline.sink.location.split("/")[2]
+    try:
+        lives(lab)
+    finally:
+        lab.close()
