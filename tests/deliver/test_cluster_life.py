@@ -48,12 +48,14 @@ class Real(Lab):
         self.world.sender = self._process
         self.far = PyHiveCatalogue(hive.hive_host, hive.hive_port, request_timeout_s=300)
 
-    def _process(self, delivery: Delivery) -> SenderProcess:
+    def _process(self, _: Delivery) -> SenderProcess:
         connection = Connection(
             conn_id="hive", conn_type="hiveserver2", host=self.hive.hive_host, port=self.hive.hive_port
         )
         kind = delivery_kind("cluster")
-        made = SenderProcess("cluster", lambda: kind.settings(connection), table_of(self.pipeline, delivery))
+        made = SenderProcess(
+            "cluster", lambda: kind.settings(connection), table_of(self.pipeline, self.pipeline.deliver[0])
+        )
         self.senders.append(made)
         return made
 
