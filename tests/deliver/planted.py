@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tests.mutants import seams
 from tests.mutants.planting import Bug, Patch, always
+from tidegate.targets.cluster.copying import Copied
 
 
 def _by_generation(original, self):
@@ -40,6 +41,29 @@ def _only_rows(original, row, found):
     return None if same else original(row, found)
 
 
+def _no_intent(original, self, window_ms, name):
+    return f"{self._folder(window_ms)}/{name}.asked"
+
+
+def _without_the_ledger(original, self, location):
+    self._asked += 1
+    return self._tries.ask(self.generation.window.start_ms, f"{self._name}.{self._asked}")
+
+
+def _unread(original, self, file, path, sent):
+    """What was sent is taken for what arrived."""
+    return Copied(file.entry, sent or "")
+
+
+def _by_length(original, self, file, path):
+    return Copied(file.entry, "")
+
+
+def _by_its_record(original, self, key, shown):
+    """What a record says is taken for what stands there."""
+    return {c.entry.path: c.digest for record in self._tries.records(key.start_ms)[:1] for c in record.files}
+
+
 def _of_the_directory(original, rows, name, value):
     return pa.repeat(pa.scalar(value, pa.string()), len(rows))
 
@@ -63,5 +87,26 @@ DELIVERY_BUGS = {
         _bug("a commit without an answer is taken for lost", "token", (seams.DELIVERY_COMMITTED, always(False))),
         _bug("rows are not read back", "D7", (seams.DELIVERY_REFUSE_OTHER, always(None))),
         _bug("overflowing rows lose their values", "rows", (seams.DELIVERY_PARTITION_VALUE, _of_the_directory)),
+    )
+}
+
+CLUSTER_BUGS = {
+    bug.name: bug
+    for bug in (
+        _bug("a later try's record is not looked for", "token", (seams.CLUSTER_LATE, always(None))),
+        _bug("nobody waits for a request without an answer", "R8", (seams.CLUSTER_WAIT, always(None))),
+        _bug("no intent is written", "R8", (seams.CLUSTER_ASK, _no_intent)),
+        _bug("the ledger is not asked before a request", "D5", (seams.CLUSTER_DECLARE, _without_the_ledger)),
+        _bug("a copy is not read back", "D3", (seams.CLUSTER_ARRIVED, _unread)),
+        _bug("an earlier try's file counts by its length", "D3", (seams.CLUSTER_WHOLE, _by_length)),
+        _bug("a window's directory is not looked at", "D3", (seams.CLUSTER_IS_WHOLE, always(True))),
+        _bug("a file is copied again", "resume", (seams.CLUSTER_EARLIER, always({}))),
+        _bug("a window is copied again", "resume", (seams.CLUSTER_FOUND, always(None))),
+        _bug("what stands is not read", "D8", (seams.CLUSTER_READ, _by_its_record)),
+        _bug("what readers meet makes way", "R8", (seams.CLUSTER_SHOWN, always({}))),
+        _bug("nobody notes what made way", "clean", (seams.CLUSTER_NOTE, always(None))),
+        _bug("nothing makes way", "clean", (seams.CLUSTER_OLDEST, always((0, 0)))),
+        _bug("another delivery's directory is taken", "claim", (seams.CLUSTER_CLAIM, always(None))),
+        _bug("the rate is not kept", "rate", (seams.CLUSTER_PACE, always(None))),
     )
 }

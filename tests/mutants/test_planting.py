@@ -136,6 +136,7 @@ def test_each_seam_is_one_line_that_a_bug_needs() -> None:
         copied.COPY_BUGS,
         offline.OFFLINE_BUGS,
         delivered.DELIVERY_BUGS,
+        delivered.CLUSTER_BUGS,
     )
     planted = [bug for each in sets for bug in each.values()]
     used = {p.seam for b in planted for p in b.patches}

@@ -163,7 +163,7 @@ class ClusterTable:
             if order is None or order[0] != attempt.token.generation or order < oldest:
                 continue
             place = join(home, name)
-            if self._listed(place) == _manifest(rows):
+            if self._is_whole(place, rows):
                 copying = Copying(self._storage, rows, self._pace)
                 copied = [copying.whole(file, join(place, file.entry.path)) for file in rows.files]
                 whole = tuple(c for c in copied if c is not None)
@@ -183,7 +183,7 @@ class ClusterTable:
         except OutcomeUnknown:
             if self._storage.exists(staging) or not self._storage.exists(place):
                 raise
-        if self._listed(place) != _manifest(rows):  # a later try has taken files for itself
+        if not self._is_whole(place, rows):  # a later try has taken files for itself
             raise DeliveryRefused(f"{place} is not whole: another try is at work")
         return place, files
 
@@ -303,13 +303,11 @@ class ClusterTable:
     def _replaced(self) -> str:
         return join(self._layout.workdir, "replaced")
 
-    def _listed(self, place: str) -> dict[str, int]:
+    def _is_whole(self, place: str, rows: Rows) -> bool:
+        """Whether readers meet exactly the manifest's files there, by name and length."""
         listing = {f.path: f.bytes for f in self._storage.list_files(place) or []}
-        return {path: listing[path] for path in strays(listing, ())}
-
-
-def _manifest(rows: Rows) -> dict[str, int]:
-    return {file.entry.path: file.entry.bytes for file in rows.files}
+        found = {path: listing[path] for path in strays(listing, ())}
+        return found == {file.entry.path: file.entry.bytes for file in rows.files}
 
 
 def _content(digests: Mapping[str, str], known: tuple[Copied, ...] | list[Copied]) -> Content:
