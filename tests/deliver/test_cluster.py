@@ -13,6 +13,7 @@ import pytest
 from spark_jobs.engine.delivered import DeliveredRows
 from tests.deliver.cluster_lab import T0, TABLE, ClusterLab
 from tests.world import HOUR, record, window
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import (
     CatalogueError,
     CatalogueUnsure,
@@ -24,9 +25,11 @@ from tidegate.core.base.errors import (
 )
 from tidegate.core.deliver.sender import Generation
 from tidegate.core.deliver.states import Delivered
+from tidegate.core.doctor.findings import OK, WRONG
 from tidegate.core.files.merge import Source
 from tidegate.core.spec.pipeline import Column
 from tidegate.core.target.paths import join
+from tidegate.kinds import delivery_kind
 from tidegate.targets.cluster.copying import Copying, Pace
 from tidegate.targets.hive.ports import TableDef
 from tidegate.workflow.base.context import REQUEST_TTL_MS
@@ -468,7 +471,7 @@ def test_replaced_files_stay_for_queries_under_way_and_go_then(lab: ClusterLab) 
     lab.world.replay(0)
     lab.deliver()
     assert all(path.exists() for path in old)
-    assert [name[:20] for name in lab.names("replaced")] == ["20130105T000000Z.2.2"]
+    assert [name.partition("-")[0].split(".", 1)[1] for name in lab.names("replaced")] == ["20130105T000000Z.2.2"]
     lab.world.clock.advance(86_400_001)
     lab.deliver()
     assert not any(path.exists() for path in old)
@@ -499,6 +502,25 @@ def test_what_readers_still_meet_does_not_go(tmp_path: Path) -> None:
     assert lab.ids() == ["0-0", "0-1"]
 
 
+def test_what_has_just_made_way_stays_though_others_did_before(lab: ClusterLab) -> None:
+    lab.hours(1)
+    lab.deliver()
+    more_columns(lab)
+    lab.world.replay(0)
+    lab.deliver()
+    middle = lab.files()
+    lab.world.clock.advance(86_400_001)
+    more_columns(lab, "y")
+    lab.world.replay(0)
+    lab.deliver()
+    assert all(path.exists() for path in middle)
+    lab.world.clock.advance(86_400_001)
+    lab.deliver()
+    assert not any(path.exists() for path in middle)
+    assert lab.names("replaced") == []
+    assert lab.copied() == lab.own()
+
+
 def test_an_hour_that_is_not_replaced_is_left_alone(lab: ClusterLab) -> None:
     lab.hours(1)
     lab.deliver()
@@ -515,3 +537,15 @@ def test_records_of_late_rows_stay_at_home(lab: ClusterLab) -> None:
     lab.world.ingest("second")
     lab.deliver()
     assert lab.ids() == ["0-0", "0-1"]
+
+
+# ---------------------------------------------------------------- the doctor
+
+
+def test_the_doctor_asks_the_other_hive_and_its_files(lab: ClusterLab) -> None:
+    c = Connection(conn_id="hive_there", conn_type="hiveserver2", host="127.0.0.1", port=1)
+    hive, files = delivery_kind("cluster").examined(lab.pipeline, lab.one, c, 2.0)
+    assert (hive.check, hive.level, files.check, files.level) == ("hive", WRONG, "storage", OK)
+    assert hive.about == files.about == "readings.shop"
+    assert "there/readings/_tidegate" in files.what
+    assert not (lab.root / "_tidegate").exists(), "nothing is left there"

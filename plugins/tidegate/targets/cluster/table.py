@@ -6,7 +6,7 @@ pipeline's own table are (R2, R8), with intents beside the files instead of in t
 
     copies/<staging>/                                   files on their way; a later try takes those that are whole
     generations/<window>/<generation>.<epoch>-<nonce>/  where the files of a window stand
-    replaced/<window>.<generation>.<epoch>-<nonce>      others made way for that one
+    replaced/<ms>.<window>.<generation>.<epoch>-<nonce> others made way for that one, then (UTC)
 """
 
 from __future__ import annotations
@@ -262,14 +262,19 @@ class ClusterTable:
         dealt with one does not take a later one away."""
         mine = place.rpartition("/")[2]
         if {*(self._storage.list_names(self._home(window_ms)) or [])} - {mine}:
+            name = f"{self._site.clock.now_ms()}.{window_id(window_ms)}.{mine}"
             with suppress(PathExists):
-                self._storage.write_new(join(self._replaced(), f"{window_id(window_ms)}.{mine}"), b"")
+                self._storage.write_new(join(self._replaced(), name), b"")
 
     def _clean(self, notes: list[str]) -> Iterator[str]:
+        due_ms = self._site.clock.now_ms() - self._options.keep_ms
         for name in notes:
-            window_ms = parse_window_id(name.partition(".")[0])
+            noted_ms, window, *_ = name.split(".")
+            if int(noted_ms) > due_ms:
+                continue
+            window_ms = parse_window_id(window)
             records = self._tries.records(window_ms)
-            if not records or records[0].since_ms + self._options.keep_ms > self._site.clock.now_ms():
+            if not records or records[0].since_ms > due_ms:  # what made way for the newest one did so then
                 continue
             home, oldest = self._home(window_ms), self._oldest_kept(window_ms)
             shown = self._shown(window_ms).values()
@@ -306,8 +311,8 @@ class ClusterTable:
     def _is_whole(self, place: str, rows: Rows) -> bool:
         """Whether readers meet exactly the manifest's files there, by name and length."""
         listing = {f.path: f.bytes for f in self._storage.list_files(place) or []}
-        found = {path: listing[path] for path in strays(listing, ())}
-        return found == {file.entry.path: file.entry.bytes for file in rows.files}
+        manifest = {file.entry.path: file.entry.bytes for file in rows.files}
+        return manifest.items() <= listing.items() and not any(strays(listing, manifest))
 
 
 def _content(digests: Mapping[str, str], known: tuple[Copied, ...] | list[Copied]) -> Content:
