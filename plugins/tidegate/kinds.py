@@ -147,8 +147,9 @@ class DeliveryKind:
 
     `connection_types`: of Airflow connections that fit; `port`: of a server whose connection has none.
     `section`: the pydantic model of its keys in the YAML, a subclass of `tidegate.spec.deliver.DeliverySection`.
-    `settings(connection)`: what its process needs, secrets included; it travels by a pipe. Raises ConnectionMissing,
-    DeliveryRefused. `opened` is called in that process, which has the worker's libraries.
+    `needs(delivery)`: connections beside that of `conn_id`. `settings(connection, *those)`: what its process needs,
+    secrets included; it travels by a pipe. Raises ConnectionMissing, DeliveryRefused. `opened` is called in that
+    process, which has the worker's libraries.
     `examined(pipeline, delivery, connection, seconds)`: what `tidegate doctor` finds.
     `problems(pipeline, delivery)`: (key of the section, what is wrong) of a pipeline that it cannot take."""
 
@@ -157,10 +158,11 @@ class DeliveryKind:
     connection_types: tuple[str, ...]
     port: int
     section: Callable[[], type[Any]]
-    settings: Callable[[Connection], dict[str, Any]]
+    settings: Callable[..., dict[str, Any]]
     opened: SystemOpened
     examined: Callable[[pipeline.Pipeline, pipeline.Delivery, Connection, float], list[Finding]]
     problems: Callable[[pipeline.Pipeline, pipeline.Delivery], list[tuple[str, str]]] = lambda pipeline, delivery: []
+    needs: Callable[[pipeline.Delivery], list[Need]] = lambda delivery: []
 
 
 # ---------------------------------------------------------------- how they are found

@@ -227,7 +227,8 @@ def sender_of(pipeline: Pipeline, delivery: Delivery, lookup: Lookup | None = No
     kind, table = delivery_kind(delivery.kind), table_of(pipeline, delivery)
 
     def settings() -> Mapping[str, Any]:
-        return kind.settings(resolve(delivery.conn_id, lookup))
+        further = (need.conn_id for need in kind.needs(delivery))
+        return kind.settings(*(resolve(conn_id, lookup) for conn_id in (delivery.conn_id, *further)))
 
     return SenderProcess(delivery.kind, settings, table, pipeline.sink.user, as_secrets(access))
 

@@ -38,6 +38,10 @@ class Met(FakeCatalogue):
         super().set_location(table, values, location)
         self._note(table)
 
+    def switch_partitions(self, table: str, locations: dict[PartitionValues, str]) -> None:
+        super().switch_partitions(table, locations)
+        self._note(table)
+
     def _note(self, table: str) -> None:
         for values, location in self._tables[table].partitions.items():
             places = self.met.setdefault(values, [])
@@ -81,7 +85,8 @@ class ClusterLab(Lab):
         spec = there(self.pipeline, TABLE, options)
         storage = self.wrap_far("storage", self.storage)
         site = Site(pipeline=spec, storage=storage, clock=self.world.clock)
-        targets = Hive(self.wrap_far("catalogue", self.far))
+        at_once = self.wrap_far("switch", self.far) if "metastore_conn_id" in options else None
+        targets = Hive(self.wrap_far("catalogue", self.far), at_once)
         return ClusterTable(site, storage, targets, Options.of("shop", options))
 
     # ------------------------------------------------------------ what stands there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,6 +33,7 @@ from tidegate.core.target.paths import join
 from tidegate.kinds import delivery_kind
 from tidegate.targets.cluster.copying import Copying, Pace
 from tidegate.targets.hive.ports import TableDef
+from tidegate.wiring import sender_of
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.replay import rollback
 
@@ -160,6 +162,19 @@ def test_a_replay_and_a_rollback_follow(lab: ClusterLab) -> None:
     assert lab.copied() == lab.own()
     assert set(lab.locations()).isdisjoint(first + second)
     assert lab.states() == ["STANDING 3.3", "STANDING 1.1"]
+
+
+def test_a_metastore_turns_a_window_at_once(tmp_path: Path) -> None:
+    around = Around()
+    lab = ClusterLab(tmp_path, wrap_far=around, metastore_conn_id="metastore")
+    lab.hours(1)
+    lab.deliver()
+    more_columns(lab)
+    lab.world.replay(0)
+    around.calls.clear()
+    lab.deliver()
+    assert [c for c in around.calls if c.startswith(("set_", "switch_"))] == [f"switch_partitions {TABLE}"]
+    assert lab.copied() == lab.own()
 
 
 def test_an_empty_hour_without_other_partitions_has_a_partition(tmp_path: Path) -> None:
@@ -549,3 +564,13 @@ def test_the_doctor_asks_the_other_hive_and_its_files(lab: ClusterLab) -> None:
     assert hive.about == files.about == "readings.shop"
     assert "there/readings/_tidegate" in files.what
     assert not (lab.root / "_tidegate").exists(), "nothing is left there"
+
+
+def test_its_process_is_told_of_both_connections(tmp_path: Path) -> None:
+    lab = ClusterLab(tmp_path, metastore_conn_id="metastore")
+    known = {name: Connection(conn_id=name, host=f"{name}.there", extra={"a": 1}) for name in ("pg", "metastore")}
+    told = json.loads(json.dumps(sender_of(lab.pipeline, lab.one, known.__getitem__)._settings()))  # type: ignore[attr-defined]
+    assert told["conn_id"] == "pg"
+    assert {name: Connection(**fields) for name, fields in told["connections"].items()} == known
+    (need,) = delivery_kind("cluster").needs(lab.one)
+    assert (need.conn_id, need.port) == ("metastore", 9083)

@@ -72,9 +72,10 @@ STEPS = (
 
 @dataclass
 class Life:
-    """A folder for each step as it is before its task, and the rest of the world then."""
+    """A folder for each step as it is before its task, and the rest of the world then. `keys`: of the delivery."""
 
     folder: Path
+    keys: dict[str, str]
     calls: list[list[Call]] = field(default_factory=list)
     worlds: list[Any] = field(default_factory=list)
 
@@ -83,29 +84,34 @@ class Life:
         shutil.rmtree(here, ignore_errors=True)
         shutil.copytree(self.folder / f"before-{step}", here)
         kept = (here / "ledger.db").read_bytes()
-        lab = _opened(here, faults)
+        lab = _opened(here, faults, self.keys)
         (here / "ledger.db").write_bytes(kept)
         lab.far, lab.world.clock, lab.world.pipeline = copy.deepcopy(self.worlds[step])
         lab.world.registered.add(fingerprint(lab.world.pipeline))
         return lab
 
 
-def _opened(folder: Path, faults: Faults) -> ClusterLab:
+def _opened(folder: Path, faults: Faults, keys: dict[str, str]) -> ClusterLab:
     folder.mkdir(exist_ok=True)
     return ClusterLab(
         folder,
         wrap=lambda name, port: faults.wrap(name, port) if name == "deliveries" else port,
         wrap_far=faults.wrap,
+        **keys,
     )
 
 
-@pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Any:
+SWITCHES: dict[str, dict[str, str]] = {"one by one": {}, "at once": {"metastore_conn_id": "metastore"}}
+CHOSEN = list(SWITCHES) if ALL else random.Random(os.environ["TIDEGATE_TEST_SEED"]).sample(list(SWITCHES), 1)
+
+
+@pytest.fixture(scope="module", params=CHOSEN)
+def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Any:
     """The fault-free life."""
     folder = tmp_path_factory.mktemp("cluster")
     with mock.patch.object(os, "fsync"):
-        faults, made = Faults(), Life(folder)
-        lab = _opened(folder / "world", faults)
+        faults, made = Faults(), Life(folder, SWITCHES[request.param])
+        lab = _opened(folder / "world", faults, made.keys)
         for number, step in enumerate(STEPS):
             step.happens(lab)
             lab.world.close()
@@ -131,9 +137,10 @@ def _cases(life: Life) -> list[tuple[int, int, str]]:
 
 
 def test_the_life_meets_every_change_of_the_other_cluster(life: Life) -> None:
-    changes = {"add_partitions", "set_location", "evolve_table", "ensure_table"}
+    changes = {"add_partitions", "evolve_table", "ensure_table"}
     files = {"make_dirs", "rename_no_replace", "delete", "write_new", "open_new"}
     met = {call.method for calls in life.calls for call in calls}
+    assert ("switch.switch_partitions" if life.keys else "catalogue.set_location") in met
     assert met >= {f"catalogue.{c}" for c in changes} | {f"storage.{f}" for f in files}
 
 

@@ -52,9 +52,10 @@ class Real(Lab):
         connection = Connection(
             conn_id="hive", conn_type="hiveserver2", host=self.hive.hive_host, port=self.hive.hive_port
         )
-        kind = delivery_kind("cluster")
+        further = [Connection(conn_id="metastore", host=self.hive.hive_host, port=self.hive.hive_metastore_port)]
+        one, kind = self.pipeline.deliver[0], delivery_kind("cluster")
         made = SenderProcess(
-            "cluster", lambda: kind.settings(connection), table_of(self.pipeline, self.pipeline.deliver[0])
+            "cluster", lambda: kind.settings(connection, *further[: len(kind.needs(one))]), table_of(self.pipeline, one)
         )
         self.senders.append(made)
         return made
@@ -141,9 +142,10 @@ def other_hdfs(stack_roots: Path) -> Iterator[StackInfo]:
 def test_the_life_of_an_hour_between_two_clusters(
     tmp_path: Path, hdfs: StackInfo, hive_spark: StackInfo, other_hdfs: StackInfo, hive4: StackInfo
 ) -> None:
-    """Two HDFS; Spark's Thrift server here, HiveServer2 there."""
+    """Two HDFS; Spark's Thrift server here, HiveServer2 and its metastore there."""
     folder = f"lives/{uuid.uuid4().hex}/readings"
-    lab = Real(tmp_path, f"{other_hdfs.hdfs_uri}/{folder}", hive4, f"{hdfs.hdfs_uri}/{folder}", hive_spark)
+    there, here = f"{other_hdfs.hdfs_uri}/{folder}", f"{hdfs.hdfs_uri}/{folder}"
+    lab = Real(tmp_path, there, hive4, here, hive_spark, metastore_conn_id="metastore")
     assert lab.there.split("/")[2] != lab.pipeline.sink.location.split("/")[2]
     try:
         lives(lab)

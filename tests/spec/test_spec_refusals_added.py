@@ -171,6 +171,7 @@ ADDED += [
         (CLUSTER.replace("hdfs://", "s3://"), "location", "which an object store cannot do"),
         (CLUSTER.replace("hdfs://there/lake/orders", "file:///lake/orders/copy"), "location", "is the pipeline's own"),
         (CLUSTER.replace("lake.orders,", "orders,"), "table", "write it as database.orders"),
+        (f"{CLUSTER}, metastore_conn_id: ''", "metastore_conn_id", "id of an Airflow connection"),
         (f"{CLUSTER}, user: a b", "user", "must be the name of a user of HDFS"),
         (f"{CLUSTER}, rate: fast", "rate", "such as 256MB"),
         (f"{CLUSTER}, success: maybe", "success", "must be true or false"),

@@ -128,6 +128,8 @@ class Examination:
                 use(p.completeness.conn_id, (), p.name)
             for one in p.deliver:
                 use(one.conn_id, delivery_kind(one.kind).connection_types, p.name)
+                for need in delivery_kind(one.kind).needs(one):
+                    use(need.conn_id, need.types, p.name)
         return found
 
     def _connections_of_specs(self) -> list[Finding]:
@@ -155,6 +157,7 @@ class Examination:
     def _plain_servers(self) -> dict[str, int]:
         """Connections of which only the address can be tried, and the port where they name none."""
         needs = [need for p in self.pipelines for need in target_kind(p.sink.kind).needs(p)]
+        needs += [need for p in self.pipelines for one in p.deliver for need in delivery_kind(one.kind).needs(one)]
         ids = {need.conn_id: need.port for need in needs if need.port is not None}
         ids |= {p.webhook_conn_id: 0 for p in self.pipelines if p.webhook_conn_id is not None}
         registries = {p.format.avro.registry_conn_id for p in self.pipelines if p.format.avro is not None}

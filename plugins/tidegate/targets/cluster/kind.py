@@ -10,9 +10,10 @@ from tidegate.core.base.connection import Connection
 from tidegate.core.base.storage import can_rename
 from tidegate.core.deliver.port import Checksum, FurtherSystem, Table
 from tidegate.core.spec.pipeline import HIVE, Delivery, Pipeline
-from tidegate.kinds import DeliveryKind, late
+from tidegate.kinds import DeliveryKind, Need, late
 
 _HERE = "tidegate.targets.cluster"
+THRIFT_PORT = 9083
 
 
 def there(pipeline: Pipeline, name: str, options: Mapping[str, str], conn_id: str = "") -> Pipeline:
@@ -25,13 +26,19 @@ def there(pipeline: Pipeline, name: str, options: Mapping[str, str], conn_id: st
         location=location,
         workdir=f"{location}/_tidegate",
         user=options.get("user", pipeline.sink.user),
-        metastore_conn_id=None,
+        metastore_conn_id=options.get("metastore_conn_id"),
     )
     return replace(pipeline, sink=sink)
 
 
-def _settings(connection: Connection) -> dict[str, Any]:
-    return {"connection": {**vars(connection), "extra": dict(connection.extra)}}
+def _settings(connection: Connection, *further: Connection) -> dict[str, Any]:
+    known = {c.conn_id: {**vars(c), "extra": dict(c.extra)} for c in (connection, *further)}
+    return {"conn_id": connection.conn_id, "connections": known}
+
+
+def _needs(delivery: Delivery) -> list[Need]:
+    conn_id = dict(delivery.options).get("metastore_conn_id")
+    return [] if conn_id is None else [Need(conn_id, port=THRIFT_PORT)]
 
 
 def _opened(settings: Mapping[str, Any], table: Table, checksum: Checksum, timeout_s: float) -> FurtherSystem:
@@ -42,11 +49,11 @@ def _opened(settings: Mapping[str, Any], table: Table, checksum: Checksum, timeo
     from tidegate.targets.hive.kind import KIND
 
     assert table.spec is not None
-    connection, options = Connection(**settings["connection"]), dict(table.options)
-    spec = there(table.spec, table.name, options, connection.conn_id)
+    options = dict(table.options)
+    spec = there(table.spec, table.name, options, settings["conn_id"])
     storage = for_uri(spec.sink.location, spec.sink.user)
     site = Site(pipeline=spec, storage=storage, clock=SystemClock())
-    targets = KIND.opened(spec, lambda conn_id: connection, False)
+    targets = KIND.opened(spec, lambda conn_id: Connection(**settings["connections"][conn_id]), False)
     return ClusterTable(site, storage, targets, Options.of(table.delivery, options))
 
 
@@ -74,4 +81,5 @@ KIND = DeliveryKind(
     opened=_opened,
     examined=late(f"{_HERE}.doctor:examined"),
     problems=_problems,
+    needs=_needs,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.spec.deliver import DeliverySection
 from tidegate.spec.section import key
-from tidegate.spec.values import HdfsUser, Location, Period, Size
+from tidegate.spec.values import ConnectionId, HdfsUser, Location, Period, Size
 
 
 class ClusterSection(DeliverySection):
@@ -13,6 +13,11 @@ class ClusterSection(DeliverySection):
     location: Location = key(
         "Directory of the table there, `hdfs://...` or `file:///...`. It belongs to this delivery alone.",
         shown="required for `cluster`",
+    )
+    metastore_conn_id: ConnectionId | None = key(
+        "Airflow connection (type `hive_metastore`) of the metastore that the endpoint of `conn_id` uses. With it all "
+        "partitions of a window are switched in one transaction; without it, one after the other.",
+        None,
     )
     user: HdfsUser | None = key("User that writes files on the other HDFS; null: that of `sink.user`.", None)
     rate: Size | None = key("Bytes that a task copies a second, at most; null: as many as it can.", None)
