@@ -16,6 +16,7 @@ from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.deliver.columns import table_of
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.storage.local import LocalStorage
+from tidegate.targets.cluster.hive import HiveCopy
 from tidegate.targets.cluster.kind import there
 from tidegate.targets.cluster.table import ClusterTable, Options, Site
 from tidegate.targets.hive.kind import Hive
@@ -87,7 +88,7 @@ class ClusterLab(Lab):
         site = Site(pipeline=spec, storage=storage, clock=self.world.clock)
         at_once = self.wrap_far("switch", self.far) if "metastore_conn_id" in options else None
         targets = Hive(self.wrap_far("catalogue", self.far), at_once)
-        return ClusterTable(site, storage, targets, Options.of("shop", options))
+        return HiveCopy(site, storage, targets, Options.of("shop", options))
 
     # ------------------------------------------------------------ what stands there
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tests.mutants import seams
 from tests.mutants.planting import Bug, Patch, always
+from tests.world import T0
 from tidegate.targets.cluster.copying import Copied
 
 
@@ -59,9 +60,13 @@ def _by_length(original, self, file, path):
     return Copied(file.entry, "")
 
 
-def _by_its_record(original, self, key, shown):
+def _by_its_record(original, self, met):
     """What a record says is taken for what stands there."""
-    return {c.entry.path: c.digest for record in self._tries.records(key.start_ms)[:1] for c in record.files}
+    return {c.entry.path: c.digest for record in self._tries.records(T0)[:1] for c in record.files}
+
+
+def _nothing_met(original, self, window_ms):
+    return replace(original(self, window_ms), places=())
 
 
 def _of_the_directory(original, rows, name, value):
@@ -103,7 +108,7 @@ CLUSTER_BUGS = {
         _bug("a file is copied again", "resume", (seams.CLUSTER_EARLIER, always({}))),
         _bug("a window is copied again", "resume", (seams.CLUSTER_FOUND, always(None))),
         _bug("what stands is not read", "D8", (seams.CLUSTER_READ, _by_its_record)),
-        _bug("what readers meet makes way", "R8", (seams.CLUSTER_SHOWN, always({}))),
+        _bug("what readers meet makes way", "R8", (seams.CLUSTER_MET, _nothing_met)),
         _bug("nobody notes what made way", "clean", (seams.CLUSTER_NOTE, always(None))),
         _bug("nothing makes way", "clean", (seams.CLUSTER_OLDEST, always((0, 0)))),
         _bug("another delivery's directory is taken", "claim", (seams.CLUSTER_CLAIM, always(None))),

@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Protocol
 
 from tidegate.core.base.errors import DeliveryRefused, PathMissing
@@ -15,6 +15,7 @@ from tidegate.core.deliver.port import Rows
 from tidegate.core.files.failure import JobError
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import FileEntry
+from tidegate.core.target.paths import is_uri
 
 PIECE = 1 << 20
 
@@ -33,10 +34,18 @@ class Files(Storage, Protocol):
 
 @dataclass(frozen=True)
 class Copied:
-    """A file as it arrived: its manifest's entry, and the SHA-256 of its bytes."""
+    """A file as it arrived: its manifest's entry, with its path below the window's place there, and the SHA-256 of its
+    bytes."""
 
     entry: FileEntry
     digest: str
+
+
+def path_there(entry: FileEntry) -> str:
+    """A file's path below its window's place; of one that its manifest names by a URI another name, its own alone."""
+    if not is_uri(entry.path):
+        return entry.path
+    return f"{hashlib.sha256(entry.path.encode()).hexdigest()[:12]}-{entry.path.rpartition('/')[2]}"
 
 
 class Pace:
@@ -84,13 +93,18 @@ class Copying:
         return self._arrived(file, path, sent.hexdigest())
 
     def whole(self, file: Source, path: str) -> Copied | None:
-        """What an earlier try has copied to `path`; None unless it is whole."""
+        """What an earlier try has copied to `path`; None unless it is whole. The file here is read again: rows alone do
+        not tell of a damaged footer."""
+        sent = hashlib.sha256()
+        with self._rows.opened(file) as here:
+            for piece in pieces(here):
+                sent.update(piece)
         try:
-            return self._arrived(file, path, None)
+            return self._arrived(file, path, sent.hexdigest())
         except (DeliveryRefused, JobError, PathMissing):
             return None
 
-    def _arrived(self, file: Source, path: str, sent: str | None) -> Copied:
+    def _arrived(self, file: Source, path: str, sent: str) -> Copied:
         """Read back once, into a local file: its bytes are compared with those `sent`, its rows with the manifest."""
         found, count = hashlib.sha256(), 0
         with tempfile.TemporaryFile() as local, self._there.open_existing(path) as copy:
@@ -98,11 +112,11 @@ class Copying:
                 local.write(piece)
                 found.update(piece)
                 count += len(piece)
-            if count != file.entry.bytes or sent not in (None, found.hexdigest()):
+            if count != file.entry.bytes or sent != found.hexdigest():
                 raise DeliveryRefused(f"{path}: other bytes arrived than were sent ({count:,} of {file.entry.bytes:,})")
             local.seek(0)
             self._rows.prove(file, local)
-        return Copied(file.entry, found.hexdigest())
+        return Copied(replace(file.entry, path=path_there(file.entry)), found.hexdigest())
 
 
 def digest(there: Files, path: str) -> str:

@@ -14,6 +14,9 @@ from tidegate.kinds import DeliveryKind, Need, late
 
 _HERE = "tidegate.targets.cluster"
 THRIFT_PORT = 9083
+ICEBERG = "iceberg"
+STORE = "object_store_conn_id"
+METASTORE = "metastore_conn_id"
 
 
 def there(pipeline: Pipeline, name: str, options: Mapping[str, str], conn_id: str = "") -> Pipeline:
@@ -26,7 +29,8 @@ def there(pipeline: Pipeline, name: str, options: Mapping[str, str], conn_id: st
         location=location,
         workdir=f"{location}/_tidegate",
         user=options.get("user", pipeline.sink.user),
-        metastore_conn_id=options.get("metastore_conn_id"),
+        metastore_conn_id=options.get(METASTORE),
+        fields=(),
     )
     return replace(pipeline, sink=sink)
 
@@ -37,44 +41,60 @@ def _settings(connection: Connection, *further: Connection) -> dict[str, Any]:
 
 
 def _needs(delivery: Delivery) -> list[Need]:
-    conn_id = dict(delivery.options).get("metastore_conn_id")
-    return [] if conn_id is None else [Need(conn_id, port=THRIFT_PORT)]
+    options = dict(delivery.options)
+    found = [Need(options[METASTORE], port=THRIFT_PORT)] if METASTORE in options else []
+    return [*found, Need(options[STORE], ("aws",))] if STORE in options else found
 
 
 def _opened(settings: Mapping[str, Any], table: Table, checksum: Checksum, timeout_s: float) -> FurtherSystem:
     """Files are compared byte by byte, so `checksum` is not used; the catalogue's client has time-outs of its own."""
     from tidegate.adapters.clock import SystemClock
+    from tidegate.kinds import target_kind
     from tidegate.storage import for_uri
-    from tidegate.targets.cluster.table import ClusterTable, Options, Site
-    from tidegate.targets.hive.kind import KIND
+    from tidegate.storage.access import access_of
+    from tidegate.targets.cluster.table import Options, Site
+
+    def connect(conn_id: str) -> Connection:
+        return Connection(**settings["connections"][conn_id])
 
     assert table.spec is not None
     options = dict(table.options)
     spec = there(table.spec, table.name, options, settings["conn_id"])
-    storage = for_uri(spec.sink.location, spec.sink.user)
+    access = access_of(connect(options[STORE])) if STORE in options else None
+    storage = for_uri(spec.sink.location, spec.sink.user, access)
     site = Site(pipeline=spec, storage=storage, clock=SystemClock())
-    targets = KIND.opened(spec, lambda conn_id: Connection(**settings["connections"][conn_id]), False)
-    return ClusterTable(site, storage, targets, Options.of(table.delivery, options))
+    targets, told = target_kind(spec.sink.kind).opened(spec, connect, False), Options.of(table.delivery, options)
+    if spec.sink.kind == HIVE:
+        from tidegate.targets.cluster.hive import HiveCopy
+
+        return HiveCopy(site, storage, targets, told)
+    from tidegate.targets.cluster.iceberg import IcebergCopy
+
+    return IcebergCopy(site, storage, targets, told)
 
 
 def _problems(pipeline: Pipeline, delivery: Delivery) -> list[tuple[str, str]]:
-    location, found = dict(delivery.options)["location"], []
-    if pipeline.sink.kind != HIVE:
-        found.append(("kind", f"files of Hive tables are copied, and sink.kind is {pipeline.sink.kind}"))
-    if not can_rename(location):
+    options, kind, found = dict(delivery.options), pipeline.sink.kind, []
+    location, own = options["location"], pipeline.sink.location
+    if kind not in (HIVE, ICEBERG):
+        found.append(("kind", f"files of Hive and Iceberg tables are copied, and sink.kind is {kind}"))
+    if kind == HIVE and not can_rename(location):
         found.append(("location", "a window is renamed into place, which an object store cannot do: HDFS, or a disk"))
-    own = pipeline.sink.location
     if f"{location}/".startswith(f"{own}/") or f"{own}/".startswith(f"{location}/"):
         found.append(("location", f"{own} is the pipeline's own: name a directory of the other cluster"))
     if "." not in delivery.table:
-        found.append(("table", f"Hive's tables have a database: write it as database.{delivery.table}"))
+        found.append(("table", f"such a table has a database: write it as database.{delivery.table}"))
+    if METASTORE in options and kind != HIVE:
+        found.append((METASTORE, "is for Hive tables; leave it out"))
+    if STORE in options and can_rename(location):
+        found.append((STORE, "is for a location in an object store (s3://...); leave it out"))
     return found
 
 
 KIND = DeliveryKind(
     name="cluster",
     title="another cluster",
-    connection_types=("hiveserver2",),
+    connection_types=("hiveserver2", "iceberg", "postgres", "sqlite", "generic"),
     port=10000,
     section=late(f"{_HERE}.section:section"),
     settings=_settings,

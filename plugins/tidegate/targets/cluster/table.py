@@ -1,18 +1,21 @@
-"""A Hive table of another cluster (`core.deliver.port.FurtherSystem`).
+"""A table of another cluster (`core.deliver.port.FurtherSystem`), whatever kind of table it is.
 
 A generation's files are copied into a staging directory of the try's own (D1), each read back and held against the
-manifest (D3); one rename brings them to a place of their own, and the partitions are pointed there as those of the
-pipeline's own table are (R2, R8), with intents beside the files instead of in the ledger (`targets/cluster/tries.py`).
+manifest (D3); one rename brings them to a place of their own, which the table is told of: `hive.py`, `iceberg.py`.
 
     copies/<staging>/                                   files on their way; a later try takes those that are whole
     generations/<window>/<generation>.<epoch>-<nonce>/  where the files of a window stand
     replaced/<ms>.<window>.<generation>.<epoch>-<nonce> others made way for that one, then (UTC)
+
+An object store has no renames: there files are copied to their place at once, and a later try begins anew unless all
+of them are whole.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,21 +31,16 @@ from tidegate.core.base.errors import (
     PathMissing,
     StorageError,
 )
-from tidegate.core.base.partition_values import partition_path
 from tidegate.core.base.storage import Storage
 from tidegate.core.deliver.port import Attempt, Content, Holds, Needed, Rows, Standing
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import Shown, Targets
 from tidegate.core.window.cut import parse_window_id, window_from, window_id
-from tidegate.core.window.states import GenerationKind, PublishedGeneration, WindowKey
-from tidegate.targets.cluster.copying import Copied, Copying, Files, Pace, digest
-from tidegate.targets.cluster.tries import Order, Record, Tries, TryFence, name_of, order_of
-from tidegate.targets.hive import partitions
-from tidegate.targets.hive.success_marker import write_success
-from tidegate.targets.hive.table import HiveTable
+from tidegate.core.window.states import WindowKey
+from tidegate.targets.cluster.copying import Copied, Copying, Files, Pace, digest, path_there
+from tidegate.targets.cluster.tries import Order, Record, Tries, name_of, order_of
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.base.places import strays
 from tidegate.workflow.base.renames import parent
@@ -85,13 +83,23 @@ class Options:
         )
 
 
-class ClusterTable:
-    """Implements `core.deliver.port.FurtherSystem`."""
+@dataclass(frozen=True, kw_only=True)
+class Met:
+    """What readers meet of a window: URIs of its files by their paths below the window's place, or whatever names them
+    for certain. `places`: URIs that the table knows; none of them may be deleted. `by`: whether this is what a try has
+    shown. `altered`: by whom else, in words."""
 
-    def __init__(self, site: Site, storage: Files, targets: Targets, options: Options) -> None:
-        table = targets.data(site)
-        assert isinstance(table, HiveTable)
-        self._site, self._table, self._options = site, table, options
+    files: Mapping[str, str]
+    places: tuple[str, ...]
+    by: Callable[[Record], bool]
+    altered: str = ""
+
+
+class ClusterTable(ABC):
+    """Implements `core.deliver.port.FurtherSystem` over a table of the other cluster."""
+
+    def __init__(self, site: Site, storage: Files, options: Options) -> None:
+        self._site, self._options = site, options
         self._storage, self._layout = storage, Layout.of(site.pipeline)
         self._tries = Tries(self._storage, self._layout.workdir, site.clock, site.request_ttl_ms)
         self._pace = Pace(options.rate)
@@ -99,7 +107,7 @@ class ClusterTable:
     def prepare(self) -> list[str]:
         with _told():
             self._claim()
-            self._table.prepare()
+            self._prepare()
         done, self._site.lines = self._site.lines, []
         return done
 
@@ -108,16 +116,24 @@ class ClusterTable:
             self._tries.refuse_late(attempt)
             self._tries.wait_for_none(attempt.token.unit)
             place, files = self._found(attempt, rows) or self._brought(attempt, rows)
-            self._show(attempt, place, files, holds)
+            record = Record(
+                token=attempt.token,
+                nonce=attempt.nonce,
+                place=place,
+                since_ms=self._site.clock.now_ms(),
+                files=files,
+            )
+            self._note_replaced(attempt.token.unit, place)
+            self._tries.begin(record, name_of(attempt))
+            self._show(record, name_of(attempt), holds)
         return Standing(content=_content({c.entry.path: c.digest for c in files}, files), token=attempt.token)
 
     def standing(self, window_ms: int) -> Standing:
         with _told():
-            shown, key = self._shown(window_ms), self._key(window_ms)
-            records = self._tries.records(window_ms)
-            by = next((r for r in records if self._wanted(key, r.files, r.place) == shown), None)
+            met, records = self._met(window_ms), self._tries.records(window_ms)
+            by = next((record.token for record in records if met.by(record)), None)
             known = [copied for record in records for copied in record.files]
-            return Standing(content=_content(self._read(key, shown), known), token=None if by is None else by.token)
+            return Standing(content=_content(self._read(met), known), token=by)
 
     def sweep(self, needed: Needed) -> list[str]:
         with _told():
@@ -126,10 +142,30 @@ class ClusterTable:
             for name in gone:
                 self._storage.delete(self._layout.copied(name))
             replaced = self._storage.list_names(self._replaced()) or []
-            return [*(f"removed copies/{name}, which no try needs" for name in gone), *self._clean(replaced)]
+            done = [f"removed copies/{name}, which no try needs" for name in gone]
+            return [*done, *self._clean(replaced), *self._clean_up()]
 
     def close(self) -> None:
         """No connection is kept."""
+        return
+
+    # ------------------------------------------------------------ what each kind of table does
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Create the table, or give it the pipeline's columns; looks first."""
+
+    def _clean_up(self) -> list[str]:
+        """Remove what the table itself needs no more; what was removed, in words."""
+        return []
+
+    @abstractmethod
+    def _show(self, record: Record, name: str, holds: Holds) -> None:
+        """Let readers meet the files of the record, and nothing else of its window. Raises LostComparison."""
+
+    @abstractmethod
+    def _met(self, window_ms: int) -> Met:
+        """What readers meet."""
 
     # ------------------------------------------------------------ whose directory it is
 
@@ -165,27 +201,31 @@ class ClusterTable:
             place = join(home, name)
             if self._is_whole(place, rows):
                 copying = Copying(self._storage, rows, self._pace)
-                copied = [copying.whole(file, join(place, file.entry.path)) for file in rows.files]
+                copied = [copying.whole(file, join(place, path_there(file.entry))) for file in rows.files]
                 whole = tuple(c for c in copied if c is not None)
                 if len(whole) == len(copied):
                     return place, whole
         return None
 
     def _brought(self, attempt: Attempt, rows: Rows) -> tuple[str, tuple[Copied, ...]]:
-        staging = self._layout.copied(attempt.staging)
         place = join(self._home(attempt.token.unit), name_of(attempt))
+        staging = self._layout.copied(attempt.staging) if self._storage.renames else place
         self._storage.make_dirs(staging)
         earlier, copying = self._earlier(attempt), Copying(self._storage, rows, self._pace)
         files = tuple(self._one(copying, file, staging, earlier) for file in rows.files)
+        if staging != place:
+            self._move(staging, place)
+        if not self._is_whole(place, rows):  # a later try has taken files for itself
+            raise DeliveryRefused(f"{place} is not whole: another try is at work")
+        return place, files
+
+    def _move(self, staging: str, place: str) -> None:
         self._storage.make_dirs(parent(place))
         try:
             self._storage.rename_no_replace(staging, place)
         except OutcomeUnknown:
             if self._storage.exists(staging) or not self._storage.exists(place):
                 raise
-        if not self._is_whole(place, rows):  # a later try has taken files for itself
-            raise DeliveryRefused(f"{place} is not whole: another try is at work")
-        return place, files
 
     def _earlier(self, attempt: Attempt) -> dict[str, list[tuple[str, int]]]:
         """Path -> (URI, bytes) of files that other tries of this generation have left."""
@@ -201,9 +241,9 @@ class ClusterTable:
         self, copying: Copying, file: Source, staging: str, earlier: Mapping[str, list[tuple[str, int]]]
     ) -> Copied:
         """A file that an earlier try has copied whole is taken from its staging, not copied again."""
-        path = join(staging, file.entry.path)
+        path = join(staging, path_there(file.entry))
         self._storage.make_dirs(parent(path))
-        for uri, size in earlier.get(file.entry.path, ()):
+        for uri, size in earlier.get(path_there(file.entry), ()):
             if size != file.entry.bytes:
                 continue
             try:
@@ -215,44 +255,12 @@ class ClusterTable:
             self._storage.delete(path)
         return copying.copy(file, path)
 
-    # ------------------------------------------------------------ what readers meet
-
-    def _show(self, attempt: Attempt, place: str, files: tuple[Copied, ...], holds: Holds) -> None:
-        token, now_ms, key = attempt.token, self._site.clock.now_ms(), self._key(attempt.token.unit)
-        record = Record(token=token, nonce=attempt.nonce, place=place, since_ms=now_ms, files=files)
-        self._note_replaced(token.unit, place)
-        self._tries.begin(record, name_of(attempt))
-        generation = PublishedGeneration(
-            pipeline=token.pipeline,
-            window=key,
-            number=token.generation,
-            kind=GenerationKind.ARCHIVE,
-            batches=(),
-            location=place,
-            files=tuple(c.entry for c in files),
-            digest=token.digest,
-            published_ms=now_ms,
-            epoch=token.epoch,
-        )
-        with self._table.session():
-            partitions.align(self._table, TryFence(self._tries, name_of(attempt), generation, holds), place)
-        if self._options.success:
-            write_success(self._table, key, token.generation, place)
-
-    def _shown(self, window_ms: int) -> Shown:
-        return self._table.catalogue.partitions(self._table.name, self._table.values(self._key(window_ms)))
-
-    def _wanted(self, key: WindowKey, files: tuple[Copied, ...], place: str) -> Shown:
-        return partitions.wanted(self._table, key, tuple(c.entry for c in files), place)
-
-    def _read(self, key: WindowKey, shown: Shown) -> dict[str, str]:
-        """SHA-256 of each file that readers of the window meet, by its path below the window's."""
-        found, time = {}, len(self._table.values(key))
-        for values, location in shown.items():
-            listing = [f.path for f in self._storage.list_files(location) or []]
-            for path in strays(listing, ()):
-                below = join(partition_path(values[time:]), path) if values[time:] else path
-                found[below] = digest(self._storage, join(location, path))
+    def _read(self, met: Met) -> dict[str, str]:
+        """SHA-256 of each file that readers meet, by its path; of one that is gone nothing."""
+        found = {met.altered: ""} if met.altered else {}
+        for path, uri in met.files.items():
+            with suppress(PathMissing):
+                found[path] = digest(self._storage, uri)
         return found
 
     # ------------------------------------------------------------ what has made way
@@ -277,12 +285,11 @@ class ClusterTable:
             if not records or records[0].since_ms > due_ms:  # what made way for the newest one did so then
                 continue
             home, oldest = self._home(window_ms), self._oldest_kept(window_ms)
-            shown = self._shown(window_ms).values()
-            gone = []
+            places, gone = self._met(window_ms).places, []
             for other in self._storage.list_names(home) or []:
                 order, place = order_of(other), join(home, other)
                 if order is not None and order < oldest:
-                    if any(f"{location}/".startswith(f"{place}/") for location in shown):
+                    if any(f"{known}/".startswith(f"{place}/") for known in places):
                         break  # the newest try has not come to its end
                     gone.append(place)
             else:
@@ -311,7 +318,7 @@ class ClusterTable:
     def _is_whole(self, place: str, rows: Rows) -> bool:
         """Whether readers meet exactly the manifest's files there, by name and length."""
         listing = {f.path: f.bytes for f in self._storage.list_files(place) or []}
-        manifest = {file.entry.path: file.entry.bytes for file in rows.files}
+        manifest = {path_there(file.entry): file.entry.bytes for file in rows.files}
         return manifest.items() <= listing.items() and not any(strays(listing, manifest))
 
 

@@ -125,9 +125,8 @@ class Definition:
         loaded = catalogue.load(self.name)
         if loaded is None:
             schema = self.schema()
-            said = dict(properties_of(self.pipeline, self.kind)) | {"comment": comment_of(self.pipeline, self.kind)}
             try:
-                loaded = catalogue.create(self.name, schema, self.spec(schema), self.location, said | _PROPERTIES)
+                loaded = catalogue.create(self.name, schema, self.spec(schema), self.location, self.properties())
                 say(f"{self.name}: created at {self.location}")
             except Conflict:
                 loaded = catalogue.load(self.name)
@@ -137,6 +136,11 @@ class Definition:
         loaded = self._evolved(catalogue, loaded, say)
         self._refuse_renumbered(loaded)
         return loaded
+
+    def properties(self) -> dict[str, str]:
+        """Properties of a new table."""
+        said = dict(properties_of(self.pipeline, self.kind)) | {"comment": comment_of(self.pipeline, self.kind)}
+        return said | _PROPERTIES
 
     def refuse_other(self, loaded: Loaded) -> None:
         """Raise CatalogueMismatch for a table that is not the pipeline's, or no longer as Tidegate made it."""

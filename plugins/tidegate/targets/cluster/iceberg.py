@@ -1,0 +1,123 @@
+"""An Iceberg table of another cluster: a window's files, named where they lie there, are one commit (C1).
+
+Its metadata is made there: no path is rewritten. A commit is made on the snapshot that was looked at, so one that
+comes late is refused, or is what the table was before; there are no intents. An empty window is a commit, too (D6).
+"""
+
+from __future__ import annotations
+
+from tidegate.core.base.errors import CatalogueError, CatalogueUnsure, DeliveryAhead, LostComparison
+from tidegate.core.base.instants import iso
+from tidegate.core.base.wording import many
+from tidegate.core.deliver.port import Holds
+from tidegate.core.target.paths import join
+from tidegate.core.target.port import Targets
+from tidegate.targets.cluster import fields
+from tidegate.targets.cluster.copying import Files
+from tidegate.targets.cluster.table import ClusterTable, Met, Options, Site
+from tidegate.targets.cluster.tries import Record
+from tidegate.targets.iceberg import live, snapshot
+from tidegate.targets.iceberg.catalogue import Conflict, Loaded
+from tidegate.targets.iceberg.expiry import sweep
+from tidegate.targets.iceberg.files import below, data_files, held
+from tidegate.targets.iceberg.leftovers import leftovers
+from tidegate.targets.iceberg.rules import Held
+from tidegate.targets.iceberg.table import IcebergTable
+from tidegate.workflow.base.context import ATTEMPTS
+
+
+class IcebergCopy(ClusterTable):
+    """Implements `core.deliver.port.FurtherSystem`."""
+
+    def __init__(self, site: Site, storage: Files, targets: Targets, options: Options) -> None:
+        super().__init__(site, storage, options)
+        table = targets.data(site)
+        assert isinstance(table, IcebergTable)
+        self._catalogue, self._definition = table.catalogue, table.definition
+
+    def _prepare(self) -> None:
+        """The table comes with the first window, whose files say how its columns are numbered."""
+        loaded = self._catalogue.load(self._definition.name)
+        if loaded is not None:
+            self._definition.refuse_other(loaded)
+            sweep(self._catalogue, self._definition.name, lambda publications: publications)
+
+    def _clean_up(self) -> list[str]:
+        """Metadata and manifests that nothing needs any more (C10)."""
+        definition, now_ms = self._definition, self._site.clock.now_ms()
+        gone = leftovers(self._catalogue, definition.name, definition.location, self._storage, now_ms)
+        for path in gone:
+            self._storage.delete(path)
+        return [f"removed {many(len(gone), 'file')} of metadata that nothing needs"] if gone else []
+
+    def _show(self, record: Record, name: str, holds: Holds) -> None:
+        """Commit until readers meet it. Each round loads, looks, asks the ledger, and commits on what it loaded."""
+        ids = self._ids(record)
+        trouble: CatalogueError | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                loaded = self._fitted(ids)
+                if self._commit(loaded, record, holds):
+                    return
+            except (Conflict, CatalogueUnsure) as e:
+                trouble = e
+        assert trouble is not None
+        raise trouble
+
+    def _commit(self, loaded: Loaded, record: Record, holds: Holds) -> bool:
+        """Raises DeliveryAhead, LostComparison, CatalogueError."""
+        token, metadata = record.token, loaded.metadata
+        entries = [copied.entry for copied in record.files]
+        seen = live.look(metadata, loaded.io, {token.unit * 1000})
+        newest = live.newest_token(metadata, token.unit)
+        if newest is not None and (newest.generation, newest.epoch) > record.order:
+            raise DeliveryAhead(
+                f"{iso(token.unit)}: generation {newest.generation}, try {newest.epoch}, stands in {loaded.name}",
+                generation=newest.generation,
+                epoch=newest.epoch,
+            )
+        stands = held(self._definition, seen, below(record.place, entries))
+        if stands is Held.AS_WRITTEN or (stands is Held.EMPTY and newest == token):
+            return True
+        if not holds():
+            raise LostComparison(f"{iso(token.unit)}: a later try or generation has taken over")
+        added = data_files(self._definition, metadata, below(record.place, entries), {})
+        said = live.summary_of(token, sum(entry.rows for entry in entries), record.place)
+        self._catalogue.commit(loaded, (), snapshot.replaced(metadata, loaded.io, seen, added, said, None))
+        return True
+
+    def _fitted(self, ids: fields.Ids) -> Loaded:
+        """The table, with all columns of files that have these ids."""
+        definition = self._definition
+        loaded = self._catalogue.load(definition.name)
+        if loaded is None:
+            schema = fields.first_schema(definition, ids)
+            loaded = self._catalogue.create(
+                definition.name, schema, definition.spec(schema), definition.location, definition.properties()
+            )
+        definition.refuse_other(loaded)
+        updates = fields.changes(definition, loaded, ids)
+        return self._catalogue.commit(loaded, (), updates) if updates else loaded
+
+    def _ids(self, record: Record) -> fields.Ids:
+        found: dict[str, int] = {}
+        for copied in record.files:
+            with self._storage.open_existing(join(record.place, copied.entry.path)) as file:
+                found |= fields.ids_in(file)
+        return found
+
+    def _met(self, window_ms: int) -> Met:
+        loaded = self._catalogue.load(self._definition.name)
+        if loaded is None:
+            return Met(files={}, places=(), by=lambda record: False)
+        seen = live.look(loaded.metadata, loaded.io, {window_ms * 1000})
+        uris = tuple(file.file_path for file in seen.files)
+        home = f"{self._home(window_ms)}/"
+        files = {uri.removeprefix(home).partition("/")[2] if uri.startswith(home) else uri: uri for uri in uris}
+        newest = live.newest_token(loaded.metadata, window_ms)
+
+        def by(record: Record) -> bool:
+            wanted = {join(record.place, copied.entry.path) for copied in record.files}
+            return wanted == {*uris} and (bool(wanted) or newest is None or newest == record.token)
+
+        return Met(files=files, places=uris, by=by, altered="; ".join(sorted({*seen.altered.values()})))

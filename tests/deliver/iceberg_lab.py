@@ -1,0 +1,93 @@
+"""A world whose windows are copied from an Iceberg table to one of another cluster: its catalogue on SQLite, its files
+on this disk or in an object store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyiceberg.table.metadata import TableMetadata
+
+from tests.crash import lakehouse
+from tests.deliver.cluster_lab import TABLE, ClusterLab
+from tests.fakes.objects import MemoryObjects
+from tests.targets.iceberg.lab import Tables, through
+from tests.world import HOUR, T0
+from tidegate.targets.cluster.iceberg import IcebergCopy
+from tidegate.targets.cluster.kind import there
+from tidegate.targets.cluster.table import Options, Site
+from tidegate.targets.iceberg import live
+from tidegate.targets.iceberg.catalogue import Loaded
+
+
+class IcebergLab(ClusterLab):
+    """`objects`: the copy lies in an object store."""
+
+    def __init__(
+        self,
+        folder: Path,
+        objects: bool = False,
+        wrap: Any = None,
+        wrap_far: Callable[[str, Any], Any] = lambda name, port: port,
+        **keys: str,
+    ) -> None:
+        location = {"location": "s3://there/readings"} if objects else {}
+        super().__init__(folder, wrap=wrap, wrap_far=wrap_far, **(location | keys))
+        lakehouse.install(self.world)
+        self.there = dict(self.one.options)["location"]
+        if objects:
+            self.storage = MemoryObjects()  # type: ignore[assignment]
+
+    def system(self) -> IcebergCopy:  # type: ignore[override]
+        options = dict(self.one.options)
+        spec = there(self.pipeline, TABLE, options)
+        storage = self.wrap_far("storage", self.storage)
+        site = Site(pipeline=spec, storage=storage, clock=self.world.clock)
+        targets = Tables(self.wrap_far("iceberg", self._catalogue(storage)))
+        return IcebergCopy(site, storage, targets, Options.of("shop", options))
+
+    def _catalogue(self, storage: Any) -> Any:
+        return through(lakehouse._opened(f"sqlite:///{self.world.folder}/there.db"), storage)
+
+    # ------------------------------------------------------------ what stands there
+
+    def loaded(self) -> Loaded | None:
+        found: Loaded | None = self._catalogue(self.storage).load(TABLE)
+        return found
+
+    @property
+    def metadata(self) -> TableMetadata:
+        loaded = self.loaded()
+        assert loaded is not None
+        return loaded.metadata
+
+    def uris(self, hour: int = 0) -> list[str]:
+        """Files that a query of the hour reads."""
+        loaded = self.loaded()
+        if loaded is None:
+            return []
+        return sorted(f.file_path for f in live.look(loaded.metadata, loaded.io, {(T0 + hour * HOUR) * 1000}).files)
+
+    def rows(self, hour: int = 0) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for uri in self.uris(hour):
+            with self.storage.open_existing(uri) as file:
+                found += pq.ParquetFile(file).read().to_pylist()
+        return found
+
+    def own(self, hour: int = 0) -> Any:
+        """Bytes of the files of the generation in force, at home."""
+        start_us = (T0 + hour * HOUR) * 1000
+        return sorted(
+            lakehouse.path_of(f).read_bytes() for f in lakehouse.live(self.world) if f.partition[0] == start_us
+        )
+
+    def copied(self, hour: int = 0) -> Any:
+        """The same of what the table there names."""
+        found = []
+        for uri in self.uris(hour):
+            with self.storage.open_existing(uri) as file:
+                found.append(file.read())
+        return sorted(found)
