@@ -19,6 +19,7 @@ from tidegate.storage.local import LocalStorage
 from tidegate.targets.cluster.hive import HiveCopy
 from tidegate.targets.cluster.kind import there
 from tidegate.targets.cluster.table import ClusterTable, Options, Site
+from tidegate.targets.cluster.tries import order_of
 from tidegate.targets.hive.kind import Hive
 
 TABLE = "copies.readings"
@@ -98,8 +99,22 @@ class ClusterLab(Lab):
 
     def names(self, folder: str) -> list[str]:
         """What is in a folder of the work directory there."""
-        found = self.root / "_tidegate" / folder
-        return sorted(p.name for p in found.iterdir()) if found.exists() else []
+        return self.storage.list_names(f"{self.there}/_tidegate/{folder}") or []
+
+    def orders(self) -> dict[Any, list[tuple[int, int]]]:
+        """(generation, epoch) that readers of each part of the table could meet, in its order."""
+        return {
+            values: [
+                found
+                for at in places
+                if "/empty" not in at and (found := order_of(at.split("/generations/")[1].split("/")[1]))
+            ]
+            for values, places in self.far.met.items()
+        }
+
+    def lose_a_file(self, hour: int) -> None:
+        """There, by somebody's hand."""
+        self.files(hour)[0].unlink()
 
     def locations(self, hour: int = 0) -> list[str]:
         prefix = (("date", "2013-01-05"), ("hour", f"{hour:02}"))

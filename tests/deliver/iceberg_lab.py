@@ -91,3 +91,15 @@ class IcebergLab(ClusterLab):
             with self.storage.open_existing(uri) as file:
                 found.append(file.read())
         return sorted(found)
+
+    def orders(self) -> dict[Any, list[tuple[int, int]]]:
+        """By the tokens of all commits."""
+        found: dict[Any, list[tuple[int, int]]] = {}
+        for snapshot in self.metadata.snapshots:
+            token = live.token_in(snapshot)
+            assert token is not None
+            found.setdefault(token.unit, []).append((token.generation, token.epoch))
+        return found
+
+    def lose_a_file(self, hour: int) -> None:
+        self.storage.delete(self.uris(hour)[0])

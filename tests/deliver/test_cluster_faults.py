@@ -23,12 +23,12 @@ import pytest
 from tests.crash.faults import KINDS, OVERTAKEN, Call, Faults
 from tests.crash.scenario import SOON_MS, until_done
 from tests.deliver.cluster_lab import ClusterLab
+from tests.deliver.iceberg_lab import IcebergLab
 from tests.deliver.test_faults import sends
 from tests.world import HOUR, T0
 from tidegate.core.base.errors import LostComparison, TidegateError
 from tidegate.core.spec.pipeline import Column
 from tidegate.spec import fingerprint
-from tidegate.targets.cluster.tries import order_of
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 
 ALL = os.environ.get("TIDEGATE_FAULTS") == "all"
@@ -36,6 +36,7 @@ TRIES = 12
 OVERTAKINGS = tuple(kind for kind in OVERTAKEN if kind.startswith("overtaken"))
 DAY_MS = 86_400_000
 Task = Callable[[ClusterLab], object]
+Opened = Callable[..., ClusterLab]
 
 
 def replays(lab: ClusterLab) -> None:
@@ -45,7 +46,7 @@ def replays(lab: ClusterLab) -> None:
 
 def loses_a_file(lab: ClusterLab) -> None:
     """There, by somebody's hand."""
-    lab.files(1)[0].unlink()
+    lab.lose_a_file(1)
 
 
 def verifies(lab: ClusterLab) -> None:
@@ -72,10 +73,11 @@ STEPS = (
 
 @dataclass
 class Life:
-    """A folder for each step as it is before its task, and the rest of the world then. `keys`: of the delivery."""
+    """A folder for each step as it is before its task, and the rest of the world then. `opened(folder, wrap, wrap_far)`:
+    a world."""
 
     folder: Path
-    keys: dict[str, str]
+    opened: Opened
     calls: list[list[Call]] = field(default_factory=list)
     worlds: list[Any] = field(default_factory=list)
 
@@ -84,25 +86,36 @@ class Life:
         shutil.rmtree(here, ignore_errors=True)
         shutil.copytree(self.folder / f"before-{step}", here)
         kept = (here / "ledger.db").read_bytes()
-        lab = _opened(here, faults, self.keys)
+        lab = _opened(here, faults, self.opened)
         (here / "ledger.db").write_bytes(kept)
-        lab.far, lab.world.clock, lab.world.pipeline = copy.deepcopy(self.worlds[step])
+        lab.far, lab.storage, lab.world.clock, lab.world.pipeline = copy.deepcopy(self.worlds[step])
         lab.world.registered.add(fingerprint(lab.world.pipeline))
         return lab
 
 
-def _opened(folder: Path, faults: Faults, keys: dict[str, str]) -> ClusterLab:
+def _opened(folder: Path, faults: Faults, opened: Opened) -> ClusterLab:
     folder.mkdir(exist_ok=True)
-    return ClusterLab(
+    return opened(
         folder,
         wrap=lambda name, port: faults.wrap(name, port) if name == "deliveries" else port,
         wrap_far=faults.wrap,
-        **keys,
     )
 
 
-SWITCHES: dict[str, dict[str, str]] = {"one by one": {}, "at once": {"metastore_conn_id": "metastore"}}
-CHOSEN = list(SWITCHES) if ALL else random.Random(os.environ["TIDEGATE_TEST_SEED"]).sample(list(SWITCHES), 1)
+KINDS_OF_TABLES: dict[str, Opened] = {
+    "hive": ClusterLab,
+    "hive at once": partial(ClusterLab, metastore_conn_id="metastore"),
+    "iceberg": IcebergLab,
+    "iceberg in an object store": partial(IcebergLab, objects=True),
+}
+_HALF = random.Random(os.environ["TIDEGATE_TEST_SEED"]).sample(list(KINDS_OF_TABLES), 2)
+CHOSEN = list(KINDS_OF_TABLES) if ALL else _HALF
+CHANGES = {
+    "hive": {"ensure_table", "evolve_table", "add_partitions", "set_location"},
+    "hive at once": {"ensure_table", "evolve_table", "add_partitions"},
+    "iceberg": {"create", "commit"},
+    "iceberg in an object store": {"create", "commit"},
+}
 
 
 @pytest.fixture(scope="module", params=CHOSEN)
@@ -110,13 +123,13 @@ def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     """The fault-free life."""
     folder = tmp_path_factory.mktemp("cluster")
     with mock.patch.object(os, "fsync"):
-        faults, made = Faults(), Life(folder, SWITCHES[request.param])
-        lab = _opened(folder / "world", faults, made.keys)
+        faults, made = Faults(), Life(folder, KINDS_OF_TABLES[request.param])
+        lab = _opened(folder / "world", faults, made.opened)
         for number, step in enumerate(STEPS):
             step.happens(lab)
             lab.world.close()
             shutil.copytree(lab.world.folder, folder / f"before-{number}")
-            made.worlds.append(copy.deepcopy((lab.far, lab.world.clock, lab.pipeline)))
+            made.worlds.append(copy.deepcopy((lab.far, lab.storage, lab.world.clock, lab.pipeline)))
             start = len(faults.calls)
             step.task(lab)
             made.calls.append(faults.calls[start:])
@@ -136,12 +149,12 @@ def _cases(life: Life) -> list[tuple[int, int, str]]:
     return [random.Random(f"{seed}:{key}").choice(cases) for key, cases in every.items()]
 
 
-def test_the_life_meets_every_change_of_the_other_cluster(life: Life) -> None:
-    changes = {"add_partitions", "evolve_table", "ensure_table"}
-    files = {"make_dirs", "rename_no_replace", "delete", "write_new", "open_new"}
-    met = {call.method for calls in life.calls for call in calls}
-    assert ("switch.switch_partitions" if life.keys else "catalogue.set_location") in met
-    assert met >= {f"catalogue.{c}" for c in changes} | {f"storage.{f}" for f in files}
+def test_the_life_meets_every_change_of_the_other_cluster(life: Life, request: pytest.FixtureRequest) -> None:
+    kind = request.node.callspec.params["life"]
+    met = {call.method.partition(".")[2] for calls in life.calls for call in calls}
+    files = {"delete", "write_new", *(() if "object" in kind else ("make_dirs", "rename_no_replace", "open_new"))}
+    assert met >= CHANGES[kind] | files
+    assert ("switch_partitions" in met) == (kind == "hive at once")
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *OVERTAKINGS])
@@ -213,12 +226,10 @@ def _sound(lab: ClusterLab, step: int) -> None:
         hour = (one.window_ms - T0) // HOUR
         assert lab.copied(hour) == lab.own(hour)
         assert lab.ids(hour) == [f"{hour}-0", f"{hour}-1"]
-    for values, places in lab.far.met.items():
-        met = [order_of(place.split("/generations/")[1].split("/")[1]) for place in places if "/empty" not in place]
-        generations = [order[0] for order in met if order]
-        assert generations == sorted(generations), f"{values}: readers met {met}"
+    for what, orders in lab.orders().items():
+        generations = [generation for generation, _ in orders]
+        assert generations == sorted(generations), f"{what}: readers met {orders}"
     assert lab.names("copies") == []
     if step == 3:
         assert lab.names("replaced") == []
-        kept = [p for p in (lab.root / "_tidegate" / "generations").glob("*/*") if p.is_dir()]
-        assert len(kept) == 2
+        assert [len(lab.names(f"generations/{name}")) for name in lab.names("generations")] == [1, 1]

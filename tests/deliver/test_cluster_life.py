@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.schema import index_by_name
 
 from dev.stack.info import StackInfo
 from dev.stack.stack import Stack
+from tests.crash import lakehouse
+from tests.deliver.iceberg_lab import IcebergLab
 from tests.deliver.lab import SHOP, Lab
 from tests.world import window
 from tidegate.adapters.delivery import SenderProcess
@@ -21,7 +24,9 @@ from tidegate.core.deliver.columns import table_of
 from tidegate.core.spec.pipeline import Column, Delivery
 from tidegate.kinds import delivery_kind
 from tidegate.storage import for_uri
+from tidegate.storage.access import access_of
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
+from tidegate.targets.iceberg.opening import opened
 from tidegate.workflow.replay import rollback
 
 
@@ -149,5 +154,82 @@ def test_the_life_of_an_hour_between_two_clusters(
     assert lab.there.split("/")[2] != lab.pipeline.sink.location.split("/")[2]
     try:
         lives(lab)
+    finally:
+        lab.close()
+
+
+# ---------------------------------------------------------------- Iceberg
+
+
+class RealIceberg(IcebergLab):
+    """By the process that copies; `connections`: the catalogue there, and its object store."""
+
+    def __init__(self, folder: Path, connections: list[Connection], **keys: str) -> None:
+        super().__init__(folder, **keys)
+        self.connections, self.senders = connections, list[SenderProcess]()
+        self.one = replace(self.one, table=f"there_{uuid.uuid4().hex[:8]}.readings")
+        self.world.change_spec(deliver=(self.one,))
+        options = dict(self.one.options)
+        access = access_of(connections[1]) if connections[1:] else None
+        self.storage = for_uri(options["location"], None, access)  # type: ignore[assignment]
+        self.world.sender = self._process
+
+    def _process(self, _: Delivery) -> SenderProcess:
+        kind = delivery_kind("cluster")
+        made = SenderProcess("cluster", lambda: kind.settings(*self.connections), table_of(self.pipeline, self.one))
+        self.senders.append(made)
+        return made
+
+    def loaded(self) -> Any:
+        """By a catalogue of the reader's own."""
+        return opened(self.connections[0], self.storage, 30.0).load(self.one.table)
+
+    def close(self) -> None:
+        for sender in self.senders:
+            sender.close()
+
+
+def iceberg_lives(lab: RealIceberg) -> None:
+    """The table there begins when the pipeline's own has a history; delivered, replayed, taken back, damaged."""
+    lab.hours(1)
+    lab.world.change_spec(columns=(Column(name="x", type="string", path="$.id"), *lab.pipeline.columns))
+    assert lab.world.replay(0).generation == 2
+    assert lab.deliver() == ["delivered"]
+    assert lab.copied() == lab.own() != []
+    assert {(row["id"], row["x"]) for row in lab.rows()} == {("0-0", "0-0"), ("0-1", "0-1")}
+    own = lakehouse.loaded(lab.world)
+    assert own is not None
+    here, there = (index_by_name(metadata.schema()) for metadata in (own.metadata, lab.metadata))
+    assert there.items() <= here.items()
+    assert there["x"] > there["value"]
+    assert lab.verify(0) == ["unchanged"]
+    with lab.context() as ctx:
+        rollback.rollback(ctx, window(0), 1, "worse")
+    assert lab.deliver() == ["delivered"]
+    assert lab.copied() == lab.own()
+    lab.storage.delete(lab.uris()[0])
+    assert lab.verify(0) == ["delivered"]
+    assert (lab.copied(), lab.ids()) == (lab.own(), ["0-0", "0-1"])
+
+
+def test_an_iceberg_table_by_a_rest_catalogue(tmp_path: Path, iceberg_rest: StackInfo) -> None:
+    rest = Connection(conn_id="pg", conn_type="iceberg", host=iceberg_rest.iceberg_uri)
+    lab = RealIceberg(tmp_path, [rest])
+    try:
+        iceberg_lives(lab)
+    finally:
+        lab.close()
+
+
+def test_an_iceberg_table_in_an_object_store(tmp_path: Path, objects: StackInfo) -> None:
+    catalogue = Connection(conn_id="pg", conn_type="sqlite", host=f"{tmp_path}/there.db")
+    store = Connection(
+        conn_id="aws", conn_type="aws", login=objects.objects_key, password=objects.objects_secret,
+        extra={"endpoint_url": objects.objects_endpoint, "region_name": "us-east-1"},
+    )  # fmt: skip
+    location = f"{objects.objects_uri}/{uuid.uuid4().hex}/readings"
+    lab = RealIceberg(tmp_path, [catalogue, store], location=location, object_store_conn_id="aws")
+    try:
+        iceberg_lives(lab)
     finally:
         lab.close()

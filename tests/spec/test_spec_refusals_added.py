@@ -172,6 +172,8 @@ ADDED += [
         (CLUSTER.replace("hdfs://there/lake/orders", "file:///lake/orders/copy"), "location", "is the pipeline's own"),
         (CLUSTER.replace("lake.orders,", "orders,"), "table", "write it as database.orders"),
         (f"{CLUSTER}, metastore_conn_id: ''", "metastore_conn_id", "id of an Airflow connection"),
+        (f"{CLUSTER}, object_store_conn_id: ''", "object_store_conn_id", "id of an Airflow connection"),
+        (f"{CLUSTER}, object_store_conn_id: aws", "object_store_conn_id", "is for a location in an object store"),
         (f"{CLUSTER}, user: a b", "user", "must be the name of a user of HDFS"),
         (f"{CLUSTER}, rate: fast", "rate", "such as 256MB"),
         (f"{CLUSTER}, success: maybe", "success", "must be true or false"),
@@ -181,10 +183,16 @@ ADDED += [
 ]
 
 
-def test_files_of_an_iceberg_table_are_not_copied_to_another_cluster(tmp_path):
+@pytest.mark.parametrize(
+    ("more", "field", "says"),
+    [
+        (", metastore_conn_id: ms", "metastore_conn_id", "is for Hive tables; leave it out"),
+        (", object_store_conn_id: aws", "object_store_conn_id", "is for a location in an object store"),
+    ],
+)
+def test_what_a_copy_of_an_iceberg_table_does_not_take(tmp_path, more, field, says):
     good = GOOD.replace("  table: lake.orders", "  table: lake.orders\n  kind: iceberg")
-    text = f"{good}deliver: [{{{CLUSTER}}}] #!\n"
-    assert_refused(tmp_path, text, "deliver[0].kind", "files of Hive tables are copied, and sink.kind is iceberg")
+    assert_refused(tmp_path, f"{good}deliver: [{{{CLUSTER}{more}}}] #!\n", f"deliver[0].{field}", says)
 
 
 @pytest.mark.parametrize(("lines", "field", "says"), ADDED)
