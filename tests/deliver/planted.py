@@ -69,6 +69,15 @@ def _nothing_met(original, self, window_ms):
     return replace(original(self, window_ms), places=())
 
 
+def _not_asked(original, self, loaded, record, holds):
+    return original(self, loaded, record, lambda: True)
+
+
+def _nothing_to_commit(original, self, loaded, record, holds):
+    """An empty window is taken for one that stands."""
+    return True if not record.files else original(self, loaded, record, holds)
+
+
 def _of_the_directory(original, rows, name, value):
     return pa.repeat(pa.scalar(value, pa.string()), len(rows))
 
@@ -112,6 +121,10 @@ CLUSTER_BUGS = {
         _bug("nobody notes what made way", "clean", (seams.CLUSTER_NOTE, always(None))),
         _bug("nothing makes way", "clean", (seams.CLUSTER_OLDEST, always((0, 0)))),
         _bug("another delivery's directory is taken", "claim", (seams.CLUSTER_CLAIM, always(None))),
+        _bug("an Iceberg commit does not ask the ledger", "D5", (seams.CLUSTER_COMMIT, _not_asked)),
+        _bug("an empty window is no commit", "D6", (seams.CLUSTER_COMMIT, _nothing_to_commit)),
+        _bug("a copy's columns are numbered anew", "C7", (seams.CLUSTER_IDS, always({}))),
+        _bug("other numbers of columns are not refused", "C7", (seams.CLUSTER_FIELDS, always(()))),
         _bug("the rate is not kept", "rate", (seams.CLUSTER_PACE, always(None))),
     )
 }

@@ -73,8 +73,8 @@ STEPS = (
 
 @dataclass
 class Life:
-    """A folder for each step as it is before its task, and the rest of the world then. `opened(folder, wrap, wrap_far)`:
-    a world."""
+    """A folder for each step as it is before its task, and the rest of the world then. `opened(folder, wrap,
+    wrap_far)`: a world."""
 
     folder: Path
     opened: Opened

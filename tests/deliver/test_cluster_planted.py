@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.deliver import test_cluster
+from tests.deliver import test_cluster, test_cluster_iceberg
 from tests.deliver.cluster_lab import ClusterLab
+from tests.deliver.iceberg_lab import IcebergLab
 from tests.deliver.planted import CLUSTER_BUGS
 from tests.mutants.planting import Planted
 from tidegate.core.base.errors import TidegateError
@@ -35,6 +36,13 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "nobody notes what made way": test_cluster.test_replaced_files_stay_for_queries_under_way_and_go_then,
     "nothing makes way": test_cluster.test_replaced_files_stay_for_queries_under_way_and_go_then,
     "another delivery's directory is taken": test_cluster.test_another_pipelines_directory_is_refused,
+    "an Iceberg commit does not ask the ledger": test_cluster_iceberg.test_who_does_not_hold_any_more_commits_nothing,
+    "an empty window is no commit":
+        partial(test_cluster_iceberg.test_a_commit_that_comes_late_finds_another_table, first=0),
+    "a copy's columns are numbered anew":
+        test_cluster_iceberg.test_columns_keep_the_numbers_that_files_call_them_by,
+    "other numbers of columns are not refused":
+        test_cluster_iceberg.test_a_table_that_calls_its_columns_otherwise_is_refused,
     "the rate is not kept": test_cluster.test_a_rate_is_kept,
 }  # fmt: skip
 
@@ -45,7 +53,8 @@ def test_a_planted_bug_is_found(bug: str, tmp_path: Path) -> None:
     known: dict[str, Any] = {"tmp_path": tmp_path}
     parameters = inspect.signature(found_by).parameters
     if "lab" in parameters:
-        known["lab"] = ClusterLab(tmp_path)
+        iceberg = "iceberg" in inspect.getmodule(getattr(found_by, "func", found_by)).__name__  # type: ignore[union-attr]
+        known["lab"] = (IcebergLab if iceberg else ClusterLab)(tmp_path)
     free = [p for p, told in parameters.items() if told.default is inspect.Parameter.empty]
     with Planted(CLUSTER_BUGS[bug]) as planted:
         with pytest.raises((AssertionError, TidegateError, OSError, pytest.fail.Exception)):
