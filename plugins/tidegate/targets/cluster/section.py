@@ -8,7 +8,7 @@ from tidegate.spec.values import ConnectionId, HdfsUser, Location, Period, Size
 
 
 class ClusterSection(DeliverySection):
-    """Windows into a Hive table of another cluster ([another cluster](cluster.md))."""
+    """Windows into a table of another cluster ([another cluster](cluster.md))."""
 
     location: Location = key(
         "Directory of the table there, `hdfs://...`, `file:///...` or, for Iceberg tables, `s3://...`. It belongs to "
