@@ -80,7 +80,7 @@ class ClusterLab(Lab):
     def opened(self, delivery: Delivery | None = None) -> Direct:
         """As a new process has it."""
         table = table_of(self.pipeline, self.one)
-        return Direct(self.system(), table)
+        return Direct(self.system(), table, self.world.store)
 
     def system(self) -> ClusterTable:
         options = dict(self.one.options)

@@ -4,6 +4,7 @@ on this disk or in an object store in memory."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,21 @@ from tidegate.targets.iceberg.catalogue import Loaded
 
 
 class IcebergLab(ClusterLab):
-    """`objects`: the copy lies in an object store."""
+    """`objects`: the copy lies in an object store; `own`: the pipeline's own place, if it is another."""
 
     def __init__(
         self,
         folder: Path,
         objects: bool = False,
+        own: str = "",
         wrap: Any = None,
         wrap_far: Callable[[str, Any], Any] = lambda name, port: port,
         **keys: str,
     ) -> None:
         location = {"location": "s3://there/readings"} if objects else {}
         super().__init__(folder, wrap=wrap, wrap_far=wrap_far, **(location | keys))
+        if own:
+            self.world.change_spec(sink=replace(self.pipeline.sink, location=own, workdir=f"{own}/_tidegate"))
         lakehouse.install(self.world)
         self.there = dict(self.one.options)["location"]
         if objects:
@@ -80,9 +84,8 @@ class IcebergLab(ClusterLab):
     def own(self, hour: int = 0) -> Any:
         """Bytes of the files of the generation in force, at home."""
         start_us = (T0 + hour * HOUR) * 1000
-        return sorted(
-            lakehouse.path_of(f).read_bytes() for f in lakehouse.live(self.world) if f.partition[0] == start_us
-        )
+        live_ = (f.file_path for f in lakehouse.live(self.world) if f.partition[0] == start_us)
+        return sorted(self.world.store.open_existing(uri).read() for uri in live_)  # type: ignore[attr-defined]
 
     def copied(self, hour: int = 0) -> Any:
         """The same of what the table there names."""

@@ -175,8 +175,8 @@ def content(batches: list[Any]) -> Content:
 class Direct:
     """`core.deliver.sender.Sender`, here instead of in a process of its own."""
 
-    def __init__(self, system: FurtherSystem, table: Table) -> None:
-        self.system, self.table = system, table
+    def __init__(self, system: FurtherSystem, table: Table, store: Any = None) -> None:
+        self.system, self.table, self.store = system, table, store or LocalStorage()
         self.prepare, self.standing, self.sweep, self.close = (
             system.prepare,
             system.standing,
@@ -186,7 +186,7 @@ class Direct:
 
     def send(self, attempt: Attempt, generation: Generation, holds: Holds) -> Standing:
         rows = DeliveredRows(
-            self.table.columns, attempt.token.unit, generation.files, generation.columns, LocalStorage().open_existing
+            self.table.columns, attempt.token.unit, generation.files, generation.columns, self.store.open_existing
         )
         try:
             return self.system.send(attempt, rows, holds)

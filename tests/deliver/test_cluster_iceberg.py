@@ -20,10 +20,15 @@ from tidegate.core.spec.pipeline import Column
 from tidegate.targets.iceberg.live import newest_token
 from tidegate.workflow.replay import rollback
 
+WAYS: dict[str, dict[str, Any]] = {
+    "disk": {},
+    "between two object stores": {"objects": True, "own": "s3://lake/readings"},
+}
 
-@pytest.fixture(params=["disk", "objects"])
+
+@pytest.fixture(params=WAYS)
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> IcebergLab:
-    return IcebergLab(tmp_path, request.param == "objects")
+    return IcebergLab(tmp_path, **WAYS[request.param])
 
 
 def test_an_hour_arrives_and_no_path_is_the_pipelines(lab: IcebergLab) -> None:
