@@ -1,7 +1,7 @@
 """Every changing call at another cluster fails in every way, or is overtaken by another whole task: in the end each
 hour stands there byte by byte, readers never met an older generation after a newer one, and the ledger says so.
 
-`make test` takes one of each method and way, by the run's seed; `TIDEGATE_FAULTS=all` takes all.
+`make test` takes one kind of table, and one of each method and way, by the run's seed; `TIDEGATE_FAULTS=all` all.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ KINDS_OF_TABLES: dict[str, Opened] = {
     "iceberg": IcebergLab,
     "iceberg in an object store": partial(IcebergLab, objects=True),
 }
-_HALF = random.Random(os.environ["TIDEGATE_TEST_SEED"]).sample(list(KINDS_OF_TABLES), 2)
-CHOSEN = list(KINDS_OF_TABLES) if ALL else _HALF
+_ONE = random.Random(os.environ["TIDEGATE_TEST_SEED"]).choice(list(KINDS_OF_TABLES))
+CHOSEN = list(KINDS_OF_TABLES) if ALL else [_ONE]
 CHANGES = {
     "hive": {"ensure_table", "evolve_table", "add_partitions", "set_location"},
     "hive at once": {"ensure_table", "evolve_table", "add_partitions"},
