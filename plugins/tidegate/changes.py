@@ -13,6 +13,7 @@ ledger's connection alone, neither Airflow nor the pipeline's YAML.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,8 @@ class Changes:
 
     def arrow(self, columns: Sequence[str] | None = None, filesystem: Any = None) -> pa.Table:
         """All events in memory, in no order: `_position_commit` and `_position_row` have it. A column that a batch
-        does not have yet is null there; without any events the table has no columns.
+        does not have yet is null there, one that has grown has its widest type; without any events the table has no
+        columns.
 
         `filesystem`: of pyarrow, for URIs that it cannot open by itself."""
         import pyarrow as pa
@@ -53,13 +55,17 @@ class Changes:
             filesystem, _ = fs.FileSystem.from_uri(self.files[0].path)
         paths = [_path(f.path) for f in self.files]
         parts = [ds.dataset(path, format="parquet", filesystem=filesystem) for path in paths]
-        schema = pa.unify_schemas([part.schema for part in parts])
+        schema = pa.unify_schemas([part.schema for part in parts], promote_options="permissive")
         return ds.dataset(paths, schema=schema, format="parquet", filesystem=filesystem).to_table(columns=columns)
 
     def spark(self, session: Any) -> Any:
         """A DataFrame of all events; None without any."""
-        paths = [f.path for f in self.files]
-        return session.read.option("mergeSchema", "true").parquet(*paths) if paths else None
+        by_version: dict[int, list[str]] = {}
+        for f in self.files:
+            by_version.setdefault(f.spec_version, []).append(f.path)
+        # one reading takes no int for a bigint; a union does
+        parts = [session.read.parquet(*paths) for paths in by_version.values()]
+        return functools.reduce(lambda one, other: one.unionByName(other, True), parts) if parts else None
 
 
 def changes(

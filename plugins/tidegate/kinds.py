@@ -108,6 +108,7 @@ class TargetKind:
     `stored`: what its files hold, if that is more than the logical columns, or other; workers ask for it too.
     `unit`: what is published at once. A pipeline whose unit is no window is asked for none in its YAML.
     `follows`: a window is built on the one before, and waits until that is published.
+    `promotes`: its readers take an `int` of an old file for the `bigint` that the column has become.
     `fixed`: keys of its own section that stay as they were when the first batch was planned.
     `problems`: (path in the YAML, what is wrong) of a pipeline that such a table cannot take."""
 
@@ -123,6 +124,7 @@ class TargetKind:
     stored: Callable[[], StoredForm] | None = None
     unit: Unit = Unit.WINDOW
     follows: bool = False
+    promotes: bool = False
     fixed: tuple[str, ...] = ()
     problems: Callable[[pipeline.Pipeline], list[tuple[tuple[str | int, ...], str]]] = lambda pipeline: []
 

@@ -9,6 +9,7 @@ from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.formats import Bad, Decoded, Decoder
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.schema_changes import read_by_expressions
 
 
 class ComputingDecoder:
@@ -16,6 +17,7 @@ class ComputingDecoder:
 
     def __init__(self, pipeline: Pipeline, decoder: Decoder) -> None:
         self.messages = decoder
+        self._read = read_by_expressions(pipeline)
         try:
             self._expressions = Expressions(pipeline)
         except Refused as e:
@@ -26,6 +28,7 @@ class ComputingDecoder:
     def decode(self, chunk: Chunk) -> Decoded:
         decoded = self.messages.decode(chunk)
         computed = self._expressions.compute(decoded.table)
+        decoded.wider = {name: found for name, found in decoded.wider.items() if name not in self._read}
         already, decoded.table, decoded.kept = decoded.kept, computed.table, computed.kept
         for row, (name, reason) in computed.failed.items():
             if already is None or already[row].as_py():

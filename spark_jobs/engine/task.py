@@ -23,7 +23,7 @@ from spark_jobs.engine.slowness import Slowness
 from spark_jobs.engine.tally import Tally
 from spark_jobs.engine.targets import Targets
 from spark_jobs.engine.together import Span, Spans, Together
-from spark_jobs.engine.unknown import unknown_field
+from spark_jobs.engine.unknown import unknown_field, wider_column
 from spark_jobs.engine.write import BATCH_LABEL, Files
 from spark_jobs.engine.zones import check_zone_data
 from tidegate.core.base.offsets import OffsetRange
@@ -256,6 +256,8 @@ class _Worker:
                 raise unknown_field(self._pipeline, decoded.unknown, chunk, partition, shown, decoder)
             if len(self._unknown) < 1000:
                 self._unknown.setdefault(name)
+        for row, _ in decoded.wider.values():
+            raise wider_column(self._pipeline, decoded.wider, chunk, spans.of(row).range.partition)
 
     def _sample(self, chunk: Chunk, spans: Spans, bad: dict[int, Bad]) -> None:
         for i in sorted(bad)[: MAX_SAMPLES - len(self._samples)]:

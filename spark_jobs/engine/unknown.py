@@ -1,8 +1,10 @@
-"""Fields that no column takes: what an operator is told of one that stops the batch, and which fields are known."""
+"""Fields that no column takes, and columns that are too narrow by a message's schema: what an operator is told of one
+that stops the batch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.engine.formats import Decoder, of_messages
@@ -15,6 +17,8 @@ from tidegate.core.spec.schema_changes import EVOLVE, new_columns
 MOST_TOLD = 10
 Unknown = Mapping[str, tuple[int, str]]
 """A chunk's: field -> (row, value as text), not empty."""
+Wider = Mapping[str, tuple[int, str]]
+"""A chunk's: column -> (row, type by its schema), not empty."""
 
 
 def unknown_field(
@@ -41,6 +45,23 @@ def unknown_field(
         field=name[:200],
         kind=RefusalKind.UNKNOWN_FIELD,
         columns=() if left else columns,
+    )
+
+
+def wider_column(pipeline: Pipeline, wider: Wider, chunk: Chunk, partition: int) -> JobError:
+    """The refusal of a batch for columns that have to grow first."""
+    name, (row, kind) = next(iter(wider.items()))
+    columns = tuple(replace(pipeline.column(each), type=wide) for each, (_, wide) in wider.items())
+    more = "".join(f"; also {c.name} {c.type}" for c in columns[1:MOST_TOLD])
+    return refuse(
+        f"column {name} is {pipeline.column(name).type}, and {kind} by the message's schema{more}",
+        advice="let the write task go on: unknown_fields: evolve gives the column the wider type; or write it in the "
+        "YAML, then clear the task: the same offsets are read again",
+        partition=partition,
+        offset=chunk.offsets[row],
+        field=name,
+        kind=RefusalKind.WIDER_TYPE,
+        columns=columns,
     )
 
 

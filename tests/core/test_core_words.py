@@ -48,7 +48,7 @@ def test_the_texts_are_contracts() -> None:
         ["BUILDING", "BUILT", "SWAPPING", "CURRENT", "RETIRED", "DISCARDED"],
         ["archive", "heal", "replay", "reopen", "rollback"],
         [
-            *("dirty_limit", "unknown_field", "job", "receipt", "reread", "log_cut", "windows"),
+            *("dirty_limit", "unknown_field", "wider_type", "job", "receipt", "reread", "log_cut", "windows"),
             *("conflict", "goes_back", "null_key", "mirror_files", "other"),
         ],
     ]

@@ -8,6 +8,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -208,15 +209,44 @@ WANTED = [{"id": 1, "word": "a", "qty": None, "more": None}, {"id": 2, "word": "
 TRIES = 8
 
 
+@dataclass(frozen=True)
+class Life:
+    """What is sent, and what becomes of it: `changes` (column, type, offset), `rows`. `merged`: sent and merged before
+    any fault."""
+
+    yaml: str
+    sent: tuple[tuple[bytes, bytes], ...]
+    changes: list[tuple[str, str, int]]
+    rows: list[dict[str, Any]]
+    merged: tuple[tuple[bytes, bytes], ...] = ()
+
+    def world(self, folder: Path, faults: Faults) -> MirrorWorld:
+        """Before the events whose batch meets the faults."""
+        if not self.merged:
+            return MirrorWorld(folder, self.yaml, faults.wrap)
+        world = MirrorWorld(folder, self.yaml)
+        world.land(*self.merged)
+        world.apply()
+        world.wrap = faults.wrap
+        return world
+
+
+COLUMNS = Life(EVOLVING, (BEFORE, AFTER), [("qty", "bigint", 1), ("more", "string", 1)], WANTED)
+
+
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
+    return undisturbed(COLUMNS, tmp_path_factory.mktemp("evolve"), "iceberg.create")
+
+
+def undisturbed(life: Life, folder: Path, alters: str) -> list[Call]:
     """The changing calls of a run that takes columns up, without a fault."""
     faults = Faults()
-    world = MirrorWorld(tmp_path_factory.mktemp("evolve"), EVOLVING, faults.wrap)
-    world.land(BEFORE, AFTER)
+    world = life.world(folder, faults)
+    world.land(*life.sent)
     world.close()
     met = [call.method for call in faults.calls]
-    order = ["batches.refuse", "iceberg.create", "schema_changes.accept", "pipelines.register", "batches.replan"]
+    order = ["batches.refuse", alters, "schema_changes.accept", "pipelines.register", "batches.replan"]
     assert [met.index(each, met.index("batches.refuse")) for each in order] == sorted(
         met.index(each, met.index("batches.refuse")) for each in order
     ), "the table first, then who allowed it, then the next attempt"
@@ -226,6 +256,11 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
 
 def test_a_death_at_any_step_heals(calls: list[Call], tmp_path: Path) -> None:
     """Of the process, or of an answer, or when another attempt does all of it meanwhile; nobody is asked."""
+    assert disturbed(COLUMNS, calls, tmp_path) == []
+
+
+def disturbed(life: Life, calls: list[Call], tmp_path: Path) -> list[str]:
+    """What has gone wrong after a fault at each of the calls."""
     first = [call.method for call in calls].index("batches.refuse")
     last = [call.method for call in calls].index("batches.replan")
     wrong = []
@@ -234,10 +269,10 @@ def test_a_death_at_any_step_heals(calls: list[Call], tmp_path: Path) -> None:
             here = tmp_path / f"{at}-{kind.replace(' ', '-').replace(',', '')}"
             here.mkdir()
             with mock.patch.object(os, "fsync"):
-                found = lived(here, Faults.one(at, kind), calls[at].method)
+                found = lived(here, Faults.one(at, kind), calls[at].method, life)
             if found is not None:
                 wrong.append(f"{calls[at].site}, {kind}: {found}")
-    assert wrong == []
+    return wrong
 
 
 def ways(call: Call) -> list[str]:
@@ -250,14 +285,14 @@ def ways(call: Call) -> list[str]:
     return ["gone before", random.Random(f"{os.environ['TIDEGATE_TEST_SEED']}:{call.method}").choice(others)]
 
 
-def lived(folder: Path, faults: Faults, method: str) -> str | None:
-    world = MirrorWorld(folder, EVOLVING, faults.wrap)
-    faults.rival = lambda _: rival(world)
+def lived(folder: Path, faults: Faults, method: str, life: Life) -> str | None:
+    world = life.world(folder, faults)
+    faults.rival = lambda _: rival(world, "run 2" if life.merged else "run 1")
     try:
-        world.send(BEFORE, AFTER)
+        world.send(*life.sent)
         for _ in range(TRIES):
             try:
-                world.ingest("run 1")
+                world.ingest("run 2" if life.merged else "run 1")
                 break
             except ProcessGone:
                 continue
@@ -269,8 +304,8 @@ def lived(folder: Path, faults: Faults, method: str) -> str | None:
         world.wrap = lambda name, port: port
         world.apply()
         changes = world.context().ledger.schema_changes.changes("readings")
-        assert [(c.column, c.type, c.offset) for c in changes] == [("qty", "bigint", 1), ("more", "string", 1)]
-        assert seen(world) == WANTED
+        assert [(c.column, c.type, c.offset) for c in changes] == life.changes
+        assert seen(world) == life.rows
     except Exception as e:
         return f"{type(e).__name__}: {e}"
     finally:
@@ -278,9 +313,9 @@ def lived(folder: Path, faults: Faults, method: str) -> str | None:
     return None
 
 
-def rival(world: MirrorWorld) -> None:
+def rival(world: MirrorWorld, run: str) -> None:
     with calm(world), suppress(LostComparison):
-        ingest.write(world.context(), "run 1")
+        ingest.write(world.context(), run)
 
 
 def test_a_restored_ledger_takes_accepted_columns_from_storage(world: MirrorWorld) -> None:

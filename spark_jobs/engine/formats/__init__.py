@@ -32,6 +32,7 @@ class Decoded:
     `kept`: a boolean for each row, false where `where` does not hold or the message says nothing new; None
     where nothing is filtered.
     `slow`: messages that were decoded one by one, and why.
+    `wider`: name of a column -> (row, type) of the first message whose schema says a wider type of it.
     """
 
     table: pa.Table
@@ -40,6 +41,7 @@ class Decoded:
     unknown: dict[str, tuple[int, str]] = field(default_factory=dict)
     kept: pa.Array | None = None
     slow: Slowness = field(default_factory=Slowness)
+    wider: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
 Paths = tuple[tuple[str, ...], ...]

@@ -27,6 +27,7 @@ FILE_UNIT = 1 << 40
 _BINLOG = ("mysql", "mariadb")
 _POSTGRESQL = "postgresql"
 _DELETED = "__deleted"
+_WITH_SCHEMA = {"schema", "payload"}
 _ADDED = "__"
 _LARGEST = (1 << 63) - 1
 _FILE = re.compile(r".+\.([0-9]{1,10})")
@@ -110,22 +111,29 @@ def _joined(row: Content, beside: Content, taken: Collection[str]) -> Content:
     return {**row, **beside}
 
 
-def read_json(message: bytes, what: str) -> Content:
-    """A JSON message's object: the payload, if it comes with its schema. Raises Malformed and Unfit."""
-    return _unwrapped(parse_message(message), what)
+class JsonMessages:
+    """Makes an object of a JSON message: the payload, if it comes with its schema. `schema`: that of the last value;
+    None where it had none."""
+
+    schema: Any = None
+
+    def __call__(self, message: bytes, what: str) -> Content:
+        """Raises Malformed and Unfit."""
+        if what == "value":
+            self.schema = None
+        found = parse_message(message)
+        refuse_duplicates(found)
+        if found.keys() != _WITH_SCHEMA:
+            return found
+        if what == "value":
+            self.schema = found["schema"]
+        return _object(found["payload"], f"the payload of the {what}")
 
 
 def schema_part(message: bytes) -> Any:
     """The schema that a JSON message comes with; None where it has none."""
     found = parse_message(message)
-    return found["schema"] if found.keys() == {"schema", "payload"} else None
-
-
-def _unwrapped(message: Content, what: str) -> Content:
-    refuse_duplicates(message)
-    if message.keys() != {"schema", "payload"}:
-        return message
-    return _object(message["payload"], f"the payload of the {what}")
+    return found["schema"] if found.keys() == _WITH_SCHEMA else None
 
 
 def _object(value: Any, what: str) -> Content:

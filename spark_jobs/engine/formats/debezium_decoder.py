@@ -14,21 +14,24 @@ from spark_jobs.engine.formats.change_event import (
     TOMBSTONE,
     UNUSED,
     Expected,
+    JsonMessages,
     NoEvent,
     Read,
-    read_json,
     schema_part,
     view,
 )
 from spark_jobs.engine.formats.json_rows import Row, RowRules
 from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, registry_of_job
+from spark_jobs.engine.formats.undecodable import Malformed
 from spark_jobs.engine.formats.writer_schemas import missing
 from spark_jobs.engine.types import schema_of
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec import avro_columns, connect_columns
 from tidegate.core.spec.change_events import BEFORE, FLAT, RESERVED, SHARD_PATHS
-from tidegate.core.spec.pipeline import EXTRA_COLUMN, DebeziumFormat, Pipeline
+from tidegate.core.spec.pipeline import EXTRA_COLUMN, Column, DebeziumFormat, Pipeline
+from tidegate.core.spec.schema_changes import grown, may_grow
+from tidegate.kinds import target_kind
 
 
 def key_columns(pipeline: Pipeline) -> frozenset[str] | None:
@@ -75,7 +78,11 @@ class DebeziumDecoder:
             tops.add(paths.parse(pipeline.event_time.path or "")[0])
         skipped = () if self._flat else (*UNUSED, *(() if BEFORE in tops else ("before",)))
         self._avro = None if avro is None else AvroMessages(avro, registry, skipped)
-        self._parse: Read = self._avro or read_json
+        self._json = JsonMessages()
+        self._parse: Read = self._avro or self._json
+        self._pipeline, self._growing = pipeline, may_grow(pipeline)
+        self._promotes = bool(self._growing) and target_kind(pipeline.sink.kind).promotes
+        self._judged: tuple[Any, tuple[Column, ...]] = (None, ())
 
     def decode(self, chunk: Chunk) -> Decoded:
         bad: dict[int, Bad] = {}
@@ -83,12 +90,16 @@ class DebeziumDecoder:
         rows: list[dict[str, Any]] = []
         times: list[int | None] = []
         kept: list[bool] = []
+        wider: dict[str, tuple[int, str]] = {}
         for i, (key, value) in enumerate(zip(chunk.keys, chunk.values, strict=True)):
             try:
                 found = self._read(key, value)
             except UnknownSchema as e:
                 raise missing(e, chunk.offsets[i]) from None
             kept.append(found is not None)
+            if self._growing and found is not None and value is not None:
+                for column in self._wider(value, found):
+                    wider.setdefault(column.name, (i, column.type))
             if isinstance(found, Row):
                 rows.append(found.values)
                 times.append(found.event_ms)
@@ -101,7 +112,8 @@ class DebeziumDecoder:
             times.append(None)
         table = pa.Table.from_pylist(rows, schema=self._schema)
         moments = pa.array(times, pa.int64()) if self._timed else None
-        return Decoded(table, moments, bad, unknown, None if all(kept) else pa.array(kept, pa.bool_()))
+        flags = None if all(kept) else pa.array(kept, pa.bool_())
+        return Decoded(table, moments, bad, unknown, flags, wider=wider)
 
     @property
     def row_types(self) -> dict[str, str]:
@@ -115,6 +127,32 @@ class DebeziumDecoder:
             return connect_columns.column_types(schema_part(value), self._flat)
         schema = self._avro.schema_of(value)
         return {} if schema is None else avro_columns.column_types(schema, self._flat)
+
+    def _wider(self, value: bytes, found: Row | Bad) -> tuple[Column, ...]:
+        """Columns of which the schema of this value says a wider type. A bad one counts for the column that it does not
+        fit alone: nothing else says that it is of this table."""
+        schema = self._schema_of(value)
+        if schema is None:
+            return ()
+        judged, columns = self._judged
+        if schema is not judged and schema != judged:
+            columns = grown(self._pipeline, self._growing, self._types(schema), self._promotes)
+            self._judged = (schema, columns)
+        return columns if isinstance(found, Row) else tuple(c for c in columns if c.name == found.field)
+
+    def _schema_of(self, value: bytes) -> Any:
+        if self._avro is None:
+            return self._json.schema
+        try:
+            return self._avro.schema_of(value)
+        except Malformed:
+            return None
+
+    def _types(self, schema: Any) -> dict[str, str]:
+        """Avro's smallest integer is `int`: it says nothing of a column of a smaller type."""
+        if self._avro is None:
+            return connect_columns.column_types(schema, self._flat)
+        return {name: kind for name, kind in avro_columns.column_types(schema, self._flat).items() if kind != "int"}
 
     def _read(self, key: bytes | None, value: bytes | None) -> Row | Bad | None:
         """None for a message that says nothing new."""

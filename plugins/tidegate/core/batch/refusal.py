@@ -16,6 +16,7 @@ class RefusalKind(Choice):
 
     DIRTY_LIMIT = "dirty_limit"  # more dirty records than `dirty:` allows; a person can release it
     UNKNOWN_FIELD = "unknown_field"  # no column takes it, and the spec says `unknown_fields: fail`
+    WIDER_TYPE = "wider_type"  # a message's schema says a wider type of its column, and the spec `unknown_fields: evolve`
     JOB = "job"  # the Spark job stopped for another reason: offsets that are gone, a schema that it cannot use, ...
     RECEIPT = "receipt"  # its totals do not add up
     REREAD = "reread"  # an attempt has found other records than the one before
@@ -29,7 +30,7 @@ class RefusalKind(Choice):
 
 
 class FieldsRefused(BatchRefused):
-    """Fields that no column takes, and the columns that would, by the messages' schema."""
+    """Fields that no column takes, or that need a wider one, and the columns that would, by the messages' schema."""
 
     columns: tuple[Column, ...] = ()
 

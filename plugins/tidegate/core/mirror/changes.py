@@ -14,12 +14,14 @@ START = 0
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeFile:
-    """A Parquet file of a landed batch: it stays where it is, and as it is. `path` is a URI."""
+    """A Parquet file of a landed batch: it stays where it is, and as it is. `path` is a URI. Files of one
+    `spec_version` have the same columns and types."""
 
     batch_id: int
     path: str
     rows: int
     bytes: int
+    spec_version: int
 
 
 def batch_of(token: str | int | None) -> int:

@@ -24,12 +24,13 @@ _FIXED: tuple[tuple[str, Callable[[Pipeline], Any]], ...] = (
 )
 
 
-def incompatible(old: Pipeline, new: Pipeline) -> list[str]:
+def incompatible(old: Pipeline, new: Pipeline, promotes: bool = False) -> list[str]:
     """Why `new` cannot take over what `old` has landed; empty if it can.
 
     Windows would be other windows, directories other directories: rows that landed would be hidden, or shown twice.
     `windows.start` may move back, never forward over hours that may hold landed rows. Columns may change as
-    `core.spec.evolution` allows; those that rows are partitioned by keep their types.
+    `core.spec.evolution` allows, where the table's readers promote integers or not; those that rows are partitioned by
+    keep their types.
     """
     reasons = [f"{key} was {get(old)}, is {get(new)}" for key, get in _FIXED if get(old) != get(new)]
     before, after = old.windows.start_ms, new.windows.start_ms
@@ -43,7 +44,7 @@ def incompatible(old: Pipeline, new: Pipeline) -> list[str]:
             for name in new.dynamic_partitions
             if old.column(name).type != new.column(name).type
         ]
-        reasons += changes(table_columns(old), table_columns(new), new.sink.format).refused
+        reasons += changes(table_columns(old), table_columns(new), new.sink.format, promotes).refused
     return reasons
 
 

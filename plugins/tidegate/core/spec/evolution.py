@@ -44,8 +44,9 @@ class Changes:
         return found + [f"column {name} is dropped: it stays in the table, null in new rows" for name in self.dropped]
 
 
-def changes(there: Columns, wanted: Columns, file_format: str) -> Changes:
-    """What `wanted` changes of a table whose files of `file_format` hold the columns `there`."""
+def changes(there: Columns, wanted: Columns, file_format: str, promotes: bool = False) -> Changes:
+    """What `wanted` changes of a table whose files of `file_format` hold the columns `there`. `promotes`: its readers
+    take an `int` of an old file for a `bigint`, whatever they do with files of that format elsewhere."""
     old = {name.lower(): canonical_type(kind) for name, kind in there}
     new = {name.lower(): canonical_type(kind) for name, kind in wanted}
     added = tuple((name, kind) for name, kind in new.items() if name not in old)
@@ -54,7 +55,8 @@ def changes(there: Columns, wanted: Columns, file_format: str) -> Changes:
     refused = [
         f"column {name} was {before}, is {after}: {why}"
         for name, before, after in other
-        if (why := _objection(before, after, file_format)) is not None
+        if not (promotes and _integer_grows(before, after))
+        and (why := _objection(before, after, file_format)) is not None
     ]
     kept = [name for name in old if name in new]
     reordered = kept != [name for name in new if name in old]
@@ -66,6 +68,15 @@ def changes(there: Columns, wanted: Columns, file_format: str) -> Changes:
         )
         refused.append(f"columns of {file_format} files are found by their position, which must stay: {what}")
     return Changes(added, tuple(other), dropped, reordered, tuple(refused))
+
+
+def grows(before: str, after: str) -> bool:
+    """Whether `after` is the same kind of number with more room, so that each value of `before` is one of it, and the
+    same: a wider integer, or a decimal with more digits before its point."""
+    old, new = parse(before), parse(after)
+    if isinstance(old, Decimal) and isinstance(new, Decimal):
+        return new.scale == old.scale and new.precision > old.precision
+    return _integer_grows(str(old), str(new))
 
 
 def _objection(before: str, after: str, file_format: str) -> str | None:

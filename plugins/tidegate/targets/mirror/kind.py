@@ -64,6 +64,7 @@ KIND = TargetKind(
     each_table=True,
     dags=("ingest", "apply", "maintain"),
     unit=Unit.PREFIX,
+    promotes=True,
     fixed=("store", "key"),
     problems=problems,
 )

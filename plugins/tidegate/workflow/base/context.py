@@ -165,8 +165,9 @@ def guard(ctx: Context) -> None:
     if version is None or version == ctx.spec_version:
         return
     old = ctx.ledger.pipelines.spec(ctx.name, version)
-    reasons = incompatible(old, ctx.pipeline) + renumbered(old, ctx.pipeline, ctx.kind.numbering)
-    reasons += moved(old, ctx.pipeline, target_kind(ctx.pipeline.sink.kind).fixed)
+    table = target_kind(ctx.pipeline.sink.kind)
+    reasons = incompatible(old, ctx.pipeline, table.promotes) + renumbered(old, ctx.pipeline, ctx.kind.numbering)
+    reasons += moved(old, ctx.pipeline, table.fixed)
     if reasons:
         raise SpecError(
             f"{ctx.name}: batches have landed under the spec as it was: {'; '.join(reasons)}",

@@ -1,5 +1,5 @@
-"""A field that stopped a batch becomes a column, where the YAML allows it: the table first, then the ledger, then the
-batch goes on with the same offsets."""
+"""A field that stopped a batch becomes a column, or the column of one grows, where the YAML allows it: the table first,
+then the ledger, then the batch goes on with the same offsets."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from dataclasses import replace
 from tidegate.core.base.errors import BatchRefused, CatalogueMismatch, LedgerError, LostComparison
 from tidegate.core.batch.refusal import FieldsRefused
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.spec.schema_changes import EVOLVE, SchemaChange, in_force, objections
+from tidegate.core.spec.schema_changes import BY_POLICY, EVOLVE, SchemaChange, in_force, objections
+from tidegate.kinds import target_kind
 from tidegate.workflow.base.context import ATTEMPTS, Context
 
 
 def take_up(ctx: Context, batch_id: int, refused: BatchRefused) -> Context:
-    """The context of the pipeline with columns for the refused fields, once the table has them and the ledger knows.
+    """The context of the pipeline with columns for the refused fields, or wider ones, once the table has them and the
+    ledger knows.
 
     Each step can be run again, and a death between two of them leaves a refused batch, whose next try comes here again.
     Raises `refused` where no column is accepted, CatalogueError, LedgerError."""
     found = refused.columns if isinstance(refused, FieldsRefused) else ()
     if ctx.pipeline.format.unknown_fields != EVOLVE or not found:
         raise refused
+    types = {c.name: c.type for c in ctx.pipeline.columns}
     wanted = [
         SchemaChange(
             column=c.name,
@@ -28,6 +31,7 @@ def take_up(ctx: Context, batch_id: int, refused: BatchRefused) -> Context:
             batch_id=batch_id,
             partition=refused.partition,
             offset=refused.offset,
+            before=types.get(c.name, ""),
         )
         for c in found
     ]
@@ -36,15 +40,17 @@ def take_up(ctx: Context, batch_id: int, refused: BatchRefused) -> Context:
     pipeline = in_force(ctx.pipeline, accepted)
     if pipeline == ctx.pipeline:
         raise refused
-    known = {c.name for c in ctx.pipeline.columns}
-    for c in (c for c in pipeline.columns if c.name not in known):
-        ctx.say(f"batch {batch_id}: column {c.name} {c.type} is accepted by format.unknown_fields: evolve")
+    for c in (c for c in pipeline.columns if c.type != types.get(c.name)):
+        what = f"column {c.name} {c.type} is accepted"
+        if c.name in types:
+            what = f"column {c.name} grows from {types[c.name]} to {c.type}"
+        ctx.say(f"batch {batch_id}: {what} by {BY_POLICY}")
     return replace(ctx, pipeline=pipeline, spec_version=ctx.register(pipeline))
 
 
 def _prepare(ctx: Context, pipeline: Pipeline, refused: BatchRefused) -> None:
     """Give the table the columns. Raises BatchRefused for a table that cannot have them."""
-    wrong = objections(ctx.pipeline, pipeline)
+    wrong = objections(ctx.pipeline, pipeline, target_kind(pipeline.sink.kind).promotes)
     try:
         if not wrong:
             replace(ctx, pipeline=pipeline).table.prepare()

@@ -10,8 +10,8 @@ from tidegate.core.ledger import BatchLedger
 from tidegate.core.mirror.applies import ApplyLedger
 from tidegate.core.mirror.changes import ChangeFile, between
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.paths import join
-from tidegate.workflow.base.context import landed_by
+from tidegate.core.target.paths import Layout, join
+from tidegate.workflow.base.context import landed
 from tidegate.workflow.window.waits import SpecsInForce
 
 
@@ -46,6 +46,15 @@ def changes(
 
 
 def _files(ledger: ChangesLedger, spec: Pipeline, batch_id: int) -> list[ChangeFile]:
-    files = ledger.batches.manifest_files(spec.name, batch_id, DATA)
-    home = landed_by(ledger.batches, spec, batch_id)
-    return [ChangeFile(batch_id=batch_id, path=join(home, f.path), rows=f.rows, bytes=f.bytes) for f in files]
+    batch = ledger.batches.get(spec.name, batch_id)
+    home = landed(Layout.of(spec), batch)
+    return [
+        ChangeFile(
+            batch_id=batch_id,
+            path=join(home, f.path),
+            rows=f.rows,
+            bytes=f.bytes,
+            spec_version=batch.plan.spec_version,
+        )
+        for f in ledger.batches.manifest_files(spec.name, batch_id, DATA)
+    ]

@@ -1,0 +1,242 @@
+"""`unknown_fields: evolve`: a column grows to the type that the message's schema says, the table first. Where its table
+cannot have that type, or somebody has written what hangs on it, the values decide, as before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import StaticTable
+
+from tests.crash.faults import Call
+from tests.mirror.audits import deep
+from tests.mirror.test_changes import read
+from tests.mirror.test_evolve import EVOLVING, Life, disturbed, happened, seen, undisturbed, versions
+from tests.mirror.test_where_key import ask, states
+from tests.mirror.worlds import MirrorWorld, mirror, told
+from tidegate.core.base.errors import BatchRefused, SpecError, StorageAhead
+from tidegate.core.batch.refusal import RefusalKind
+from tidegate.ledger.store import columns
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.restore import adoption
+
+NARROW = EVOLVING.replace("sink:", "  - {{name: qty, type: int}}\nsink:")
+KEYED = NARROW.replace("id, type: bigint", "id, type: int")
+INT = {"id": "int32", "word": "string", "qty": "int32"}
+LONG = {**INT, "qty": "int64"}
+BIG = 2**40
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[MirrorWorld]:
+    made = MirrorWorld(tmp_path, NARROW)
+    made.land(told(INT, 10, id=1, word="a", qty=1), told(INT, 11, id=2, word="b", qty=2))
+    made.apply()
+    yield made
+    made.close()
+
+
+def kind_of(world: MirrorWorld, column: str = "qty") -> str:
+    """The type that the table has."""
+    return str(world.loaded().metadata.schema().find_field(column).field_type)
+
+
+def quantities(world: MirrorWorld) -> list[tuple[int, int | None]]:
+    return [(row["id"], row["qty"]) for row in seen(world)]
+
+
+def test_a_column_grows_in_the_middle_of_a_batch(world: MirrorWorld) -> None:
+    """One run. Files of buckets that no event changes stay as they are, and are read as the wider type."""
+    assert kind_of(world) == "int"
+    world.land(told(INT, 20, id=3, word="c", qty=3), told(LONG, 21, id=1, word="a", qty=BIG))
+    world.apply()
+    assert kind_of(world) == "long"
+    assert quantities(world) == [(1, BIG), (2, 2), (3, 3)]
+    (change,) = world.context().ledger.schema_changes.changes("readings")
+    assert columns(change, "column", "type", "path", "batch_id", "partition", "offset", "why", "actor") == {
+        "column": "qty", "type": "bigint", "path": "$.qty", "batch_id": 2, "partition": 0, "offset": 3,
+        "why": "format.unknown_fields: evolve", "actor": "test",
+    }  # fmt: skip
+    steps = [what for what, _ in happened(world)]
+    assert steps.index("refused") < steps.index("column widened") < steps.index("replanned")
+    assert steps.count("refused") == 1
+    refusal = world.context().ledger.batches.refusal("readings", 2)
+    assert refusal is None or refusal.kind is RefusalKind.WIDER_TYPE
+    assert "batch 2: column qty grows from int to bigint by format.unknown_fields: evolve" in world.said
+    table = StaticTable.from_metadata(world.loaded().metadata_location)
+    for least, wanted in ((2, [1, 2, 3]), (3, [1, 3]), (4, [1])):  # by statistics of files of both types
+        found = table.scan(row_filter=f"qty >= {least}").to_arrow()
+        assert sorted(found["id"].to_pylist()) == wanted
+        assert found["qty"].type == pa.int64()
+
+
+def test_whoever_reads_what_landed_reads_both_types(world: MirrorWorld) -> None:
+    world.land(told(LONG, 20, id=1, word="a", qty=BIG))
+    world.apply()
+    assert deep(world).problems == ()
+    events = read(world).arrow()
+    assert sorted(events["qty"].to_pylist()) == [1, 2, BIG]
+    assert states(ask(world, "id=1")) == [("row", 2, 2**40 + 20), ("superseded", 1, 2**40 + 10)]
+    world.land(told(INT, 11, id=2, word="b", qty=2), told(INT, 10, id=1, word="a", qty=1))
+    world.apply()
+    assert quantities(world) == [(1, BIG), (2, 2)], "what is sent again from before says the same"
+    assert deep(world).problems == ()
+
+
+def test_a_key_grows_and_stays_in_its_bucket(tmp_path: Path) -> None:
+    world = MirrorWorld(tmp_path, KEYED)
+    world.land(*(told(INT, 10 + n, id=n, word="a", qty=n) for n in range(9)))
+    world.apply()
+    wide = {**LONG, "id": "int64"}
+    world.land(*(told(wide, 30 + n, id=n, word="b", qty=BIG + n) for n in range(0, 9, 2)), told(wide, 50, id=BIG, qty=0))
+    world.apply()
+    assert quantities(world) == [(n, n if n % 2 else BIG + n) for n in range(9)] + [(BIG, 0)]
+    assert [what for what, _ in happened(world)].count("refused") == 1, "both columns at once"
+    assert deep(world).problems == ()
+    assert states(ask(world, "id=3")) == [("row", 1, 2**40 + 13)]
+    assert states(ask(world, f"id={BIG}")) == [("row", 2, 2**40 + 50)]
+    world.close()
+
+
+def test_an_accepted_column_is_wide_from_the_beginning(tmp_path: Path) -> None:
+    """So that whole numbers grow only where somebody has written a narrower type."""
+    world = MirrorWorld(tmp_path, EVOLVING)
+    world.land(told(INT, 10, id=1, word="a", qty=1), told(LONG, 11, id=2, word="b", qty=BIG))
+    assert [c.type for c in world.context().ledger.schema_changes.changes("readings")] == ["bigint"]
+    world.close()
+
+
+# ---------------------------------------------------------------- what does not grow by itself
+
+
+@pytest.mark.parametrize(
+    ("yaml", "message", "why"),
+    [
+        (NARROW.replace("evolve", "fail"), told(LONG, 20, id=1, word="a", qty=BIG), "1 of 1 records are dirty"),
+        (NARROW, told(LONG, 20, False, id=1, word="a", qty=BIG), "dirty"),
+        (NARROW, told({**INT, "qty": "string"}, 20, id=1, word="a", qty="many"), "dirty"),
+        (NARROW.replace("sink:", '  - {{name: twice, type: bigint, expr: "qty * 2"}}\nsink:'),
+         told(LONG, 20, id=1, word="a", qty=BIG), "dirty"),
+    ],
+)  # fmt: skip
+def test_what_does_not_grow_stops_at_a_value_that_does_not_fit(
+    tmp_path: Path, yaml: str, message: tuple[bytes, bytes], why: str
+) -> None:
+    """By the policy, without a schema, to another kind of type, and where an expression reads the column."""
+    world = MirrorWorld(tmp_path, yaml)
+    with pytest.raises(BatchRefused, match="dirty"):
+        world.land(message)
+    refusal = world.context().ledger.batches.refusal("readings", 1)
+    assert refusal is not None
+    assert refusal.kind is RefusalKind.DIRTY_LIMIT
+    assert world.context().ledger.schema_changes.changes("readings") == ()
+    world.close()
+
+
+def test_a_bad_message_of_another_table_widens_nothing(world: MirrorWorld) -> None:
+    """Its key says that it is none of ours; so its schema says nothing of our columns."""
+    _, value = told(LONG, 20, id=1, word="a", qty=BIG)
+    with pytest.raises(BatchRefused, match="dirty"):
+        world.land((b'{"order_id": 1}', value))
+    assert kind_of(world) == "int"
+
+
+# ---------------------------------------------------------------- the YAML, and what stands
+
+
+def edited(world: MirrorWorld, before: str, after: str) -> None:
+    world.pipeline = mirror(world.folder, NARROW.replace(before, after))
+
+
+def test_the_yaml_that_says_the_wider_type_is_no_new_version(world: MirrorWorld) -> None:
+    world.land(told(LONG, 20, id=1, word="a", qty=BIG))
+    version = world.context().spec_version
+    edited(world, "qty, type: int", "qty, type: bigint")
+    assert world.context().spec_version == version
+    world.land(told(LONG, 30, id=2, word="b", qty=BIG))
+    world.apply()
+    assert quantities(world) == [(1, BIG), (2, BIG)]
+
+
+def test_a_type_that_has_grown_stays_without_the_policy(world: MirrorWorld) -> None:
+    world.land(told(LONG, 20, id=1, word="a", qty=BIG))
+    edited(world, "evolve", "ignore")
+    world.land(told(LONG, 30, id=2, word="b", qty=BIG))
+    world.apply()
+    assert quantities(world) == [(1, BIG), (2, BIG)]
+
+
+def test_a_person_may_widen_it_before(tmp_path: Path) -> None:
+    """In Iceberg; and never back."""
+    world = MirrorWorld(tmp_path, NARROW.replace("evolve", "ignore"))
+    world.land(told(INT, 10, id=1, word="a", qty=1))
+    world.apply()
+    edited(world, "qty, type: int", "qty, type: bigint")
+    world.land(told(LONG, 20, id=2, word="b", qty=BIG))
+    world.apply()
+    assert quantities(world) == [(1, 1), (2, BIG)]
+    assert deep(world).problems == ()
+    edited(world, "evolve", "ignore")
+    with pytest.raises(SpecError, match="column qty was bigint, is int"):
+        world.land(told(INT, 30, id=3, word="c", qty=1))
+    world.close()
+
+
+# ---------------------------------------------------------------- deaths and restores
+
+GROWING = Life(
+    NARROW,
+    (told(INT, 20, id=3, word="c", qty=3), told(LONG, 21, id=1, word="a", qty=BIG)),
+    [("qty", "bigint", 3)],
+    [{"id": 1, "word": "a", "qty": BIG}, {"id": 2, "word": "b", "qty": 2}, {"id": 3, "word": "c", "qty": 3}],
+    (told(INT, 10, id=1, word="a", qty=1), told(INT, 11, id=2, word="b", qty=2)),
+)
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
+    return undisturbed(GROWING, tmp_path_factory.mktemp("widen"), "iceberg.commit")
+
+
+def test_a_death_at_any_step_heals(calls: list[Call], tmp_path: Path) -> None:
+    assert disturbed(GROWING, calls, tmp_path) == []
+
+
+def test_a_restored_ledger_takes_the_type_from_storage(world: MirrorWorld) -> None:
+    world.close()
+    early = world.database.read_bytes()
+    world.land(told(LONG, 20, id=1, word="a", qty=BIG))
+    world.apply()
+    world.close()
+    world.database.write_bytes(early)
+    world.registered.clear()
+    edited(world, "evolve", "ignore")
+    with pytest.raises(StorageAhead):
+        world.land(told(LONG, 30, id=3, word="c", qty=9))
+    adoption.adopt(world.context(), adoption.survey(world.context()), "the ledger was restored")
+    changes = world.context().ledger.schema_changes.changes("readings")
+    assert [(c.column, c.type, c.offset) for c in changes] == [("qty", "bigint", None)]
+    world.ingest("run 9")
+    world.apply()
+    assert quantities(world) == [(1, BIG), (2, 2), (3, 9)]
+
+
+def test_a_ledger_that_forgot_a_type_finds_the_table_wider(world: MirrorWorld) -> None:
+    """What had not landed is met again; until then merges leave the table's type as it is."""
+    world.send(told(LONG, 20, id=1, word="a", qty=BIG))
+    ingest.plan(world.context(), "run 2")
+    world.close()
+    early = world.database.read_bytes()
+    ingest.write(world.context(), "run 2")
+    world.close()
+    world.database.write_bytes(early)
+    world.registered.clear()
+    assert kind_of(world) == "long"
+    assert [c.type for c in world.context().pipeline.columns if c.name == "qty"] == ["int"]
+    world.apply()
+    world.ingest("run 2")
+    world.apply()
+    assert quantities(world) == [(1, BIG), (2, 2)]
+    assert [c.type for spec in versions(world) for c in spec.columns if c.name == "qty"] == ["int", "bigint"]
