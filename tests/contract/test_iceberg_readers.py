@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from tests.copies.worlds import COPYING, CopyWorld
+from tests.mirror.avro_events import AvroEvents, decimal
+from tests.mirror.test_evolve import EVOLVING as MIRROR
+from tests.mirror.worlds import MirrorWorld, event
 from tests.mirror.worlds import Tables as MirrorTables
-from tests.mirror.worlds import event
 from tests.targets.iceberg.catalogues import Site
 from tests.targets.iceberg.lab import Tables
 from tests.targets.iceberg.spark import Spark, SparkFailed
@@ -273,4 +276,39 @@ def test_a_mirror_is_empty_until_its_first_copy_is_whole(
     world.land(event(61, "later", 10_000))
     world.apply()
     assert seen() == world.source_table.rows | {61: "later"}
+    world.close()
+
+
+def test_a_mirrors_column_that_has_grown(spark: Spark, tmp_path: Path) -> None:
+    """Files of both types, some of which no later merge has touched, by their rows and by their statistics."""
+    catalog, events = "grown", AvroEvents()
+    url = f"sqlite:///{tmp_path}/catalogue.db"
+    spark.catalog(catalog, type="jdbc", warehouse=f"file://{tmp_path}/warehouse", **_jdbc(url))
+    columns = '  - {{name: qty, type: int}}\n  - {{name: total, type: "decimal(6,2)"}}\nsink:'
+    world = MirrorWorld(tmp_path, MIRROR.replace("sink:", columns).replace("id, type: bigint", "id, type: int"))
+    world.tables = lambda world: MirrorTables(SqlCatalogue(url, catalog, LocalStorage(), 10.0))
+    narrow = {"id": "int", "word": "string", "qty": "int", "total": decimal(6)}
+    wide = {"id": "long", "word": "string", "qty": "long", "total": decimal(20)}
+    first = [events.told(narrow, 10 + n, id=n, word="a", qty=n, total=Decimal(n)) for n in range(9)]
+    big = events.told(wide, 30, id=2**40, word="b", qty=2**41, total=Decimal("123456789012345678.25"))
+    world.pipeline = replace(world.pipeline, format=events.format())
+    world.land(*first)
+    world.apply()
+    world.land(big)
+    world.apply()
+
+    def seen(where: str) -> list[tuple[int, int, str]]:
+        rows = spark(f"SELECT id, qty, total FROM {catalog}.lake.readings WHERE {where} ORDER BY id")
+        return [(r["id"], r["qty"], r["total"]) for r in rows]
+
+    small = [(n, n, f"{n}.00") for n in range(9)]
+    assert seen("true") == [*small, (2**40, 2**41, "123456789012345678.25")]
+    assert seen("qty >= 7") == seen("total >= 7") == seen("id >= 7") == [*small[7:], seen("true")[-1]]
+    assert seen("qty = 3 AND id = 3 AND total = 3.00") == [small[3]]
+    types = {r["col_name"]: r["data_type"] for r in spark(f"DESCRIBE {catalog}.lake.readings")}
+    assert (types["id"], types["qty"], types["total"]) == ("bigint", "bigint", "decimal(20,2)")
+    spark(f"CALL {catalog}.system.rewrite_data_files(table => 'lake.readings', options => map('rewrite-all', 'true'))")
+    world.land(events.told(wide, 40, id=3, word="c", qty=2**42, total=Decimal(0)))
+    world.apply()
+    assert seen("id = 3") == [(3, 2**42, "0.00")]
     world.close()
