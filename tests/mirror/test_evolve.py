@@ -364,8 +364,12 @@ def test_a_ledger_that_forgot_what_had_not_landed_accepts_it_again(world: Mirror
 
 @pytest.fixture
 def tide(world: MirrorWorld, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """The command line, beside the world's YAML and ledger."""
-    (world.folder / "readings.yaml").write_text(EVOLVING.format(location=world.location))
+    return command_line(world, monkeypatch, EVOLVING)
+
+
+def command_line(world: MirrorWorld, monkeypatch: pytest.MonkeyPatch, yaml: str) -> Callable[..., Any]:
+    """`tidegate schema`, beside the world's YAML and ledger."""
+    (world.folder / "readings.yaml").write_text(yaml.format(location=world.location))
     monkeypatch.setenv("AIRFLOW__TIDEGATE__PIPELINES_FOLDER", str(world.folder))
     monkeypatch.setenv("AIRFLOW_CONN_TIDEGATE_LEDGER", json.dumps({"conn_type": "sqlite", "host": str(world.database)}))
     monkeypatch.setattr(surroundings, "source", lambda spec: world.kafka)

@@ -3,6 +3,7 @@ cannot have that type, or somebody has written what hangs on it, the values deci
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -19,13 +20,14 @@ from tests.mirror.avro_events import AvroEvents, decimal
 from tests.mirror.days import DAY, DailyWorld
 from tests.mirror.days import YAML as DAILY
 from tests.mirror.test_changes import read
-from tests.mirror.test_evolve import EVOLVING, Life, disturbed, happened, seen, undisturbed, versions
+from tests.mirror.test_evolve import EVOLVING, Life, command_line, disturbed, happened, seen, undisturbed, versions
 from tests.mirror.test_where_key import ask, states
 from tests.mirror.worlds import MirrorWorld, mirror, told
 from tests.world import T0, World
 from tidegate.core.base.errors import BatchRefused, SpecError, StorageAhead
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.ledger.store import columns
+from tidegate.spec.loader import load_file
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.restore import adoption
 
@@ -261,6 +263,31 @@ def test_a_person_may_widen_it_before(tmp_path: Path) -> None:
     edited(world, "evolve", "ignore")
     with pytest.raises(SpecError, match="column qty was bigint, is int"):
         world.land(told(INT, 30, id=3, word="c", qty=1))
+    world.close()
+
+
+def test_show_tells_what_has_grown_and_propose_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events, world = AvroEvents(), MirrorWorld(tmp_path, NARROW.replace("qty, type: int", 'qty, type: "decimal(6, 2)"'))
+    kinds = {**PRICED, "qty": decimal(12)}
+    sent = events.told({**kinds}, 10, id=1, word="a", total=Decimal(1), qty=Decimal(1))
+    yaml = world.pipeline
+    reads(world, events)
+    world.land(sent)
+    world.close()
+    tide = command_line(world, monkeypatch, NARROW.replace("qty, type: int", 'qty, type: "decimal(6, 2)"'))
+    shown = "qty decimal(12,2), from $.qty: the YAML says decimal(6,2), which it has outgrown; first seen in batch 1"
+    assert shown in tide("show", "readings").stdout
+    told_so = {c["column"]: (c["in_yaml"], c["yaml_type"]) for c in json.loads(tide("show", "readings", "--json").stdout)["columns"]}
+    assert told_so == {"total": (False, None), "qty": (True, "decimal(6,2)")}
+    written = tide("propose", "readings", "--write")
+    assert "column qty has grown from decimal(6,2) to decimal(12,2)\n" in written.stdout, written.output
+    assert '+  - {name: qty, type: "decimal(12,2)"}\n' in written.stdout
+    version = world.context().spec_version
+    world.pipeline = replace(load_file(world.folder / "readings.yaml"), format=yaml.format)
+    reads(world, events)
+    assert world.context().spec_version == version
+    assert "has grown" not in tide("propose", "readings").stdout
+    assert "qty decimal(12,2), from $.qty: the YAML decides" in tide("show", "readings").stdout
     world.close()
 
 

@@ -6,7 +6,7 @@ import difflib
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,11 +32,11 @@ def schema() -> None:
 @surroundings.pipeline_argument
 @json_option
 def show(pipeline: str, as_json: bool) -> None:
-    """List the columns that were accepted beside the YAML's (`unknown_fields: evolve`): their types, the first record
-    that had each, and who took it up.
+    """List the columns that were accepted beside the YAML's, and those that have grown (`unknown_fields: evolve`):
+    their types, the first record that had each, and who took it up.
 
-    A column stays in force until the YAML names it, or reads its field: then the YAML decides. `tidegate schema propose
-    --write` adds the lines.
+    A column stays in force until the YAML names it, or reads its field: then the YAML decides, but that a type which
+    has grown stays. `tidegate schema propose --write` adds the lines, and writes the types.
 
     \b
     Examples:
@@ -47,17 +47,19 @@ def show(pipeline: str, as_json: bool) -> None:
     Exit code: 0 well; 2 a YAML is wrong; 3 cannot tell.
     """
     from tidegate.core.base.instants import iso
-    from tidegate.core.spec.schema_changes import in_force
+    from tidegate.core.spec.schema_changes import in_force, outgrown
 
     spec = surroundings.pipeline_named(pipeline)
     with surroundings.ledger() as ledger:
         accepted = ledger.schema_changes.changes(pipeline)
     added = {c.name for c in in_force(spec, accepted).columns} - {c.name for c in spec.columns}
+    grown = outgrown(spec, accepted)
     if as_json:
         columns = [
             {
                 "column": a.column, "type": a.type, "path": a.path, "batch": a.batch_id, "partition": a.partition,
                 "offset": a.offset, "why": a.why, "by": a.actor, "at": iso(a.at_ms), "in_yaml": a.column not in added,
+                "yaml_type": spec.column(a.column).type if a.column in grown else None,
             }
             for a in accepted
         ]  # fmt: skip
@@ -67,6 +69,8 @@ def show(pipeline: str, as_json: bool) -> None:
         click.echo(f"{pipeline}: no column was accepted beside the YAML's")
     for a in accepted:
         whose = "not in the YAML" if a.column in added else "the YAML decides"
+        if a.column in grown:
+            whose = f"the YAML says {spec.column(a.column).type}, which it has outgrown"
         click.echo(f"{a.column} {a.type}, from {a.path}: {whose}; first seen in {a.place}")
         click.echo(f"  accepted {iso(a.at_ms)} by {a.actor} ({a.why})")
 
@@ -83,7 +87,8 @@ def propose(pipeline: str, records: int, write: bool, as_json: bool) -> None:
 
     Nothing is committed to Kafka, and nothing is written without --write: then the lines are added at the end of
     `columns`, the rest of the file stays as it is, and the change is shown. Types are those of the values; of change
-    events in Avro those of the newest schema. Columns that were accepted (`tidegate schema show`) come first.
+    events in Avro those of the newest schema. Columns that were accepted (`tidegate schema show`) come first, and the
+    types to which columns of the YAML have grown are written there.
 
     \b
     Examples:
@@ -95,38 +100,42 @@ def propose(pipeline: str, records: int, write: bool, as_json: bool) -> None:
     """
     spec = surroundings.pipeline_named(pipeline)
     path = surroundings.pipelines_folder() / f"{pipeline}.yaml"
-    read, proposals = _proposals(spec, records)
+    read, proposals, grown = _proposals(spec, records)
     text, written = "", False
-    if write and any(p.usable for p in proposals):
-        text = _write(path, proposals)
+    if write and (grown or any(p.usable for p in proposals)):
+        text = _write(path, proposals, grown)
         written = True
     if as_json:
         columns = [
             {"field": p.field, "column": p.column, "type": p.type, "seen": p.seen, "note": p.note, "line": p.line}
             for p in proposals
         ]
-        print_json({"pipeline": pipeline, "records": read, "columns": columns, "file": str(path), "written": written})
+        found = {"pipeline": pipeline, "records": read, "columns": columns, "grown": grown}
+        print_json({**found, "file": str(path), "written": written})
         return
-    if not proposals:
+    for name, kind in grown.items():
+        click.echo(f"column {name} has grown from {spec.column(name).type} to {kind}")
+    if proposals:
+        click.echo(
+            f"{many(read, 'record')}; {many(len(proposals), 'field')} that no column takes. Add to columns in {path}:"
+        )
+        for p in proposals:
+            click.echo(f"  {p.line}")
+    else:
         click.echo(f"{many(read, 'record')}: every field has its column")
-        return
-    click.echo(
-        f"{many(read, 'record')}; {many(len(proposals), 'field')} that no column takes. Add to columns in {path}:"
-    )
-    for p in proposals:
-        click.echo(f"  {p.line}")
     if written:
         click.echo(text, nl=False)
         click.echo(f"written; now: tidegate spec validate {path}, then clear a task that was refused")
 
 
-def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal]]:
+def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal], dict[str, str]]:
+    """How many records were read, the columns to add, and the types to which those of the YAML have grown."""
     from tidegate.core.spec.proposals import propose, sample_ranges
-    from tidegate.core.spec.schema_changes import in_force, proposed
+    from tidegate.core.spec.schema_changes import in_force, outgrown, proposed
     from tidegate.sources.sampling import sample
 
     refused_at, accepted = _told(spec)
-    names = {c.name for c in spec.columns}
+    names, grown = {c.name for c in spec.columns}, outgrown(spec, accepted)
     spec = in_force(spec, accepted)
     standing = {c.name for c in spec.columns} - names
     source = surroundings.source(spec)
@@ -141,7 +150,7 @@ def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal]]:
     for field, (seen, examples) in sorted(found.fields.items(), key=lambda item: (-item[1][0], item[0])):
         proposals.append(propose(field, examples, taken, seen, found.types.get(field)))
         taken.append(proposals[-1].column)
-    return found.read, proposals
+    return found.read, proposals, grown
 
 
 def _told(spec: Pipeline) -> tuple[tuple[int, int] | None, tuple[SchemaChange, ...]]:
@@ -163,14 +172,14 @@ def _told(spec: Pipeline) -> tuple[tuple[int, int] | None, tuple[SchemaChange, .
     return (refusal.partition, refusal.offset), accepted
 
 
-def _write(path: Path, proposals: Sequence[Proposal]) -> str:
+def _write(path: Path, proposals: Sequence[Proposal], grown: Mapping[str, str]) -> str:
     """Replace the file at once, if the result is a valid pipeline. Returns the change as a diff."""
     from tidegate.spec.loader import load_text
-    from tidegate.spec.new_columns import with_columns
+    from tidegate.spec.new_columns import with_columns, with_types
 
     content = path.read_bytes()
     before = content.decode("utf-8-sig")
-    after = with_columns(before, str(path), proposals)
+    after = with_columns(with_types(before, str(path), grown), str(path), proposals)
     load_text(path, after)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as draft:
         mark = content[:3] if content.startswith(b"\xef\xbb\xbf") else b""

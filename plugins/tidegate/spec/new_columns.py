@@ -1,9 +1,9 @@
-"""New columns in a pipeline's YAML, added as text: comments and order of the file stay."""
+"""New columns, and wider types, in a pipeline's YAML, written as text: comments and order of the file stay."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import yaml
 
@@ -28,6 +28,22 @@ def with_columns(text: str, file: str, proposals: Sequence[Proposal]) -> str:
     added = "".join(f"{indent}{line}\n" for line in lines)
     gap = "" if not at or text[at - 1] == "\n" else "\n"
     return text[:at] + gap + added + text[at:]
+
+
+def with_types(text: str, file: str, types: Mapping[str, str]) -> str:
+    """`text` with these types of columns that it has, by their names. Raises SpecError if it has no columns."""
+    if not types:
+        return text
+    _, columns = _columns(text, file)
+    spans = []
+    for item in columns.value:
+        said = {key.value: value for key, value in item.value} if isinstance(item, yaml.MappingNode) else {}
+        kind = types.get(said["name"].value.lower()) if {"name", "type"} <= said.keys() else None
+        if kind is not None:
+            spans.append((said["type"].start_mark.index, said["type"].end_mark.index, kind))
+    for start, end, kind in reversed(spans):
+        text = text[:start] + (kind if kind.isalnum() else f'"{kind}"') + text[end:]
+    return text
 
 
 def _columns(text: str, file: str) -> tuple[int, yaml.SequenceNode]:

@@ -86,6 +86,12 @@ def in_force(pipeline: Pipeline, accepted: Iterable[SchemaChange]) -> Pipeline:
     return replace(pipeline, columns=(*own, *new, *brought), sink=replace(pipeline.sink, fields=()))
 
 
+def outgrown(pipeline: Pipeline, accepted: Iterable[SchemaChange]) -> dict[str, str]:
+    """Types that columns of the YAML have by now, which are wider than it says."""
+    said = {c.name: c.type for c in pipeline.columns}
+    return {c.name: c.type for c in in_force(pipeline, accepted).columns if said.get(c.name, c.type) != c.type}
+
+
 def _as_grown(column: Column, accepted: Iterable[SchemaChange]) -> Column:
     """One that computes, or hides, has the type that its author wrote."""
     if column.expr is not None or column.hidden:
