@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from tests.mirror.days import YAML, DailyWorld, by_days, event
+from tests.mirror.avro_events import AvroEvents, decimal
+from tests.mirror.days import DAY, YAML, DailyWorld, by_days, event
+from tests.world import T0
+from tidegate.core.base.errors import BatchRefused
 from tidegate.targets.daily.kind import Daily
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
@@ -37,3 +42,33 @@ def test_each_day_shows_its_rows(catalogue: PyHiveCatalogue, tmp_path: Path) -> 
     world.pipeline = by_days(tmp_path, yaml.replace("name: word,", "name: word, from: $._source.file,"))
     assert world.replay_day(2).new
     assert shown() == [*first, (third, 1, "binlog.000001"), (third, 2, "b")]
+
+
+def test_a_decimal_grows(catalogue: PyHiveCatalogue, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """HiveServer2 reads the days of before by the wider type. Spark's Thrift server changes no type: the batch stops."""
+    table, events = f"days_{uuid.uuid4().hex[:8]}.orders", AvroEvents()
+    columns = '  - {{name: total, type: "decimal(6,2)"}}\nwindows:'
+    world = DailyWorld(tmp_path, YAML.replace("lake.readings", table).replace("windows:", columns))
+    world.tables = lambda _: Daily(catalogue)
+    narrow = {"id": "long", "word": "string", "total": decimal(6)}
+    wide = {**narrow, "total": decimal(20)}
+    first = events.told(narrow, 10, T0, id=1, word="a", total=Decimal("-12.50"))
+    second = events.told(wide, 20, T0 + DAY, id=2, word="b", total=Decimal("123456789012345678.25"))
+    last = events.told(wide, 30, T0 + 4 * DAY, id=3, word="c", total=Decimal(1))
+    again = events.told(narrow, 11, T0 + DAY + DAY // 8, id=1, word="a", total=Decimal("-12.50"))
+    world.pipeline = replace(world.pipeline, format=events.format())
+    world.land(first, again)
+    world.publish(0)
+    if request.node.callspec.params["catalogue"] == "hive_spark":
+        with pytest.raises(BatchRefused, match="the table cannot take its column") as refused:
+            world.land(second)
+        assert "HiveServer2" in refused.value.advice
+        assert "unknown_fields to ignore" in refused.value.advice
+        return
+    world.land(second, last)
+    world.land(last, partition=1)
+    world.publish(1)
+    shown = sorted(catalogue.execute(f"SELECT `date`, id, total FROM {table}"))
+    assert [(one[0], one[1], str(one[2]).rstrip("0")) for one in shown] == [
+        ("2013-01-05", 1, "-12.5"), ("2013-01-06", 1, "-12.5"), ("2013-01-06", 2, "123456789012345678.25"),
+    ]  # fmt: skip

@@ -58,7 +58,7 @@ class FakeCatalogue:
             if not wanted.alter_table:
                 return []
             sql.alterations(table, wanted)  # refuses what the real ones would
-            types = {name.lower(): kind for name, kind in table.columns}
+            types = {name: kind for name, _, kind in wanted.widened}
             columns = [(name, types.get(name.lower(), kind)) for name, kind in there.columns]
             kept.definition = replace(there, columns=(*columns, *wanted.added))
             return wanted.words()

@@ -173,6 +173,25 @@ def test_days_have_more_digits_too(tmp_path: Path) -> None:
     world.close()
 
 
+def test_a_day_is_published_while_its_table_is_wider_than_the_spec(tmp_path: Path) -> None:
+    """A task that died between the table and the ledger."""
+    yaml = DAYS.replace("windows:", '  - {{name: total, type: "decimal(6,2)"}}\nwindows:')
+    events, world = AvroEvents(), DailyWorld(tmp_path, yaml)
+    first = events.told(PRICED, 10, T0, id=1, word="a", total=Decimal("12.50"))
+    last = events.told(PRICED, 20, T0 + 4 * DAY, id=2, word="b", total=Decimal(1))
+    reads(world, events)
+    world.land(first, last)
+    world.land(last, partition=1)
+    world.publish(0)
+    ctx = world.context()
+    grown = tuple(replace(c, type="decimal(12,2)") if c.name == "total" else c for c in ctx.pipeline.columns)
+    replace(ctx, pipeline=replace(ctx.pipeline, columns=grown)).table.prepare()
+    world.publish(1)
+    assert totals(world, 1) == [(1, Decimal("12.50"))]
+    assert dict(world.catalogue._tables["lake.readings"].definition.columns)["total"] == "decimal(12,2)"
+    world.close()
+
+
 def totals(world: DailyWorld, n: int) -> list[tuple[int, Decimal]]:
     place = world.place(n)
     assert place is not None

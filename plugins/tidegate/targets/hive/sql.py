@@ -13,7 +13,7 @@ from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, Catalog
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct, canonical_type
 from tidegate.core.base.hivetypes import parse as parse_type
 from tidegate.core.base.partition_values import HIVE_NULL, PartitionValues, parse_partition_path
-from tidegate.core.spec.evolution import Changes, changes
+from tidegate.core.spec.evolution import Changes, changes, grows
 from tidegate.targets.hive.formats import FORMATS, SERDES, differences, read_properties, row_format
 from tidegate.targets.hive.ports import TableDef
 
@@ -305,7 +305,7 @@ def _table_differences(table: TableDef, found: Description) -> list[str]:
 
 def _column_differences(table: TableDef, found: Description) -> list[str]:
     """By name: the files' columns are matched by name, so that their order does not matter; nor do dropped ones."""
-    wanted = {name.lower(): canonical_type(kind) for name, kind in table.columns}
+    wanted = {name.lower(): canonical_type(kind) for name, kind in _as_grown(table, found)}
     there = found.columns
     words = [f"column {name} {_clipped(kind)} is missing" for name, kind in wanted.items() if name not in there]
     for name in wanted.keys() & there.keys():
@@ -316,9 +316,16 @@ def _column_differences(table: TableDef, found: Description) -> list[str]:
     return sorted(words)
 
 
+def _as_grown(table: TableDef, found: Description) -> list[tuple[str, str]]:
+    """Columns of the spec, those that the table has wider as it has them: a batch that widens one does so before its
+    spec is known to all tasks, and their files are read as older ones are."""
+    there = ((name, kind, found.columns.get(name.lower(), kind)) for name, kind in table.columns)
+    return [(name, wide if grows(kind, wide) else kind) for name, kind, wide in there]
+
+
 def evolution(table: TableDef, found: Description) -> Changes:
     """What has to change. Raises CatalogueMismatch when it is another table, or readers could not take the change."""
-    wanted = changes(tuple(found.columns.items()), table.columns, table.format)
+    wanted = changes(tuple(found.columns.items()), _as_grown(table, found), table.format)
     words = _table_differences(table, found)
     if words or wanted.refused:
         raise CatalogueMismatch(

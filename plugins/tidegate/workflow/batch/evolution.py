@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.core.base.errors import BatchRefused, CatalogueMismatch, LedgerError, LostComparison
-from tidegate.core.batch.refusal import FieldsRefused
+from tidegate.core.batch.refusal import FieldsRefused, RefusalKind
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.spec.schema_changes import BY_POLICY, EVOLVE, SchemaChange, in_force, objections
 from tidegate.kinds import target_kind
@@ -51,15 +51,18 @@ def take_up(ctx: Context, batch_id: int, refused: BatchRefused) -> Context:
 def _prepare(ctx: Context, pipeline: Pipeline, refused: BatchRefused) -> None:
     """Give the table the columns. Raises BatchRefused for a table that cannot have them."""
     wrong = objections(ctx.pipeline, pipeline, target_kind(pipeline.sink.kind).promotes)
+    advice = "name the field in the YAML under another name (from: says which field), then clear the write task"
     try:
         if not wrong:
             replace(ctx, pipeline=pipeline).table.prepare()
             return
     except CatalogueMismatch as e:
         wrong = (str(e.args[0]),)
+        if refused.kind == RefusalKind.WIDER_TYPE:
+            advice = f"{e.advice}; or set format.unknown_fields to ignore: only a value that does not fit stops a batch then"
     raise BatchRefused(
         f"{refused.args[0]}; the table cannot take its column: {wrong[0]}",
-        advice="name the field in the YAML under another name (from: says which field), then clear the write task",
+        advice=advice,
         kind=refused.kind,
         partition=refused.partition,
         offset=refused.offset,
