@@ -11,8 +11,8 @@ from spark_jobs.engine.formats import Decoder, of_messages
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.source.records import Chunk
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.spec.proposals import advice, propose
-from tidegate.core.spec.schema_changes import EVOLVE, new_columns
+from tidegate.core.spec.proposals import advice, propose, scalar
+from tidegate.core.spec.schema_changes import EVOLVE, new_columns, rounds
 
 MOST_TOLD = 10
 Unknown = Mapping[str, tuple[int, str]]
@@ -52,6 +52,18 @@ def wider_column(pipeline: Pipeline, wider: Wider, chunk: Chunk, partition: int)
     """The refusal of a batch for columns that have to grow first."""
     name, (row, kind) = next(iter(wider.items()))
     columns = tuple(replace(pipeline.column(each), type=wide) for each, (_, wide) in wider.items())
+    rounded = next((c for c in columns if rounds(pipeline.column(c.name), c.type)), None)
+    if rounded is not None:
+        path = scalar(rounded.path)
+        return refuse(
+            f"column {rounded.name} was taken up as float, and is double by the message's schema, which it cannot become",
+            advice=f"write in the YAML: - {{name: {rounded.name}, type: float, hidden: true}} and - {{name: "
+            f"{rounded.name}_2, type: double, from: {path}}}; then clear the write task: the same offsets are read again",
+            partition=partition,
+            offset=chunk.offsets[wider[rounded.name][0]],
+            field=rounded.name,
+            kind=RefusalKind.WIDER_TYPE,
+        )
     more = "".join(f"; also {c.name} {c.type}" for c in columns[1:MOST_TOLD])
     return refuse(
         f"column {name} is {pipeline.column(name).type}, and {kind} by the message's schema{more}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.core.spec.evolution import Changes, changes
+from tidegate.core.spec.evolution import Changes, changes, grows
 
 BASE = (("id", "string"), ("n", "int"), ("_offset", "bigint"))
 
@@ -118,3 +118,32 @@ def test_what_readers_cannot_read_is_refused_with_the_reason(old: str, new: str,
 
 def test_a_strange_type_that_stays_is_nobodys_business() -> None:
     assert changes([("c", "VARCHAR(10)")], [("c", "varchar(10)")], "parquet") == Changes()
+
+
+def test_iceberg_promotes_integers() -> None:
+    """Its readers take an old file's int for the bigint that the column is by now; nothing else that Spark refuses."""
+    for i, old in enumerate(INTEGERS):
+        for new in INTEGERS[i + 1 :]:
+            assert changes([("c", old)], [("c", new)], "parquet", True) == Changes(widened=(("c", old, new),))
+            assert changes([("c", new)], [("c", old)], "parquet", True).refused
+    for old, new in (("float", "double"), ("int", "decimal(12,2)"), ("array<int>", "array<bigint>"), ("int", "string")):
+        assert changes([("c", old)], [("c", new)], "parquet", True).refused
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "does"),
+    [
+        ("int", "bigint", True),
+        ("tinyint", "smallint", True),
+        ("decimal(6,2)", "decimal(12,2)", True),
+        ("bigint", "int", False),
+        ("int", "int", False),
+        ("decimal(12,2)", "decimal(6,2)", False),
+        ("decimal(6,2)", "decimal(12,4)", False),
+        ("int", "decimal(12,0)", False),
+        ("float", "double", False),
+        ("struct<a:int>", "struct<a:int,b:int>", False),
+    ],
+)
+def test_a_number_grows_where_each_value_stays_itself(before: str, after: str, does: bool) -> None:
+    assert grows(before, after) is does

@@ -17,6 +17,19 @@ from tidegate.targets.mirror.prefix import ATTEMPT
 _GO = Verdict(True, "it is over")
 
 
+# ---------------------------------------------------------------- columns that grow
+
+
+def _as_the_yaml_has_it(original, column, accepted):
+    return column
+
+
+def _as_if_a_row(original, self, value, found):
+    from spark_jobs.engine.formats.json_rows import Row
+
+    return original(self, value, Row({}, None, {}))
+
+
 # ---------------------------------------------------------------- tries
 
 
@@ -328,4 +341,10 @@ READERS = (
     _bug("the audit passes over a table that is ahead", "audit", (seams.AUDIT_KEYED, _but("the newest that has"))),
     _bug("the audit passes over changed rows", "audit", (seams.AUDIT_KEYED, _but("bucket"))),
 )
-WORKFLOW_BUGS = {bug.name: bug for bug in (*TRIES, *RANGES, *PURGES, *CUTS, *CLEANING, *READERS)}
+GROWTH = (
+    _bug("a narrower type is taken for a wider one", "schema", (seams.TAKES_THE_TYPE, always(True))),
+    _bug("nobody keeps the type that a column has grown to", "schema", (seams.AS_GROWN, _as_the_yaml_has_it)),
+    _bug("what an expression reads grows", "schema", (seams.READ_BY_EXPRESSIONS, always(frozenset()))),
+    _bug("any message's schema widens a column", "schema", (seams.WIDER_BY_THE_SCHEMA, _as_if_a_row)),
+)
+WORKFLOW_BUGS = {bug.name: bug for bug in (*TRIES, *RANGES, *PURGES, *CUTS, *CLEANING, *READERS, *GROWTH)}

@@ -23,18 +23,20 @@ from tests.mirror import (
     test_table,
     test_tries,
     test_where_key,
+    test_widen,
 )
 from tests.mirror.planted_workflow import WORKFLOW_BUGS
 from tests.mirror.test_commands import tide, world
 from tests.mirror.test_days_where import world as days_world
 from tests.mirror.test_recut import world as cut_world
 from tests.mirror.test_table import mirror
+from tests.mirror.test_widen import world as wide_world
 from tests.mirror.worlds import YAML, MirrorWorld
 from tests.mutants.planting import Planted
 from tests.world import World
 from tidegate.core.base.errors import TidegateError
 
-__all__ = ["cut_world", "days_world", "mirror", "tide", "world"]  # fixtures
+__all__ = ["cut_world", "days_world", "mirror", "tide", "wide_world", "world"]  # fixtures
 
 FOUND_BY: dict[str, Callable[..., None]] = {
     # tries
@@ -86,6 +88,11 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "tries are cleaned at once": test_cleaning.test_nothing_goes_before_its_time,
     "the table is not asked which files it names": test_cleaning.test_files_that_no_snapshot_names_any_more_go,
     "only the current snapshot's files are kept": test_cleaning.test_files_that_a_kept_snapshot_names_stay,
+    # columns that grow
+    "a narrower type is taken for a wider one": test_widen.test_decimals_get_digits_before_their_point,
+    "nobody keeps the type that a column has grown to": test_widen.test_a_column_grows_in_the_middle_of_a_batch,
+    "what an expression reads grows": test_widen.test_what_an_expression_reads_stays,
+    "any message's schema widens a column": test_widen.test_a_bad_message_of_another_table_widens_nothing,
     # readers
     "a token repeats its batch": test_changes.test_until_ends_a_reading_and_the_same_token_gives_the_same,
     "a token skips a batch": test_changes.test_until_ends_a_reading_and_the_same_token_gives_the_same,
@@ -103,6 +110,7 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "the audit passes over changed rows": test_commands.test_the_audit_finds_rows_that_others_took_away,
 }  # fmt: skip
 _OF_TWO_BATCHES = ("test_commands", "test_changes")
+_OF_THEIR_OWN = {"test_recut": "cut_world", "test_days_where": "days_world", "test_widen": "wide_world"}
 
 
 @pytest.mark.parametrize("name", WORKFLOW_BUGS)
@@ -120,10 +128,8 @@ def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest
     module = test.__module__.rpartition(".")[2]
     if name == "world" and module not in _OF_TWO_BATCHES:
         yaml = test_purge.KEPT if module == "test_purge" else YAML
-        if module == "test_recut":
-            return request.getfixturevalue("cut_world")
-        if module == "test_days_where":
-            return request.getfixturevalue("days_world")
+        if module in _OF_THEIR_OWN:
+            return request.getfixturevalue(_OF_THEIR_OWN[module])
         made = World(tmp_path) if module == "test_applied" else MirrorWorld(tmp_path, yaml)
         request.addfinalizer(made.close)
         return made

@@ -226,6 +226,12 @@ COPY_FLOOR = "tidegate.core.mirror.copied:Copied.floor"
 COPY_ACCEPT = "tidegate.ledger.copies:SqlCopies.accept"
 
 # ---------------------------------------------------------------- readers of keyed tables
+# ---------------------------------------------------------------- columns that come and grow
+TAKES_THE_TYPE = "tidegate.core.spec.schema_changes:_takes"
+AS_GROWN = "tidegate.core.spec.schema_changes:_as_grown"
+READ_BY_EXPRESSIONS = "tidegate.core.spec.schema_changes:read_by_expressions"
+WIDER_BY_THE_SCHEMA = "spark_jobs.engine.formats.debezium_decoder:DebeziumDecoder._wider"
+
 CHANGES_BETWEEN = "tidegate.core.mirror.changes:between"
 CHANGES_READ = "tidegate.workflow.look.changes:changes"
 KEY_NEWEST = "tidegate.core.mirror.key_history:newest"

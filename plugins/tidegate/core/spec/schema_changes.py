@@ -22,7 +22,7 @@ EVOLVE = "evolve"
 STOPS = ("fail", EVOLVE)
 """Values of `unknown_fields` under which no batch lands with a field that no column takes."""
 BY_POLICY = "format.unknown_fields: evolve"
-_GROWING = ("tinyint", "smallint", "int", "decimal")
+_GROWING = ("tinyint", "smallint", "int", "decimal", "float")
 _WORD = re.compile(r"\w+")
 _WIDEST = dict.fromkeys(("tinyint", "smallint", "int"), "bigint")
 _OF_EVENTS = frozenset(name for name, *_ in EVENT_COLUMNS)
@@ -148,14 +148,20 @@ def read_by_expressions(pipeline: Pipeline) -> frozenset[str]:
 def grown(
     pipeline: Pipeline, columns: Iterable[Column], declared: Mapping[str, str], promotes: bool
 ) -> tuple[Column, ...]:
-    """Those of the columns whose field has a wider type by the message's schema, which the table can have; with that
-    type. A narrower one, as messages of before have, changes nothing."""
+    """Those of the columns whose field has a wider type by the message's schema, which the table can have, or which
+    `rounds`; with that type. A narrower one, as messages of before have, changes nothing."""
     found = []
     for c in columns:
         kind = declared.get(keys_of(c.path)[0])
-        if kind is not None and _takes(pipeline, c, kind, promotes):
+        if kind is not None and (rounds(c, kind) or _takes(pipeline, c, kind, promotes)):
             found.append(replace(c, type=kind))
     return tuple(found)
+
+
+def rounds(column: Column, kind: str) -> bool:
+    """Whether a column whose type nobody has written would lose digits of values of this type. It cannot grow: an event
+    of before, sent again, would say 0.1 where its row has the float next to it (M7)."""
+    return column.accepted and (column.type, kind) == ("float", "double")
 
 
 def _takes(pipeline: Pipeline, column: Column, kind: str, promotes: bool) -> bool:

@@ -59,7 +59,9 @@ def _prepare(ctx: Context, pipeline: Pipeline, refused: BatchRefused) -> None:
     except CatalogueMismatch as e:
         wrong = (str(e.args[0]),)
         if refused.kind == RefusalKind.WIDER_TYPE:
-            advice = f"{e.advice}; or set format.unknown_fields to ignore: only a value that does not fit stops a batch then"
+            advice = (
+                f"{e.advice}; or set format.unknown_fields to ignore: only a value that does not fit stops a batch then"
+            )
     raise BatchRefused(
         f"{refused.args[0]}; the table cannot take its column: {wrong[0]}",
         advice=advice,
