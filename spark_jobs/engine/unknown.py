@@ -54,14 +54,14 @@ def wider_column(pipeline: Pipeline, wider: Wider, chunk: Chunk, partition: int)
     columns = tuple(replace(pipeline.column(each), type=wide) for each, (_, wide) in wider.items())
     rounded = next((c for c in columns if rounds(pipeline.column(c.name), c.type)), None)
     if rounded is not None:
-        path = scalar(rounded.path)
+        column, path = rounded.name, scalar(rounded.path)
         return refuse(
-            f"column {rounded.name} was taken up as float, and is double by the message's schema, which it cannot become",
-            advice=f"write in the YAML: - {{name: {rounded.name}, type: float, hidden: true}} and - {{name: "
-            f"{rounded.name}_2, type: double, from: {path}}}; then clear the write task: the same offsets are read again",
+            f"column {column} was taken up as float, and is double by the message's schema, which it cannot become",
+            advice=f"write in the YAML: - {{name: {column}, type: float, hidden: true}} and - {{name: {column}_2, "
+            f"type: double, from: {path}}}; then clear the write task: the same offsets are read again",
             partition=partition,
-            offset=chunk.offsets[wider[rounded.name][0]],
-            field=rounded.name,
+            offset=chunk.offsets[wider[column][0]],
+            field=column,
             kind=RefusalKind.WIDER_TYPE,
         )
     more = "".join(f"; also {c.name} {c.type}" for c in columns[1:MOST_TOLD])

@@ -45,7 +45,7 @@ def test_each_day_shows_its_rows(catalogue: PyHiveCatalogue, tmp_path: Path) -> 
 
 
 def test_a_decimal_grows(catalogue: PyHiveCatalogue, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """HiveServer2 reads the days of before by the wider type. Spark's Thrift server changes no type: the batch stops."""
+    """HiveServer2 reads the days of before by the wider type. Spark's server changes no type: the batch stops."""
     table, events = f"days_{uuid.uuid4().hex[:8]}.orders", AvroEvents()
     columns = '  - {{name: total, type: "decimal(6,2)"}}\nwindows:'
     world = DailyWorld(tmp_path, YAML.replace("lake.readings", table).replace("windows:", columns))

@@ -16,9 +16,7 @@ class RefusalKind(Choice):
 
     DIRTY_LIMIT = "dirty_limit"  # more dirty records than `dirty:` allows; a person can release it
     UNKNOWN_FIELD = "unknown_field"  # no column takes it, and the spec says `unknown_fields: fail`
-    WIDER_TYPE = (
-        "wider_type"  # by a message's schema a column needs one; the spec says `unknown_fields: evolve`
-    )
+    WIDER_TYPE = "wider_type"  # by a message's schema a column needs one; the spec says `unknown_fields: evolve`
     JOB = "job"  # the Spark job stopped for another reason: offsets that are gone, a schema that it cannot use, ...
     RECEIPT = "receipt"  # its totals do not add up
     REREAD = "reread"  # an attempt has found other records than the one before
