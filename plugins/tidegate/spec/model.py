@@ -63,8 +63,8 @@ class FormatSpec(Section):
     unknown_fields: UnknownFields = key(
         "What to do with fields that no column takes, at the top of a message or inside other fields: leave them out, "
         "keep them in the map column `_extra`, or refuse the batch before it lands, with the field's name; `evolve` "
-        "(`debezium`) makes a column of a field whose type the message's own schema says, and refuses any other. `raw` "
-        "records have none.",
+        "(`debezium`) makes a column of a field whose type the message's own schema says, and refuses any other, and "
+        "columns grow to wider types that it says. `raw` records have none.",
         "ignore",
     )
     fields: Annotated[tuple[Text, ...], Field(min_length=1)] | None = key(
