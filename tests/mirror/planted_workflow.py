@@ -17,11 +17,15 @@ from tidegate.targets.mirror.prefix import ATTEMPT
 _GO = Verdict(True, "it is over")
 
 
-# ---------------------------------------------------------------- columns that grow
+# ---------------------------------------------------------------- columns that grow, days
 
 
 def _as_the_yaml_has_it(original, column, accepted):
     return column
+
+
+def _without_conflicts(original, generation, built, conflicts=""):
+    return original(generation, built)
 
 
 def _as_if_a_row(original, self, value, found):
@@ -347,4 +351,8 @@ GROWTH = (
     _bug("what an expression reads grows", "schema", (seams.READ_BY_EXPRESSIONS, always(frozenset()))),
     _bug("any message's schema widens a column", "schema", (seams.WIDER_BY_THE_SCHEMA, _as_if_a_row)),
 )
-WORKFLOW_BUGS = {bug.name: bug for bug in (*TRIES, *RANGES, *PURGES, *CUTS, *CLEANING, *READERS, *GROWTH)}
+DAYS = (
+    _bug("a rebuild forgets that conflicts were taken", "M7", (seams.DAY_TAKEN_BEFORE, always(""))),
+    _bug("nobody records why a day took conflicts", "M7", (seams.DAY_BUILT, _without_conflicts)),
+)
+WORKFLOW_BUGS = {bug.name: bug for bug in (*TRIES, *RANGES, *PURGES, *CUTS, *CLEANING, *READERS, *GROWTH, *DAYS)}

@@ -201,9 +201,8 @@ def test_an_older_event_that_comes_again_on_a_later_day_changes_nothing(world: D
 def test_positions_that_go_back_stop_their_day(world: DailyWorld) -> None:
     world.land(event(1, "a", 1000, 0.1), event(1, "of a new server", 20, 1.1), LATER)
     world.publish(0)
-    with pytest.raises(BatchRefused, match="positions go back") as refused:
+    with pytest.raises(BatchRefused, match="positions go back"):
         world.publish(1)
-    assert "--take-conflicts" not in str(refused.value.advice)
     assert (world.rows(0), world.rows(1)) == ({1: "a"}, None)
 
 

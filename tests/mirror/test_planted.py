@@ -15,6 +15,7 @@ from tests.mirror import (
     test_changes,
     test_cleaning,
     test_commands,
+    test_days_conflicts,
     test_days_where,
     test_goes_back,
     test_life,
@@ -27,6 +28,7 @@ from tests.mirror import (
 )
 from tests.mirror.planted_workflow import WORKFLOW_BUGS
 from tests.mirror.test_commands import tide, world
+from tests.mirror.test_days_conflicts import world as refused_day
 from tests.mirror.test_days_where import world as days_world
 from tests.mirror.test_recut import world as cut_world
 from tests.mirror.test_table import mirror
@@ -36,7 +38,7 @@ from tests.mutants.planting import Planted
 from tests.world import World
 from tidegate.core.base.errors import TidegateError
 
-__all__ = ["cut_world", "days_world", "mirror", "tide", "wide_world", "world"]  # fixtures
+__all__ = ["cut_world", "days_world", "mirror", "refused_day", "tide", "wide_world", "world"]  # fixtures
 
 FOUND_BY: dict[str, Callable[..., None]] = {
     # tries
@@ -93,6 +95,9 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "nobody keeps the type that a column has grown to": test_widen.test_a_column_grows_in_the_middle_of_a_batch,
     "what an expression reads grows": test_widen.test_what_an_expression_reads_stays,
     "any message's schema widens a column": test_widen.test_a_bad_message_of_another_table_widens_nothing,
+    # days
+    "a rebuild forgets that conflicts were taken": test_days_conflicts.test_a_rebuild_of_the_day_takes_them_again,
+    "nobody records why a day took conflicts": test_days_conflicts.test_the_order_decides_and_the_days_go_on,
     # readers
     "a token repeats its batch": test_changes.test_until_ends_a_reading_and_the_same_token_gives_the_same,
     "a token skips a batch": test_changes.test_until_ends_a_reading_and_the_same_token_gives_the_same,
@@ -110,7 +115,12 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "the audit passes over changed rows": test_commands.test_the_audit_finds_rows_that_others_took_away,
 }  # fmt: skip
 _OF_TWO_BATCHES = ("test_commands", "test_changes")
-_OF_THEIR_OWN = {"test_recut": "cut_world", "test_days_where": "days_world", "test_widen": "wide_world"}
+_OF_THEIR_OWN = {
+    "test_recut": "cut_world",
+    "test_days_where": "days_world",
+    "test_widen": "wide_world",
+    "test_days_conflicts": "refused_day",
+}
 
 
 @pytest.mark.parametrize("name", WORKFLOW_BUGS)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from tidegate.cli import surroundings
+from tidegate.cli import outcomes, surroundings
 from tidegate.cli.output import json_option, print_json, progress
 from tidegate.core.base.wording import many
 
@@ -29,10 +30,18 @@ if TYPE_CHECKING:
     metavar="TAG",
     help="First take the table back to this tag, or to the snapshot of this id; needs --why.",
 )
+@click.option("--day", metavar="DAY", help="Of a mirror by days: publish this one, with --take-conflicts.")
 @click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
 @json_option
 def apply(
-    pipeline: str, dry_run: bool, again: bool, take_conflicts: bool, back_to: str | None, why: str, as_json: bool
+    pipeline: str,
+    dry_run: bool,
+    again: bool,
+    take_conflicts: bool,
+    back_to: str | None,
+    day: str | None,
+    why: str,
+    as_json: bool,
 ) -> None:
     """Merge all batches that have landed into the table of a mirror, in order; what <pipeline>.apply does.
 
@@ -46,6 +55,10 @@ def apply(
     If the table was damaged, --back-to makes an earlier snapshot the current one, and merges every batch from there on
     again. It has to be whole: it says up to which batch it is, its sums are right, and all its files are there.
 
+    A mirror by days is published by its DAG. A day that is refused for contradicting events is published here, by --day
+    and --take-conflicts: the order decides, in each later rebuild of that day too. Then clear its publish task, which
+    tells other DAGs, and those of the days after it.
+
     \b
     Examples:
       tidegate apply orders
@@ -53,16 +66,22 @@ def apply(
       tidegate apply orders --again
       tidegate apply orders --take-conflicts --why "the server was set up anew on 3 May; both rows are right"
       tidegate apply orders --back-to before_the_move --why "rows were deleted by hand on 3 May"
+      tidegate apply orders_by_day --day date=2026-05-03 --take-conflicts --why "both rows are right"
 
     \b
     Exit code: 0 the table has all that landed; 1 refused (two events contradict each other, rows are there that no
     event brought, ...); 2 usage, or a pipeline with windows; 3 the ledger, the catalogue or storage gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
-    if spec.windows.closes:
-        raise click.UsageError(f"{pipeline} is published by windows: `tidegate backfill` or its DAG publishes them")
     if take_conflicts and not why.strip():
         raise click.UsageError("--take-conflicts needs --why: it is written to the event log")
+    if day is not None:
+        if not take_conflicts or dry_run or again or back_to:
+            raise click.UsageError("--day goes with --take-conflicts and --why alone: its DAG publishes a day")
+        _publish_day(spec, day, why.strip(), as_json)
+        return
+    if spec.windows.closes:
+        raise click.UsageError(f"{pipeline} is published by windows: `tidegate backfill` or its DAG publishes them")
     if back_to and not dry_run and not why.strip():
         raise click.UsageError("--back-to needs --why: it is written to the event log")
     if dry_run:
@@ -71,6 +90,19 @@ def apply(
     if back_to:
         _take_back(spec, back_to, why.strip())
     _run(spec, again, why.strip() if take_conflicts else "", as_json)
+
+
+def _publish_day(spec: Pipeline, day: str, why: str, as_json: bool) -> None:
+    from tidegate.cli.explain import parse_window
+    from tidegate.kinds import target_kind
+    from tidegate.workflow.publish import archive
+
+    if not target_kind(spec.sink.kind).follows:
+        raise click.UsageError(f"{spec.name} is not kept by days: leave --day out")
+    window = parse_window(spec, day)
+    with surroundings.working(spec, progress) as ctx:
+        published = archive.publish(replace(ctx, conflicts=why), window)
+    outcomes.published(spec.name, published, as_json)
 
 
 def _take_back(spec: Pipeline, to: str, why: str) -> None:

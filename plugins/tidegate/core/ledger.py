@@ -216,9 +216,15 @@ class WindowLedger(GroundsLedger, Protocol):
         ...
 
     def built(
-        self, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry], spec: int | None = None
+        self,
+        generation: BuildingGeneration,
+        directory: str,
+        files: Iterable[FileEntry],
+        spec: int | None = None,
+        conflicts: str = "",
     ) -> BuiltGeneration:
-        """BUILDING(epoch) -> BUILT. `spec`: the version by whose columns the rows are, where it is one."""
+        """BUILDING(epoch) -> BUILT. `spec`: the version by whose columns the rows are, where it is one. `conflicts`:
+        why contradicting events were taken, for the event."""
         ...
 
     def still(self, generation: BuiltGeneration | PublishedGeneration) -> bool:

@@ -7,9 +7,10 @@ goes with it: `Day` is written there last, and says what it is made of.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidegate.core.base.instants import iso
+from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.base.wording import many
 from tidegate.core.mirror.balance import Totals, after, imbalance
 from tidegate.core.mirror.jobs import ApplyReceipt, BaseFile, Bucket
@@ -43,11 +44,13 @@ class DayFile:
 @dataclass(frozen=True, kw_only=True)
 class Day(Totals):
     """`_day.json`. The sums are those of all days up to this one; `base`: None of the first day. `newest_ms`: the
-    newest time at the source (UTC) of all their events, 0 if none is known (M8)."""
+    newest time at the source (UTC) of all their events, 0 if none is known (M8). `conflicts`: why a person has let the
+    order decide between contradicting events of it (M7), so that each rebuild does too; empty: nobody has."""
 
     base: Ground | None
     files: tuple[DayFile, ...]
     newest_ms: int = 0
+    conflicts: str = field(default="", metadata=LEFT_OUT)
 
     @property
     def manifest(self) -> dict[str, int]:
@@ -63,9 +66,11 @@ def buckets_of(day: Day, location: str) -> tuple[Bucket, ...]:
     return tuple(Bucket(number, tuple(files)) for number, files in sorted(found.items()))
 
 
-def made(before: Day | None, base: Ground | None, receipt: ApplyReceipt, origin: str) -> tuple[Day, dict[str, str]]:
+def made(
+    before: Day | None, base: Ground | None, receipt: ApplyReceipt, origin: str, conflicts: str = ""
+) -> tuple[Day, dict[str, str]]:
     """The day that a job has written onto the day `before`, and for each path of it the job's own. `origin`: what its
-    files' names begin with."""
+    files' names begin with; `conflicts`: as in `Day`."""
     files: list[DayFile] = []
     sources: dict[str, str] = {}
     for bucket in receipt.buckets:
@@ -84,6 +89,7 @@ def made(before: Day | None, base: Ground | None, receipt: ApplyReceipt, origin:
         inserted=sums.inserted,
         purged=sums.purged,
         newest_ms=max(receipt.newest_ms, 0 if before is None else before.newest_ms),
+        conflicts=conflicts,
     )
     return day, sources
 

@@ -273,8 +273,8 @@ def built(generation: BuildingGeneration, directory: str, files: tuple[FileEntry
     )
 
 
-def build(generation: BuildingGeneration, built: BuiltGeneration) -> Step[BuiltGeneration]:
-    """The kind too: a first one whose landed files were lost has become a heal."""
+def build(generation: BuildingGeneration, built: BuiltGeneration, conflicts: str = "") -> Step[BuiltGeneration]:
+    """The kind too: a first one whose landed files were lost has become a heal. `conflicts`: why they are taken."""
     sets = {
         "kind": generation.kind,
         "directory": built.directory,
@@ -282,6 +282,7 @@ def build(generation: BuildingGeneration, built: BuiltGeneration) -> Step[BuiltG
         "rows": sum(f.rows for f in built.files),
     }
     detail = {"kind": generation.kind, "files": len(built.files), "digest": built.digest}
+    detail |= {"takes conflicts": conflicts} if conflicts else {}
     return _step(BUILD, generation, built, sets, detail)
 
 

@@ -54,6 +54,7 @@ class Context:
 
     `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too. `truth` is there
     if the spec names another system that counts windows, `connector` if it names who says how far a mirror's is.
+    `conflicts`: why a person lets the order decide between contradicting events of the days that are built (M7).
     `register` gives a changed pipeline its version; `sender` opens a further system, which the caller closes.
     `target` is the pipeline's table if it is published by windows, `keyed` if by prefixes of batches; `sides` are those
     of its late and dirty rows."""
@@ -72,6 +73,7 @@ class Context:
     local_launcher: Launcher | None = None
     truth: Truth | None = None
     connector: Connector | None = None
+    conflicts: str = ""
     register: Callable[[Pipeline], int] = field(default=_unregistered)
     sender: Callable[[Delivery], Sender] = field(default=_no_sender)
     target: Target = field(init=False)

@@ -7,6 +7,7 @@ back with it. A try writes to its own epoch's directory only (R3), so that no ot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tidegate.core.base.errors import (
     Alarm,
@@ -22,6 +23,7 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import dumps, loads, to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
+from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.daily.day import Day, Ground, buckets_of, flaw, made, outdated
 from tidegate.core.files.receipt import FileEntry
@@ -31,7 +33,14 @@ from tidegate.core.publish.in_force import moved_by
 from tidegate.core.target.paths import DAY, ROWS, TOMBSTONES, join
 from tidegate.core.window import turn
 from tidegate.core.window.cut import window_from
-from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, PublishedGeneration, WindowKey
+from tidegate.core.window.states import (
+    ARCHIVE,
+    HEAL,
+    BuildingGeneration,
+    BuiltGeneration,
+    PublishedGeneration,
+    WindowKey,
+)
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.jobs import applied
@@ -52,26 +61,29 @@ def build(
     directory: str,
     entries: Sequence[FileEntry],
     still_mine: Callable[[], bool],
-) -> None:
-    """Write the day's rows into `directory`, which has its events (`entries`); nothing for other tables.
+) -> str:
+    """Write the day's rows into `directory`, which has its events (`entries`); nothing for other tables. Returns why the
+    order decides between events that contradict each other; empty where it does not.
 
     Raises NotReady, JobFailed, AttemptSpoilt (retry); Alarm, MovedOn; BatchRefused where events contradict each other,
     of a rebuild ReplayRefused: the generation in force stays."""
     table = ctx.target.daily
     if table is None:
-        return
+        return ""
     before = _before(ctx, generation.window)
     old = None if before is None else _read_in_force(ctx, generation.window, before)
     events = tuple(EventFile(0, join(directory, f.path), f.rows, f.bytes) for f in entries if f.rows)
-    job = _plan(ctx, table, generation, events, before, old)
+    conflicts = ctx.conflicts or _taken_before(ctx, generation)
+    job = replace(_plan(ctx, table, generation, events, before, old), take_conflicts=bool(conflicts))
     try:
         receipt = _receipt(ctx, job)
     except BatchRefused as e:
+        e.advice = _helps(ctx, generation, e)
         if generation.number == 1:
             raise
         raise ReplayRefused(f"{iso(generation.window.start_ms)}: {e.args[0]}", advice=e.advice) from e
     base = None if before is None else Ground(before.window.start_ms, before.number, before.epoch)
-    day, sources = made(old, base, receipt, f"g{generation.number}.{generation.epoch}")
+    day, sources = made(old, base, receipt, f"g{generation.number}.{generation.epoch}", conflicts)
     wrong = flaw(day)
     if wrong is not None:
         raise AttemptSpoilt(f"{iso(generation.window.start_ms)}: {wrong}", advice="the next try merges it again")
@@ -82,6 +94,28 @@ def build(
         f"{counts.inserted:,} inserted, {counts.changed:,} changed; {many(day.rows, 'row')} and "
         f"{many(day.tombstones, 'tombstone')} stand"
     )
+    return conflicts
+
+
+def _helps(ctx: Context, generation: BuildingGeneration, refused: BatchRefused) -> str:
+    """A day in force that is whole stays, whatever a replay of it meets: nobody needs another one."""
+    may_be_taken = refused.kind in (RefusalKind.CONFLICT, RefusalKind.GOES_BACK)
+    if not may_be_taken or generation.kind not in (ARCHIVE, HEAL):
+        return refused.advice
+    at = iso(generation.window.start_ms)
+    return (
+        f"{refused.advice}; or let the order decide: tidegate apply {ctx.name} --day {at} --take-conflicts --why '...'"
+    )
+
+
+def _taken_before(ctx: Context, generation: BuildingGeneration) -> str:
+    """Why the day in force took contradicting events, if it did. What it is made of may be lost: then a person says it
+    again."""
+    current = in_force(ctx, generation.window)
+    try:
+        return "" if current is None else read(ctx, current.location).conflicts
+    except Alarm:
+        return ""
 
 
 def read(ctx: Context, location: str) -> Day:
