@@ -1,4 +1,4 @@
-"""A person lets the order decide between contradicting events of a day (M7): in this day, and whenever it is rebuilt."""
+"""A person lets the order decide between contradicting events of a day (M7): then, and whenever it is rebuilt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.mirror.days import YAML, DailyWorld, day, event
 from tests.mirror.test_days import sound
 from tests.mirror.test_days_where import ask
 from tidegate.cli import surroundings
-from tidegate.core.base.errors import BatchRefused, NotReady, TidegateError
+from tidegate.core.base.errors import BatchRefused, NotReady
 from tidegate.ledger import schema
 from tidegate.workflow.publish import archive
 from tidegate.workflow.publish.archive import Published

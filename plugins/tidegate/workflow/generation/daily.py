@@ -62,8 +62,8 @@ def build(
     entries: Sequence[FileEntry],
     still_mine: Callable[[], bool],
 ) -> str:
-    """Write the day's rows into `directory`, which has its events (`entries`); nothing for other tables. Returns why the
-    order decides between events that contradict each other; empty where it does not.
+    """Write the day's rows into `directory`, which has its events (`entries`); nothing for other tables. Returns why
+    the order decides between events that contradict each other; empty where it does not.
 
     Raises NotReady, JobFailed, AttemptSpoilt (retry); Alarm, MovedOn; BatchRefused where events contradict each other,
     of a rebuild ReplayRefused: the generation in force stays."""
