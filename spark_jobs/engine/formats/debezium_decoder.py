@@ -149,10 +149,9 @@ class DebeziumDecoder:
             return None
 
     def _types(self, schema: Any) -> dict[str, str]:
-        """Avro's smallest integer is `int`: it says nothing of a column of a smaller type."""
         if self._avro is None:
             return connect_columns.column_types(schema, self._flat)
-        return {name: kind for name, kind in avro_columns.column_types(schema, self._flat).items() if kind != "int"}
+        return avro_columns.exact_types(schema, self._flat)
 
     def _read(self, key: bytes | None, value: bytes | None) -> Row | Bad | None:
         """None for a message that says nothing new."""

@@ -47,6 +47,7 @@ _LOGICAL = {
     **{f"{local}timestamp-{unit}": "long" for local in ("", "local-") for unit in ("millis", "micros", "nanos")},
 }
 _NESTING = 200
+_NARROW = {"int8": "tinyint", "int16": "smallint"}
 
 
 @dataclass(eq=False, kw_only=True)
@@ -60,6 +61,7 @@ class Schema:
     size: int = 0  # fixed
     precision: int = 0  # decimal
     scale: int = 0  # decimal
+    narrow: str = ""  # int: the smaller Hive type that Kafka Connect's converters say
     symbols: tuple[str, ...] = ()  # enum
     items: Schema | None = None  # of an array, values of a map
     branches: tuple[Schema, ...] = ()  # union
@@ -112,7 +114,8 @@ class _Parser:
         if not isinstance(kind, str):  # {"type": {...}}
             return self.schema(kind, namespace, depth + 1)
         if kind in PRIMITIVES:
-            return self._logical(Schema(type=kind), value)
+            narrow = _NARROW.get(str(value.get("connect.type")), "") if kind == "int" else ""
+            return self._logical(Schema(type=kind, narrow=narrow), value)
         if kind == "array":
             return Schema(type="array", items=self.schema(_get(value, "items"), namespace, depth + 1))
         if kind == "map":

@@ -40,6 +40,13 @@ def column_types(schema: Schema, flat: bool) -> dict[str, str]:
     return found
 
 
+def exact_types(schema: Schema, flat: bool) -> dict[str, str]:
+    """As `column_types`, small integers as what Connect says of them: Avro has none below `int`."""
+    row = schema if flat else dict(schema.fields).get("after")
+    narrow = {name: _alone(each).narrow for name, each in (() if row is None else _alone(row).fields)}
+    return {name: narrow.get(name) or kind for name, kind in column_types(schema, flat).items()}
+
+
 def hive_type(schema: Schema, inside: tuple[str, ...] = ()) -> str | None:
     """The type that takes the schema's values by the rules of change events; None if none takes them as they are.
     `inside`: names of the records around it."""
