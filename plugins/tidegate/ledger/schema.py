@@ -334,7 +334,7 @@ prefixes = _table(  # what a keyed table said of itself when it was last looked 
     Column("last_position", String(100)),  # the greatest of all
     Column("copied", Text),  # core.mirror.copied.Copied; null: of no copy
 )
-schema_changes = _table(  # fields that became columns by `unknown_fields: evolve`; a row is never changed
+schema_changes = _table(  # columns that came or grew by `unknown_fields: evolve`; of a row only its type grows
     "schema_changes",
     Column("pipeline", _NAME, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
