@@ -21,10 +21,11 @@ def context(
     pipeline: Pipeline,
     ledger: SqlLedger,
     lookup: Lookup,
-    source: Callable[[], Source],
+    source: Callable[[Pipeline], Source],
     say: Callable[[str], None] = lambda line: None,
 ) -> Context:
-    """The context; its `spec_version` is 0 for a spec that no run has registered. Raises LedgerError."""
+    """The context; its `spec_version` is 0 for a spec that no run has registered. `source` opens the one of its active
+    site. Raises LedgerError."""
     from tidegate.adapters.clock import SystemClock
     from tidegate.adapters.later import Later
     from tidegate.spec.compiled import fingerprint
@@ -36,7 +37,7 @@ def context(
         pipeline=pipeline,
         spec_version=ledger.reads.spec_version(pipeline.name, fingerprint(pipeline)) or 0,
         ledger=ledger,
-        source=Later(source),  # type: ignore[arg-type]
+        source=Later(lambda: source(pipeline)),  # type: ignore[arg-type]
         storage=Later(lambda: _storage(pipeline, lookup)),  # type: ignore[arg-type]
         tables=tables(pipeline, lookup),
         launcher=Later(_no_job),  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from tidegate.core.base.errors import CatalogueError, DeliveryRefused, SourceErr
 from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.deliver.port import Checksum, FurtherSystem, Table
 from tidegate.core.doctor.findings import Finding
+from tidegate.core.failover.states import Standby
 from tidegate.core.source.port import Source, Traits
 from tidegate.core.source.records import Reader
 from tidegate.core.source.trouble import Remedy
@@ -37,6 +38,7 @@ _K = TypeVar("_K")
 
 Opened = Callable[[Connection, pipeline.Source, str, float], Source]
 """`opened(connection, source, client_id, timeout_s)`: connects at the first question. Raises SourceError."""
+StandbyOpened = Callable[[Connection, pipeline.Source, str, float], Standby]
 Examined = Callable[[pipeline.Pipeline, Connection, float, Callable[[Callable[[], Any]], Any]], list[Finding]]
 """`examined(pipeline, connection, seconds, ask)`: what `tidegate doctor` finds; the first question goes by `ask`, which
 knows whether the server has left another one unanswered."""
@@ -49,7 +51,8 @@ class SourceKind:
     `connection_types`: of Airflow connections that fit. `section`: the pydantic model of its YAML section, a subclass
     of `tidegate.spec.source.SourceSection`. `reader(plan, settings)`: the worker's side, secrets included.
     `numbering`: keys of its own by which lanes have their numbers: lists that are appended to and never reordered.
-    `problems`: (path in the YAML, what is wrong) of a pipeline that such a source cannot feed."""
+    `problems`: (path in the YAML, what is wrong) of a pipeline that such a source cannot feed. `standby`: its log at
+    another site, as `opened`; None: it has no further sites."""
 
     name: str
     title: str
@@ -62,6 +65,7 @@ class SourceKind:
     reader: Callable[[ReadPlan, dict[str, Any]], Reader]
     numbering: tuple[str, ...] = ()
     problems: Callable[[pipeline.Pipeline], list[tuple[tuple[str | int, ...], str]]] = lambda pipeline: []
+    standby: StandbyOpened | None = None
 
 
 def late(place: str) -> Callable[..., Any]:

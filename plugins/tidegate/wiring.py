@@ -22,6 +22,7 @@ from tidegate.core.base.errors import LedgerError, SourceUnavailable
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.copy.port import Database, LogPosition
 from tidegate.core.deliver.sender import Sender
+from tidegate.core.failover.states import Standby
 from tidegate.core.ledger import Ledger
 from tidegate.core.source.port import Source
 from tidegate.core.spec.pipeline import Copy, Delivery, Pipeline
@@ -89,6 +90,7 @@ def context_for(
             connector=connector_of(pipeline, lookup),
             register=register,
             sender=partial(sender_of, pipeline, lookup=lookup),
+            standby=partial(standby_of, pipeline, lookup=lookup),
         )
     except BaseException:
         ledger.close()
@@ -231,6 +233,13 @@ def sender_of(pipeline: Pipeline, delivery: Delivery, lookup: Lookup | None = No
         return kind.settings(*(resolve(conn_id, lookup) for conn_id in (delivery.conn_id, *further)))
 
     return SenderProcess(delivery.kind, settings, table, pipeline.sink.user, as_secrets(access))
+
+
+def standby_of(pipeline: Pipeline, site: str, lookup: Lookup | None = None) -> Standby:
+    """The source at another site; it connects at the first question. Raises TidegateError."""
+    kind, source = source_kind(pipeline.source.kind), pipeline.source.at(site)
+    assert kind.standby is not None
+    return kind.standby(resolve(source.conn_id, lookup), source, f"tidegate-{pipeline.name}", SOURCE_ANSWERS_S)
 
 
 def registry_secrets(connection: Connection) -> dict[str, str]:

@@ -34,7 +34,9 @@ class Cfg:
     holes = "refused"  # F1: refused | read over
     prefix = "compared"  # F2: all before the pair is compared with what has landed | not
     mark = "fenced"  # F3: nothing is copied behind the mark | unfenced: the copier goes on
-    crossed = "remembered"  # F6: what the copy had of the first log, above what had landed, is not read there | forgotten
+    crossed = (
+        "remembered"  # F6: what the copy had of the first log, above what had landed, is not read there | forgotten
+    )
     read_on = True  # F6: back only once all copies below the mark have landed
     noted = True  # F6: the end of the first log is noted before anything is copied back
     back = False  # whether histories go on to the way back

@@ -54,7 +54,7 @@ def look(s, cfg):
 def plan(s, cfg, version, site, start, end):
     if cfg.compares and s["version"] != version:
         return "lost"
-    if cfg.active and s["site"] != site or s["batch"] and s["batch"].state != "LANDED":
+    if (cfg.active and s["site"] != site) or (s["batch"] and s["batch"].state != "LANDED"):
         return "lost"
     s["nonces"] += 1
     s["batch"] = Batch("PLANNED", 0, site, start, end, s["nonces"])
@@ -87,7 +87,7 @@ def land(s, cfg, mine):
 
 def switch(s, cfg, version, batch, done):
     """To the second site, which goes on behind `done`, where the batches that have landed end."""
-    if cfg.one and s["version"] != version or s["site"] != "A":
+    if (cfg.one and s["version"] != version) or s["site"] != "A":
         return "lost"
     if cfg.same and s["batch"] != batch:
         return "lost"

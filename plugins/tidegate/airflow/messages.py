@@ -93,7 +93,7 @@ def _failed(pipeline: Pipeline, context: Context) -> None:
     finding = notices.failed_task(f"{ti.dag_id}.{ti.task_id}", ti.run_id, ti.try_number, words, ti.log_url)
     ledger = wiring.open_ledger(f"airflow {ti.dag_id}/{ti.run_id}", airflow_connection)
     try:
-        ctx = inspection.context(pipeline, ledger, airflow_connection, _no_kafka)  # type: ignore[arg-type]
+        ctx = inspection.context(pipeline, ledger, airflow_connection, _no_kafka)
         notices.happened(ctx, finding)
         channels = channels_of(pipeline, log) if context["task"].begun_here else []  # type: ignore[attr-defined]
         if channels:
@@ -102,7 +102,7 @@ def _failed(pipeline: Pipeline, context: Context) -> None:
         ledger.close()
 
 
-def _no_kafka() -> Source:
+def _no_kafka(pipeline: Pipeline) -> Source:
     raise NotImplementedError("a message asks no broker")
 
 

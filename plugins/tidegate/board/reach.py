@@ -41,10 +41,15 @@ class Reach:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._specs = Specs()
-        self.topics = Topics(_kafka)
+        self.topics = Topics(_kafka, active=self._active)
         self._ledger: SqlLedger | None = None
         self._registered: tuple[SqlLedger | None, dict[tuple[str, int], Pipeline]] = (None, {})
         self._address, self._asked = "", 0.0
+
+    def _active(self, pipeline: Pipeline) -> Pipeline:
+        from tidegate.workflow.base.columns import at_active_site
+
+        return at_active_site(pipeline, self.ledger())
 
     def folder(self) -> Folder:
         """The pipelines folder."""
@@ -110,7 +115,7 @@ class Reach:
         from tidegate.adapters.airflow_connections import airflow_connection
 
         ledger = self.ledger() if actor is None else self.acting(actor)
-        return inspection.context(pipeline, ledger, airflow_connection, lambda: _kafka(pipeline))
+        return inspection.context(pipeline, ledger, airflow_connection, _kafka)
 
     def storage_secrets(self, pipeline: Pipeline) -> dict[str, str]:
         """What a child process needs to reach the pipeline's files in an object store. Raises TidegateError."""

@@ -29,11 +29,16 @@ _Place = tuple[_Key, str]
 
 
 class Topics:
-    """Topics of one process. `source(pipeline)` opens a source; one is kept for each connection as long as it
-    answers."""
+    """Topics of one process. `source(pipeline)` opens a source; one is kept for each connection as long as it answers.
+    `active` is the pipeline at its active site."""
 
-    def __init__(self, source: Callable[[Pipeline], Any], wait_s: float = WAIT_S) -> None:
-        self._source, self._wait_s = source, wait_s
+    def __init__(
+        self,
+        source: Callable[[Pipeline], Any],
+        wait_s: float = WAIT_S,
+        active: Callable[[Pipeline], Pipeline] = lambda pipeline: pipeline,
+    ) -> None:
+        self._source, self._wait_s, self._active = source, wait_s, active
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._sources: dict[_Key, Any] = {}
@@ -43,6 +48,7 @@ class Topics:
 
     def known(self, pipelines: Sequence[Pipeline]) -> dict[str, tuple[LogState, int]]:
         """Answers by pipeline: its topic, and when Kafka answered (UTC ms)."""
+        pipelines = [self._active(one) for one in pipelines]
         with self._lock:
             asked = [future for one in pipelines if (future := self._ask(one)) is not None]
         if asked:
@@ -56,6 +62,7 @@ class Topics:
 
     def silence(self, pipeline: Pipeline) -> str:
         """Reasons for missing answers, by pipeline."""
+        pipeline = self._active(pipeline)
         silent = self._silent.get(_key(pipeline)) or self._silent.get(_place(pipeline))
         return silent[1] if silent is not None else f"{source_kind(pipeline.source.kind).title} has not answered yet"
 

@@ -33,6 +33,7 @@ _COMMANDS = {
     "apply": ("tidegate.cli.apply:apply", "Merge landed changes into the table of a mirror."),
     "copy": ("tidegate.cli.copy:copy", "Read the source table of a mirror from its database."),
     "compare": ("tidegate.cli.compare:compare", "Compare a mirror with the table of its source, row by row."),
+    "failover": ("tidegate.cli.failover:failover", "Go on reading at another site of the source, and come back."),
     "deliver": ("tidegate.cli.deliver:deliver", "Send published windows to further systems."),
     "reopen": ("tidegate.cli.reopen:reopen", "Let a published window take up the late rows that wait for it."),
     "rollback": ("tidegate.cli.rollback:rollback", "Bring back the rows of an earlier generation of a window."),

@@ -166,10 +166,15 @@ def pauses(names: Iterable[str]) -> dict[str, Pause]:
 
 
 def source(pipeline: Pipeline, timeout_s: float = 10.0) -> Source:
-    """The pipeline's source; requests end after `timeout_s`. Raises ConnectionMissing, SourceError."""
+    """The pipeline's source at its active site; requests end after `timeout_s`. Raises ConnectionMissing, SourceError,
+    LedgerError."""
     from tidegate import inspection
     from tidegate.wiring import command_lookup
+    from tidegate.workflow.base.columns import at_active_site
 
+    if pipeline.source.sites:
+        with ledger() as opened:
+            pipeline = at_active_site(pipeline, opened)
     return inspection.source(pipeline, command_lookup, "tidegate-command", timeout_s)
 
 
@@ -195,7 +200,7 @@ def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = 
     from tidegate import inspection
     from tidegate.wiring import command_lookup
 
-    return inspection.context(pipeline, ledger, command_lookup, lambda: source(pipeline, timeout_s=3.0), say)
+    return inspection.context(pipeline, ledger, command_lookup, lambda spec: source(spec, timeout_s=3.0), say)
 
 
 @contextmanager

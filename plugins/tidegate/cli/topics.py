@@ -32,7 +32,8 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, LogState | str
         if one.pipeline is None:
             continue
         source = one.pipeline.source
-        key = (source.kind, source.conn_id, source.isolation, source.options)
+        own = one.name if source.sites else ""  # its active site may be another than its neighbours'
+        key = (source.kind, source.conn_id, source.isolation, source.options, own)
         try:
             if key not in sources:
                 sources[key] = surroundings.source(one.pipeline, timeout_s=seconds / 2)

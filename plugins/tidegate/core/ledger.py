@@ -21,6 +21,7 @@ from tidegate.core.completeness.port import TruthLedger
 from tidegate.core.copy.rounds import CopyLedger
 from tidegate.core.deliver.states import DeliveryLedger
 from tidegate.core.dirty.redrive import RedriveLedger
+from tidegate.core.failover.states import FailoverLedger
 from tidegate.core.files.landed import LandedFile, OwedSpan
 from tidegate.core.files.receipt import FileEntry, Receipt
 from tidegate.core.late.reopen import ReopenLedger
@@ -387,6 +388,9 @@ class Ledger(Protocol):
 
     @property
     def deliveries(self) -> DeliveryLedger: ...
+
+    @property
+    def failovers(self) -> FailoverLedger: ...
 
     @property
     def repairs(self) -> LedgerRepairs: ...

@@ -32,7 +32,7 @@ from tidegate.core.batch.states import (
 from tidegate.core.files.receipt import DATA, LATE, FileEntry, Receipt, manifest_digest
 from tidegate.core.window.states import OPEN
 from tidegate.core.window.zonedata import ZoneData
-from tidegate.ledger import ends, log_cut, moves, redrives, rows, schema
+from tidegate.ledger import ends, failovers, log_cut, moves, redrives, rows, schema
 from tidegate.ledger.facts import topic_facts
 from tidegate.ledger.store import Part, columns, insert_all, row_of, rows_of, scalar, update_all
 from tidegate.ledger.values import landed_values
@@ -68,6 +68,8 @@ class SqlBatches(Part):
                 cuts=log_cut.open_cuts(c, [name]).get(name, ()),
                 skipped=at.skipped,
                 rewound=log_cut.rewound(c, name, pipeline.topic_id),
+                site=failovers.active(c, name),
+                stretches=failovers.stretches_of(c, name, pipeline.topic_id),
             )
 
     def get(self, name: str, batch_id: int) -> Batch:

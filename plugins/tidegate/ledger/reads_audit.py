@@ -16,7 +16,7 @@ from tidegate.core.batch.states import INGEST, LANDED
 from tidegate.core.files.receipt import DATA, LATE, FileEntry
 from tidegate.core.look.views import BatchPage, GenerationRow, LossRow, Pinned, Spine, Weight, WindowPage
 from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
-from tidegate.ledger import deliveries, log_cut, reopenings, rows, schema
+from tidegate.ledger import deliveries, failovers, log_cut, reopenings, rows, schema
 from tidegate.ledger.reads_rows import (
     Snapshots,
     batches,
@@ -62,6 +62,7 @@ class AuditReads(Snapshots):
                 newest_event=newest_event(c, name),
                 resumptions=log_cut.decided(c, name),
                 deliveries=tuple(deliveries.all_of(c, name)),
+                stretches=failovers.all_stretches(c, name),
             )
 
     def slabs(self, name: str, limit: int = SLAB_OFFSETS) -> list[Slab]:

@@ -36,7 +36,7 @@ from tidegate.core.window.transitions import UNFINISHED
 from tidegate.ledger import ends, log_cut, moves, reopenings, rows, schema
 from tidegate.ledger.comparison import subject
 from tidegate.ledger.specs import registered
-from tidegate.ledger.store import Part, insert_all, row_of, scalar
+from tidegate.ledger.store import Part, Store, insert_all, row_of, scalar
 
 b, g, w = schema.batches, schema.generations, schema.windows
 # runs stay bound to the id
@@ -137,21 +137,8 @@ class SqlRecovery(Part):
             self._store.note(c, name, "record set aside", subject(record.window), detail)
 
     def withdraw(self, batch: OpenBatch | AbandonedBatch, why: str, same_starts: bool = False) -> None:
-        plan, p = batch.plan, schema.pipelines
-        name, batch_id = plan.pipeline, plan.batch_id
         with self._store.begin() as c:
-            step_back = update(p).where(p.c.name == name, p.c.next_batch_id == batch_id + 1)
-            change = step_back.values(next_batch_id=batch_id, version=p.c.version + 1)
-            self._store.compare_and_set(c, change, f"withdrawing batch {batch_id}")
-            moves.move(self._store, c, b, of_batches.withdraw(batch, why))
-            for table in _OF_A_BATCH:
-                c.execute(delete(table).where(table.c.pipeline == name, table.c.batch_id == batch_id))
-            t = schema.totals  # a release before has passed over what was given up: the sums are made again
-            c.execute(delete(t).where(t.c.pipeline == name, t.c.through_batch >= batch_id))
-            s = schema.resumptions
-            c.execute(update(s).where(s.c.pipeline == name, s.c.batch_id == batch_id).values(batch_id=None))
-            if same_starts and not ends.newest_batch(c, name, plan.topic_id):
-                log_cut.keep_starts(c, plan, why)
+            withdraw(self._store, c, batch, why, same_starts)
 
     def restore(
         self, record: GenerationRecord, state: GenerationState, why: str, gone: bool = False, moved: Moved | None = None
@@ -265,3 +252,21 @@ class SqlRecovery(Part):
 
 def _of_window(record: GenerationRecord) -> tuple[ColumnElement, ...]:
     return g.c.pipeline == record.pipeline, g.c.window_ms == record.window.start_ms
+
+
+def withdraw(store: Store, c: Connection, batch: OpenBatch | AbandonedBatch, why: str, same_starts: bool) -> None:
+    """Take a batch back, in the caller's transaction: its id and its offsets are the next one's."""
+    plan, p = batch.plan, schema.pipelines
+    name, batch_id = plan.pipeline, plan.batch_id
+    step_back = update(p).where(p.c.name == name, p.c.next_batch_id == batch_id + 1)
+    change = step_back.values(next_batch_id=batch_id, version=p.c.version + 1)
+    store.compare_and_set(c, change, f"withdrawing batch {batch_id}")
+    moves.move(store, c, b, of_batches.withdraw(batch, why))
+    for table in _OF_A_BATCH:
+        c.execute(delete(table).where(table.c.pipeline == name, table.c.batch_id == batch_id))
+    t = schema.totals  # a release before has passed over what was given up: the sums are made again
+    c.execute(delete(t).where(t.c.pipeline == name, t.c.through_batch >= batch_id))
+    s = schema.resumptions
+    c.execute(update(s).where(s.c.pipeline == name, s.c.batch_id == batch_id).values(batch_id=None))
+    if same_starts and not ends.newest_batch(c, name, plan.topic_id):
+        log_cut.keep_starts(c, plan, why)

@@ -23,6 +23,7 @@ from tidegate.ledger.completeness import SqlTruths
 from tidegate.ledger.copies import SqlCopies
 from tidegate.ledger.deliveries import SqlDeliveries
 from tidegate.ledger.due import SqlDue
+from tidegate.ledger.failovers import SqlFailovers
 from tidegate.ledger.log_cut import SqlCuts
 from tidegate.ledger.notices import SqlNotices
 from tidegate.ledger.pauses import SqlPauses
@@ -71,6 +72,7 @@ class SqlLedger:
         self.applies = SqlApplies(self.store)
         self.copies = SqlCopies(self.store)
         self.deliveries = SqlDeliveries(self.store)
+        self.failovers = SqlFailovers(self.store)
         self.schema_changes = SqlSchemaChanges(self.store)
         self.specs = SqlSpecs(self.store)
 

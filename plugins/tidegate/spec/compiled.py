@@ -20,6 +20,7 @@ from tidegate.core.spec.pipeline import (
     Pipeline,
     Reopening,
     Sink,
+    Site,
     Source,
     Windows,
 )
@@ -44,6 +45,7 @@ OPERATIONS = (
 _ALWAYS_OF_COLUMNS = ("name", "type", "path", "nullable")
 _WHO = "accepted"
 """Of a column: the YAML that names it later makes no new version."""
+_NEVER_OF_SOURCE = ("loss_warning_ms", "sites")
 _NEVER_OF_SINK = ("metastore_conn_id", "fields")
 """A connection, and what plans pin."""
 
@@ -85,7 +87,10 @@ def fingerprint(pipeline: Pipeline) -> str:
     Owner, schedules, pools and the like are left out: changing them makes no new version.
     """
     content = {key: value for key, value in to_plain(pipeline).items() if key not in OPERATIONS}
-    content["source"] = {key: value for key, value in content["source"].items() if key != "loss_warning_ms"}
+    # where it is read, and by which connection, changes with a failover
+    content["source"] = {key: value for key, value in content["source"].items() if key not in _NEVER_OF_SOURCE}
+    if pipeline.source.sites:
+        content["source"]["conn_id"] = pipeline.source.sites[0].conn_id
     # when a window closes is not pinned by any plan, and this part of it is younger than registered specs
     content["windows"] = {key: value for key, value in content["windows"].items() if key != "idle_max_lag_ms"}
     content["sink"] = {key: value for key, value in content["sink"].items() if key not in _NEVER_OF_SINK}
@@ -132,7 +137,8 @@ def _source(spec: SourceSection, timezone: str) -> Source:
         on_data_loss=spec.on_data_loss,
         loss_warning_ms=spec.loss_warning,
         kind=spec.kind,
-        options=own_options(spec, SourceSection, ("isolation", "gaps")),
+        options=own_options(spec, SourceSection, ("isolation", "gaps", "sites")),
+        sites=tuple(Site(name=s.name, conn_id=s.conn_id, copiers=s.copiers) for s in getattr(spec, "sites", ())),
     )
 
 

@@ -30,6 +30,7 @@ def check(spec: PipelineSpec, stem: str) -> list[Problem]:
     """Every problem of a document whose single values are fine; `stem` is the file's name without `.yaml`."""
     return [
         *_name(spec, stem),
+        *_sites(spec),
         *_columns(spec),
         *_event_time(spec),
         *_windows(spec),
@@ -65,6 +66,20 @@ def at_first_sight(document: Mapping[str, Any]) -> Iterator[Problem]:
 def _name(spec: PipelineSpec, stem: str) -> Iterator[Problem]:
     if spec.name != stem:
         yield Problem(("name",), f"must be {stem}, as the file is {stem}.yaml")
+
+
+def _sites(spec: PipelineSpec) -> Iterator[Problem]:
+    sites = getattr(spec.source, "sites", ())
+    if sites and sites[0].conn_id != spec.source.conn_id:
+        what = f"the first site is that of source.conn_id ({spec.source.conn_id}): its topic has the ledger's offsets"
+        yield Problem(("source", "sites", 0, "conn_id"), what)
+    if len(sites) == 1:
+        yield Problem(("source", "sites"), "name two sites at least, or leave it out")
+    for key in ("name", "conn_id"):
+        given = [getattr(site, key) for site in sites]
+        for i, value in enumerate(given):
+            if value in given[:i]:
+                yield Problem(("source", "sites", i, key), f"{value} is there already")
 
 
 def _columns(spec: PipelineSpec) -> Iterator[Problem]:

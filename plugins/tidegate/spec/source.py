@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from tidegate.core.spec.pipeline import KAFKA
 from tidegate.kinds import SOURCES
 from tidegate.spec.by_kind import WORD, ByKind
 from tidegate.spec.section import Section, key
-from tidegate.spec.values import ConnectionId, Duration, OneOf, Start, Topic
+from tidegate.spec.values import ConnectionId, Duration, OneOf, PipelineName, Start, Topic
 
 OnDataLoss = Annotated[Literal["fail", "record"], OneOf()]
 SOURCE = ByKind(SOURCES, KAFKA)
 Kind = Annotated[str, BeforeValidator(SOURCE.installed), WORD]
+TransactionalId = Annotated[
+    str, Field(min_length=1, max_length=200), WithJsonSchema({"type": "string", "x-type": "transactional.id"})
+]
+
+
+class SiteSection(Section):
+    """A place that has the topic, by the same name everywhere ([failover](failover.md))."""
+
+    name: PipelineName = key("Name of the site, by which commands, events and the ledger know it. It stays.")
+    conn_id: ConnectionId = key("Airflow connection of the site's servers.")
+    copiers: tuple[TransactionalId, ...] = key(
+        "Values of `transactional.id` of those that copy the topic to this site: a failover to it fences them. Empty: "
+        "whoever runs the failover stops them, and says so.",
+        (),
+    )
 
 
 class SourceSection(Section):

@@ -1,4 +1,4 @@
-"""A source with a second site: which offsets it goes on at (`failover_log.py`), and the switch (`failover_switch.py`)."""
+"""A source with a second site: at which offsets it goes on (`failover_log.py`); the switch (`failover_switch.py`)."""
 
 from __future__ import annotations
 

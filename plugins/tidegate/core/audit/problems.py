@@ -6,16 +6,18 @@ Everything here is arithmetic on what was gathered; `workflow.audit.audit` gathe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.instants import DAY_MS, iso
+from tidegate.core.base.offsets import Interval
 from tidegate.core.base.wording import many, those
 from tidegate.core.batch.states import ABANDONED
 from tidegate.core.files.balance import Balance, window_difference
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
 from tidegate.core.look.views import BatchRow, GenerationRow, LossRow, RangeRow, Spine, WindowPage
 from tidegate.core.source.log_cut import Resumption
+from tidegate.core.source.stretches import past
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_id
 from tidegate.core.window.kinds import of_kind
@@ -58,7 +60,7 @@ class Books:
     def __init__(self, spine: Spine, windows: Windows | None = None) -> None:
         """`windows`: how the pipeline's are cut, for the rules that need it."""
         self._spine, self._windows = spine, windows
-        self._chain = _Chain(spine.losses, spine.resumptions)
+        self._chain = _Chain(spine.losses, spine.resumptions, spine.stretches)
         self._redrives = Redrives(spine.landed)
         self._next, self._missing = 1, []  # type: tuple[int, list[int]]
         self._balance, self._rerouted = Balance(), 0
@@ -207,9 +209,15 @@ class Redrives:
 
 class _Chain:
     """Each Kafka partition's ranges lie end to end, recorded losses excepted; a recreated topic begins anew, and after
-    a cut of the log reading goes on where an operator said."""
+    a cut of the log reading goes on where an operator said. Stretches of copies from another site are not read."""
 
-    def __init__(self, losses: Sequence[LossRow], resumed: Sequence[Resumption] = ()) -> None:
+    def __init__(
+        self,
+        losses: Sequence[LossRow],
+        resumed: Sequence[Resumption] = (),
+        stretches: Mapping[str, Mapping[int, Sequence[Interval]]] | None = None,
+    ) -> None:
+        self._stretches = stretches or {}
         self._losses = {(x.batch_id, x.partition): x for x in losses}
         self._resumed = {(x.topic_id, x.after_batch, x.partition): x.offset for x in resumed}
         self._ends: dict[str, dict[int, int]] = {}
@@ -230,6 +238,9 @@ class _Chain:
             due = self._resumed.get((batch.topic_id, newest, partition), due)
             if known is not None and partition not in known and start == batch.log_starts[partition]:
                 due = start  # a release before this one began there, and recorded no loss
+            if due is not None and start != due:
+                skipped = past(due, self._stretches.get(batch.topic_id, {}).get(partition, ()))
+                due = skipped if skipped in (start, loss.start if loss is not None else start) else due
             if loss is not None and due is not None and (loss.start, loss.end) == (due, start):
                 due = start
             yield from _joint(batch, partition, due, start, end, stops.get(partition, end))

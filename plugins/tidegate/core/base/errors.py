@@ -11,6 +11,7 @@ TidegateError
 |  |- DataLoss           offsets that were due are gone from the topic
 |  |  |- LogCut          the log was cut below what was planned, and may have grown again
 |  |- TopicRecreated     the topic id is not the accepted one
+|  |- SiteNotActive      another site of the source is active (retry: the next try reads there)
 |- StorageError
 |  |- PathMissing        a definite answer: the source is not there
 |  |- PathExists         a definite answer: the destination is taken
@@ -28,6 +29,7 @@ TidegateError
 |  |- AttemptSpoilt      what it left is not what it reported, or cannot be read (retry: the next attempt writes again)
 |- BatchRefused          the content is not acceptable: too dirty, unknown field, gaps
 |- OtherZoneData         windows were cut or spelled by other zone data than this host's
+|- FailoverRefused       what a failover of the source needs cannot be proven
 |- AskedWrong            a run's conf asks for something that is missing
 |- ReplayRefused         a rebuild would change membership, or its source is gone
 |- Alarm                 files and ledger contradict each other: blocked until `tidegate repair`
@@ -119,6 +121,17 @@ class LogCut(DataLoss):
 
 class TopicRecreated(SourceError):
     advice = "if the topic was recreated on purpose, run `tidegate source reset <pipeline>`"
+
+
+class SiteNotActive(SourceError):
+    """Another site of the source is active, by the ledger: what is read here would be read twice."""
+
+    retry = True
+    advice = f"{GOES_ON}, at the active site; a YAML without source.sites gets them back"
+
+
+class FailoverRefused(TidegateError):
+    """What a failover needs cannot be proven; nothing was changed."""
 
 
 class StorageError(TidegateError):

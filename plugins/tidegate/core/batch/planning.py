@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.core.base.errors import DataLoss, LogCut, SourceError, TopicRecreated
+from tidegate.core.base.errors import DataLoss, LogCut, SiteNotActive, SourceError, TopicRecreated
 from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval, OffsetRange, share
 from tidegate.core.base.wording import many
@@ -14,6 +14,7 @@ from tidegate.core.batch.rules_version import rules_for
 from tidegate.core.batch.states import Loss, OpenBatch, PartitionPlan, Plan
 from tidegate.core.source.log_cut import REASON, RECREATED, Cut
 from tidegate.core.source.port import Lane, LogState
+from tidegate.core.source.stretches import past, stop
 from tidegate.core.spec.pipeline import Pipeline, Windows
 from tidegate.core.window.cut import window_end, window_start
 from tidegate.core.window.lateness import by_policy, floor_of
@@ -39,6 +40,8 @@ class PlanningView:
     cuts: tuple[Cut, ...] = ()  # of the log, that are undecided
     skipped: dict[int, Interval] = field(default_factory=dict)  # offsets that somebody gave up after a cut
     rewound: int = 0  # the newest batch after which reading went back to a cut
+    site: str | None = None  # the active one, once another than the first has been
+    stretches: dict[int, tuple[Interval, ...]] = field(default_factory=dict)  # of the topic, that are never read
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ def plan_batch(
 
     Raises TopicRecreated, DataLoss (by `on_data_loss`) and SourceError; a missing state is never a default.
     """
+    refuse_other_site(pipeline, view.site)
     if topic.is_another(view.accepted_topic_id):
         raise TopicRecreated(
             f"topic {topic.topic} has id {topic.topic_id}, the ledger's offsets belong to {view.accepted_topic_id}"
@@ -87,7 +91,7 @@ def plan_batch(
             )
         starts, ends, topic = {LANE: due.start}, {LANE: due.end}, due.lane(topic)
     else:
-        ends = _ends(pipeline, topic, starts)
+        ends = _ends(pipeline, topic, starts, view.stretches)
     partitions = tuple(
         PartitionPlan(
             partition=p,
@@ -123,6 +127,15 @@ def plan_batch(
     return NothingToPlan(_nothing_new(plan))
 
 
+def refuse_other_site(pipeline: Pipeline, active: str | None) -> None:
+    """Raises SiteNotActive at a site that is not the active one; None: no other than the first has ever been."""
+    here = pipeline.source.site
+    if active is None or active == here:
+        return
+    where = f"this task reads at site {here}" if here else "this YAML names no sites (source.sites)"
+    raise SiteNotActive(f"{pipeline.name}: site {active} is active, {where}: nothing is planned or sealed here")
+
+
 def _starts(
     pipeline: Pipeline, view: PlanningView, topic: LogState, first_offsets: Mapping[int, int]
 ) -> tuple[dict[int, int], tuple[Loss, ...]]:
@@ -132,7 +145,7 @@ def _starts(
     if gone:
         raise SourceError(f"topic {topic.topic} lost partitions {gone}: none is ever removed; is it the same cluster?")
     for p, offsets in topic.partitions.items():
-        start = view.planned_ends.get(p, first_offsets.get(p, 0))
+        start = past(view.planned_ends.get(p, first_offsets.get(p, 0)), view.stretches.get(p, ()))
         if start > offsets.high_watermark:
             raise DataLoss(
                 f"partition {p}: the next offset is {start}, but the log ends at {offsets.high_watermark}",
@@ -152,8 +165,11 @@ def _starts(
     return starts, tuple(losses)
 
 
-def _ends(pipeline: Pipeline, topic: LogState, starts: Mapping[int, int]) -> dict[int, int]:
-    backlog = {p: o.last_stable_offset - starts[p] for p, o in topic.partitions.items()}
+def _ends(
+    pipeline: Pipeline, topic: LogState, starts: Mapping[int, int], stretches: Mapping[int, tuple[Interval, ...]]
+) -> dict[int, int]:
+    stops = {p: stop(starts[p], o.last_stable_offset, stretches.get(p, ())) for p, o in topic.partitions.items()}
+    backlog = {p: end - starts[p] for p, end in stops.items()}
     take = share(backlog, pipeline.ingest.max_records)
     return {p: starts[p] + take.get(p, 0) for p in topic.partitions}
 

@@ -206,6 +206,7 @@ class Spine:
     newest_event: int
     resumptions: tuple[Resumption, ...] = ()  # after cuts of the log
     deliveries: tuple[Delivered, ...] = ()
+    stretches: dict[str, dict[int, tuple[Interval, ...]]] = field(default_factory=dict)  # never read, by topic id
 
     def landed(self, batch_id: int) -> bool:
         """Whether the batch has landed, which is final: pages that are read later show it as it was."""

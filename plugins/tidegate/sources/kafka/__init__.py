@@ -17,5 +17,6 @@ KIND = SourceKind(
     section=late("tidegate.sources.kafka.section:section"),
     opened=late("tidegate.sources.kafka.control:opened"),
     examined=late("tidegate.sources.kafka.doctor:examined"),
+    standby=late("tidegate.sources.kafka.standby:opened"),
     reader=late("tidegate.sources.kafka.worker:KafkaReader"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from tidegate.spec.section import key
-from tidegate.spec.source import SourceSection
+from tidegate.spec.source import SiteSection, SourceSection
 from tidegate.spec.values import ConnectionId, Duration, OneOf, Start, Topic
 
 Isolation = Annotated[Literal["read_committed", "read_uncommitted"], OneOf()]
@@ -33,6 +33,11 @@ class KafkaSection(SourceSection):
         "What to do about offsets at which Kafka delivers no record. Transactional and compacted topics have such gaps "
         "and need `allow`; they are then recorded as intervals.",
         "forbid",
+    )
+    sites: tuple[SiteSection, ...] = key(
+        "Where the topic is, and copies of it: the first one is that of `conn_id`, where reading began. Which one is "
+        "active is in the ledger; `tidegate failover` changes it. Each copy of a record must say where it comes from.",
+        (),
     )
 
 

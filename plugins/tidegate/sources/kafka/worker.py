@@ -155,7 +155,7 @@ class KafkaReader(Reader):
             [stamp for _, stamp in map(kind.timestamp, messages)],
             keys,
             values,
-            [_headers(m) for m in messages] if self._with_headers else None,
+            [headers_of(m) for m in messages] if self._with_headers else None,
             key_bytes + value_bytes,
         )
         return chunk, value_bytes + _beside_values(chunk, key_bytes), past
@@ -229,7 +229,7 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _headers(message: Message) -> Headers | None:
+def headers_of(message: Message) -> Headers | None:
     """A name that is no UTF-8 makes the client fail, whatever the other headers are: those are not known.
 
     Called through `map`, and once for each message: the client returns a list with a hole in it and an error beside

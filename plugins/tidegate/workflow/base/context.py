@@ -15,6 +15,7 @@ from tidegate.core.batch.states import Batch, LandedBatch, SealedBatch
 from tidegate.core.completeness.port import Truth
 from tidegate.core.copy.port import LogPosition
 from tidegate.core.deliver.sender import Sender
+from tidegate.core.failover.states import Standby
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.ledger import BatchLedger, Ledger
 from tidegate.core.source.port import LogState, Source
@@ -48,6 +49,10 @@ def _no_sender(delivery: Delivery) -> Sender:
     raise NotImplementedError(f"this context sends nothing to {delivery.name}")
 
 
+def _no_standby(site: str) -> Standby:
+    raise NotImplementedError(f"this context does not reach site {site}")
+
+
 @dataclass(kw_only=True)
 class Context:
     """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
@@ -55,7 +60,8 @@ class Context:
     `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too. `truth` is there
     if the spec names another system that counts windows, `connector` if it names who says how far a mirror's is.
     `conflicts`: why a person lets the order decide between contradicting events of the days that are built (M7).
-    `register` gives a changed pipeline its version; `sender` opens a further system, which the caller closes.
+    `register` gives a changed pipeline its version; `sender` opens a further system, which the caller closes;
+    `standby` the source at another site, by its name.
     `target` is the pipeline's table if it is published by windows, `keyed` if by prefixes of batches; `sides` are those
     of its late and dirty rows."""
 
@@ -76,6 +82,7 @@ class Context:
     conflicts: str = ""
     register: Callable[[Pipeline], int] = field(default=_unregistered)
     sender: Callable[[Delivery], Sender] = field(default=_no_sender)
+    standby: Callable[[str], Standby] = field(default=_no_standby)
     target: Target = field(init=False)
     keyed: PrefixTarget | None = field(init=False, default=None)
     sides: dict[str, SideTarget] = field(init=False)

@@ -16,6 +16,7 @@ from tidegate.core.base.errors import (
     TopicRecreated,
 )
 from tidegate.core.base.wording import many
+from tidegate.core.batch import planning
 from tidegate.core.batch.jobs import IngestPlan, loads_plan
 from tidegate.core.batch.readings import TableSource
 from tidegate.core.batch.refusal import Refusal, RefusalKind
@@ -168,7 +169,10 @@ def _refuse_unless_released(ctx: Context, batch_id: int, reason: str) -> None:
 
 
 def _check_topic(ctx: Context, plan: Plan) -> None:
-    """R6: the ranges were read from the topic that was planned, not from one that was recreated meanwhile."""
+    """R6: the ranges were read from the topic that was planned, not from one that was recreated meanwhile; F5: at the
+    site that is active."""
+    newest = ctx.ledger.failovers.newest(ctx.name) if ctx.pipeline.source.sites else None
+    planning.refuse_other_site(ctx.pipeline, None if newest is None else newest.site)
     topic = ctx.log(plan.topic)
     if topic.is_another(plan.topic_id):
         raise TopicRecreated(

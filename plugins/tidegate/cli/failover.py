@@ -1,0 +1,250 @@
+"""`tidegate failover`: the source goes on at another site, and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegate.cli import surroundings
+from tidegate.cli.failures import NOT_WELL, Failed
+from tidegate.cli.output import WHY_NEEDED, json_option, print_json, why_option, yes_option
+from tidegate.core.base.wording import many
+
+if TYPE_CHECKING:
+    from tidegate.core.failover.crossing import Crossing
+    from tidegate.core.failover.decision import Decision
+    from tidegate.workflow.base.context import Context
+    from tidegate.workflow.failover.switch import Returned
+
+
+def _marks(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[int, int]:
+    found = {}
+    for one in given:
+        partition, equals, offset = one.partition("=")
+        if not (equals and partition.isdigit() and offset.isdigit()):
+            raise click.BadParameter(f"{one} is not PARTITION=OFFSET")
+        found[int(partition)] = int(offset)
+    return found
+
+
+_to = click.option("--to", "site", required=True, metavar="SITE", help="The site (source.sites) that takes over.")
+_stopped = click.option("--stopped", is_flag=True, help="Say that copying to the site has stopped, where no copier has "
+                        "a transactional.id that could be fenced.")  # fmt: skip
+_mark = click.option("--mark", "marks", multiple=True, callback=_marks, metavar="P=OFFSET",
+                     help="Where the copies of a partition end, if producers write there already.")  # fmt: skip
+_plan = click.option("--plan", "digest", metavar="DIGEST", help="Refuse if the plan is not the one of this digest.")
+
+
+@click.group()
+def failover() -> None:
+    """Go on reading at a copy of the topic at another site, and come back."""
+
+
+@failover.command()
+@surroundings.pipeline_argument
+@_to
+@_stopped
+@_mark
+@json_option
+def plan(pipeline: str, site: str, stopped: bool, marks: dict[int, int], as_json: bool) -> None:
+    """Show what a failover would do, and change nothing.
+
+    For each partition: where the batches of the active site end, how far the copies reach, from which offset on
+    reading would begin at the other site, and what never crossed. What cannot be proven is refused by name.
+
+    \b
+    Example:
+      tidegate failover plan flights --to bergen
+
+    \b
+    Exit code: 0 it can be run; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
+    """
+    from tidegate.workflow.failover.survey import survey
+
+    with _context(pipeline) as ctx:
+        decision = survey(ctx, site, marks, stopped)
+        _tell(decision, as_json)
+        _refuse(decision)
+
+
+@failover.command()
+@surroundings.pipeline_argument
+@_to
+@_stopped
+@_mark
+@_plan
+@why_option
+@yes_option
+def run(
+    pipeline: str, site: str, stopped: bool, marks: dict[int, int], digest: str | None, why: str | None, yes: bool
+) -> None:
+    """Go on at another site: fence its copiers, look again, and switch in the ledger.
+
+    An open batch is planned again at the new site. The switch is one comparison in the ledger: whoever plans or seals
+    at the old site afterwards is refused. Interrupted at any moment, run it again.
+
+    \b
+    Examples:
+      tidegate failover run flights --to bergen --why "Oslo has no power"
+      tidegate failover run flights --to bergen --stopped --mark 0=118270 --why "producers write in Bergen since 02:10"
+
+    \b
+    Exit code: 0 done; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
+    """
+    with _context(pipeline) as ctx:
+        _switch(ctx, site, marks, stopped, digest, why, yes)
+
+
+@failover.command()
+@surroundings.pipeline_argument
+@click.option("--to", "site", metavar="SITE", help="The site that has returned; by default the first one.")
+@_stopped
+@_mark
+@_plan
+@why_option
+@yes_option
+def back(
+    pipeline: str,
+    site: str | None,
+    stopped: bool,
+    marks: dict[int, int],
+    digest: str | None,
+    why: str | None,
+    yes: bool,
+) -> None:
+    """Go back to a site that was active before, in two steps.
+
+    First, once its brokers answer and before anything is copied there: the command notes where the site's own records
+    end, and says what of them never crossed. Then start the copier back, and let it catch up. Second: the same command
+    switches. What never crossed is read as batches of its own; what had crossed is not read again.
+
+    \b
+    Examples:
+      tidegate failover back flights --why "Oslo has power again"
+      tidegate failover back flights --why "copied back, producers stand still"
+
+    \b
+    Exit code: 0 done; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
+    """
+    from tidegate.workflow.failover import switch
+
+    with _context(pipeline) as ctx:
+        name = site or next((one.name for one in ctx.pipeline.source.sites), "")
+        newest = ctx.ledger.failovers.newest(ctx.name)
+        if newest is not None and ctx.ledger.failovers.noted(ctx.name, newest.number, name):
+            _switch(ctx, name, marks, stopped, digest, why, yes)
+            return
+        found = switch.ends_of(ctx, name)
+        for line in _returned(name, found):
+            click.echo(line)
+        _sure(why, yes, "Note these ends?")
+        switch.note(ctx, name, found)
+        starts = {} if newest is None else {c.partition: c.mark for c in newest.certificate.crossings}
+        click.echo(f"noted. Now copy from site {ctx.pipeline.source.site} to site {name}, from these offsets on:")
+        for partition, mark in sorted(starts.items()):
+            click.echo(f"  partition {partition}: {mark}")
+        click.echo("once that has caught up, run this command again")
+
+
+def _switch(
+    ctx: Context, site: str, marks: Mapping[int, int], stopped: bool, digest: str | None, why: str | None, yes: bool
+) -> None:
+    from tidegate.workflow.failover import switch
+    from tidegate.workflow.failover.survey import survey
+
+    decision = survey(ctx, site, marks, stopped)
+    _tell(decision, False)
+    _refuse(decision)
+    if digest is not None and digest != decision.digest:
+        raise Failed(f"{ctx.name}: the plan is {decision.digest} by now, not {digest}: look at it again", NOT_WELL)
+    _sure(why, yes, f"Go on at site {site}?")
+    decision = survey(ctx, site, marks, stopped, fence=True)
+    _refuse(decision)
+    done = switch.apply(ctx, decision, why or "")
+    click.echo(f"site {site} is active (failover {done.number}): the next run of {ctx.name}.ingest reads there")
+
+
+def _sure(why: str | None, yes: bool, question: str) -> None:
+    if not why:
+        raise click.UsageError(WHY_NEEDED)
+    if not yes:
+        click.confirm(question, abort=True)
+
+
+def _refuse(decision: Decision) -> None:
+    if decision.refusals:
+        count = many(len(decision.refusals), "reason")
+        raise Failed(f"{decision.facts.pipeline}: no failover to {decision.facts.site}: {count} above", NOT_WELL)
+
+
+def _tell(decision: Decision, as_json: bool) -> None:
+    if as_json:
+        print_json(_plain(decision))
+        return
+    for line in _lines(decision):
+        click.echo(line)
+
+
+def _lines(decision: Decision) -> Iterator[str]:
+    facts = decision.facts
+    yield f"{facts.pipeline}: site {facts.before} is active, by batches of topic id {facts.before_topic_id}"
+    yield f"site {facts.site}: topic {facts.topic.topic}, id {facts.topic.topic_id}; copying: {facts.stopped or '?'}"
+    if facts.batch is not None and not decision.refusals:
+        yield f"batch {facts.batch.plan.batch_id} is {facts.batch.state}: it is planned again at site {facts.site}"
+    for crossing in decision.crossings:
+        yield from _of_partition(crossing, facts.before, facts.site)
+    for refusal in decision.refusals:
+        yield f"REFUSED, {refusal.line}"
+        yield f"  what to do: {refusal.advice}"
+    if decision.switch is not None:
+        yield f"plan {decision.digest}"
+
+
+def _of_partition(crossing: Crossing, before: str, site: str) -> Iterator[str]:
+    reach = "nothing has crossed" if crossing.crossed is None else f"copies reach up to {crossing.crossed}"
+    yield f"  partition {crossing.partition}: {before} has landed up to {crossing.landed}; {reach}"
+    said = [f"{many(crossing.to_read, 'copied record')} to read"]
+    if crossing.repeats:
+        said.append(f"{many(crossing.repeats, 'repeat')} skipped")
+    yield f"    {site}: mark {crossing.mark}, {', '.join(said)}; new records from there on"
+    if crossing.unknown_here:
+        yield f"    landed, but unknown to {site}: up to {many(crossing.unknown_here, 'offset')} of {before}"
+    yield f"    of {before}, offsets from {crossing.left} on never crossed: they are read when it returns"
+
+
+def _returned(site: str, found: Iterable[Returned]) -> Iterator[str]:
+    yield f"site {site} has returned; of its own records these never crossed:"
+    for one in found:
+        count = many(one.end - one.left, "offset")
+        yield f"  partition {one.partition}: [{one.left}, {one.end}), {count} at most"
+
+
+def _plain(decision: Decision) -> dict[str, Any]:
+    facts = decision.facts
+    return {
+        "pipeline": facts.pipeline,
+        "site": facts.site,
+        "before": facts.before,
+        "topic_id": facts.topic.topic_id,
+        "before_topic_id": facts.before_topic_id,
+        "stopped": facts.stopped,
+        "partitions": decision.crossings,
+        "refusals": decision.refusals,
+        "plan": None if decision.switch is None else decision.digest,
+    }
+
+
+@contextmanager
+def _context(pipeline: str) -> Iterator[Context]:
+    """A context that looks and switches, and reaches the other sites."""
+    from tidegate.wiring import command_lookup, standby_of
+
+    spec = surroundings.pipeline_named(pipeline)
+    with surroundings.ledger() as ledger:
+        ctx = surroundings.context(spec, ledger, click.echo)
+        ctx.standby = partial(standby_of, spec, lookup=command_lookup)
+        yield ctx

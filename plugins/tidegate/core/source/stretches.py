@@ -1,0 +1,28 @@
+"""Stretches of a log that are never read: copies of records that landed, or will land, from another site (F1, F6).
+
+Half-open intervals of offsets, by lane. A plan that comes to one goes on behind it; nothing of it is a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.core.base.offsets import Interval, union
+
+
+def past(offset: int, stretches: Iterable[Interval]) -> int:
+    """The first offset from this one on that may be read."""
+    for one in union(stretches):
+        if offset in one:
+            return one.end
+    return offset
+
+
+def stop(start: int, end: int, stretches: Iterable[Interval]) -> int:
+    """Where a range that begins at `start`, which may be read, has to end: at `end`, or where a stretch begins."""
+    return min((one.start for one in union(stretches) if start <= one.start < end), default=end)
+
+
+def unread(start: int, end: int, stretches: Iterable[Interval]) -> int:
+    """Number of offsets of `[start, end)` that are never read."""
+    return sum(max(0, min(end, one.end) - max(start, one.start)) for one in union(stretches))

@@ -1,0 +1,160 @@
+"""Gathers what a failover is decided by: the ledger, storage, the topic at the other site and all of its copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidegate.core.base.errors import FailoverRefused, StorageAhead
+from tidegate.core.batch.planning import PlanningView
+from tidegate.core.batch.states import OpenBatch, PlannedBatch, WritingBatch
+from tidegate.core.failover import decision as rules
+from tidegate.core.failover.coordinates import Coordinate, coordinate_of
+from tidegate.core.failover.crossing import Crossing, Refusal, RefusalKind, Walk
+from tidegate.core.failover.decision import Decision, Facts
+from tidegate.core.failover.states import Failover, Standby
+from tidegate.core.source.port import LogState
+from tidegate.core.spec.pipeline import Site
+from tidegate.workflow.base import preflight
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.batch import sealing
+
+NEAR = 10_000
+"""So many offsets are walked rather than halved once more."""
+_BEFORE_A_WALK = frozenset(
+    {
+        *(RefusalKind.PARTITIONS, RefusalKind.SHRUNK, RefusalKind.TRANSACTION, RefusalKind.NOT_BEGUN),
+        *(RefusalKind.NOT_NOTED, RefusalKind.SAME_TOPIC),
+    }
+)
+"""What is wrong with the topics themselves: their copies would say nothing."""
+
+
+def site_named(ctx: Context, name: str) -> Site:
+    """Raises FailoverRefused for a name that is not there, or that of the active site."""
+    sites = {site.name: site for site in ctx.pipeline.source.sites}
+    if name not in sites:
+        there = ", ".join(sites) or "none; name them in source.sites"
+        raise FailoverRefused(f"{ctx.name} has no site {name}; there are: {there}")
+    if name == ctx.pipeline.source.site:
+        raise FailoverRefused(f"site {name} of {ctx.name} is the active one already")
+    return sites[name]
+
+
+def survey(
+    ctx: Context, name: str, marks: Mapping[int, int] | None = None, stopped: bool = False, fence: bool = False
+) -> Decision:
+    """What a switch to the site would be; only with `fence` anything is changed: its copiers end (F3).
+
+    `marks`: where its copies end, where that is not the topic's end; `stopped`: somebody says that copying has stopped.
+    Raises FailoverRefused, SourceError, StorageAhead (R11)."""
+    site = site_named(ctx, name)
+    view = ctx.ledger.batches.planning_view(ctx.name)
+    preflight.check(ctx, view.next_batch_id)
+    standby = ctx.standby(name)
+    if fence:
+        standby.fence(site.copiers)
+    topic = standby.look(ctx.pipeline.source.topic)
+    told = "fenced: " + ", ".join(site.copiers) if site.copiers else "told by the operator" if stopped else ""
+    facts = _facts(ctx, view, name, topic, _marks(topic, marks or {}, bool(site.copiers) and not fence), told)
+    refused = rules.objections(facts)
+    if {r.kind for r in refused} & _BEFORE_A_WALK:
+        return rules.decide(facts, (), refused)
+    crossings = tuple(_walked(standby, facts, p) for p in sorted(facts.landed))
+    behind = (_behind(standby, facts, p, topic.partitions[p].last_stable_offset) for p in marks or {})
+    return rules.decide(facts, crossings, [*refused, *(found for found in behind if found is not None)])
+
+
+def _marks(topic: LogState, given: Mapping[int, int], may_be_open: bool) -> dict[int, int]:
+    """`may_be_open`: a copier that will be fenced may have a transaction open."""
+    ends = {p: o.last_stable_offset if may_be_open else o.high_watermark for p, o in topic.partitions.items()}
+    return ends | dict(given)
+
+
+def _facts(
+    ctx: Context, view: PlanningView, site: str, topic: LogState, marks: Mapping[int, int], stopped: str
+) -> Facts:
+    newest, history = ctx.ledger.failovers.newest(ctx.name), ctx.ledger.failovers.history(ctx.name)
+    return Facts(
+        pipeline=ctx.name,
+        version=view.version,
+        site=site,
+        before=ctx.pipeline.source.site,
+        before_topic_id=view.accepted_topic_id or "",
+        topic=topic,
+        landed=rules.landed_ends(view.planned_ends, view.open_batch, view.stretches),
+        marks=marks,
+        stopped=stopped,
+        batch=view.open_batch,
+        was_cut=bool(view.cuts or view.rewound),
+        has_landed=_has_landed(ctx, view.open_batch),
+        newest=newest,
+        known_topic_id=known_topic_id(history, site),
+        noted={} if newest is None else ctx.ledger.failovers.noted(ctx.name, newest.number, site),
+    )
+
+
+def _has_landed(ctx: Context, batch: OpenBatch | None) -> bool:
+    """R11: whether storage has a batch landed that the ledger would have read again."""
+    if not isinstance(batch, PlannedBatch | WritingBatch):
+        return False
+    try:
+        return sealing.landed_receipt(ctx, batch) is not None
+    except StorageAhead:
+        return True
+
+
+def known_topic_id(history: list[Failover], site: str) -> str | None:
+    """Id of the topic that a site had while it was active; None if it never was."""
+    for one in reversed(history):
+        if one.site == site:
+            return one.certificate.topic_id
+        if one.before == site:
+            return one.certificate.before_topic_id
+    return None
+
+
+def _walked(standby: Standby, facts: Facts, partition: int) -> Crossing:
+    topic, base, mark = facts.topic.topic, rules.base_of(facts, partition), facts.marks[partition]
+    walk = Walk(partition, facts.before_topic_id, facts.landed[partition], base, mark)
+    start = max(base, facts.topic.partitions[partition].log_start)
+    if not facts.has_been_active:
+        start = _nearer(standby, facts, partition, start)
+    for offset, values in standby.headers(topic, start, mark, partition) if start < mark else ():
+        if not walk.see(offset, values):
+            break
+    return walk.end()
+
+
+def _nearer(standby: Standby, facts: Facts, partition: int, low: int) -> int:
+    """Where to begin: at a copy of a record that has landed. However often a copier has begun again, all that it has
+    brought beyond comes behind it once more, or for the first time."""
+    high, landed = facts.marks[partition], facts.landed[partition]
+    while high - low > NEAR:
+        middle = (low + high) // 2
+        first = next(standby.headers(facts.topic.topic, middle, facts.marks[partition], partition), None)
+        copy = None if first is None else _copy_of(first[1])
+        if first is not None and copy is not None and _has_landed_there(facts, copy, landed):
+            low = first[0]
+        else:
+            high = middle
+    return low
+
+
+def _has_landed_there(facts: Facts, copy: Coordinate, landed: int) -> bool:
+    return copy.topic_id == facts.before_topic_id and copy.offset < landed
+
+
+def _copy_of(values: Sequence[bytes | None]) -> Coordinate | None:
+    try:
+        return coordinate_of(values)
+    except ValueError:
+        return None
+
+
+def _behind(standby: Standby, facts: Facts, partition: int, end: int) -> Refusal | None:
+    """F3: a copy behind the mark that was given."""
+    mark = facts.marks[partition]
+    for offset, values in standby.headers(facts.topic.topic, mark, end, partition) if mark < end else ():
+        if values:
+            return rules.went_on(facts, partition, offset)
+    return None

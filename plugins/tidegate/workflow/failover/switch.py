@@ -1,0 +1,96 @@
+"""Applies a decided failover, and notes the end of a site that has returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegate.core.base.errors import FailoverRefused, LedgerError, LostComparison
+from tidegate.core.base.wording import many
+from tidegate.core.failover.coordinates import HEADER
+from tidegate.core.failover.crossing import Refusal, RefusalKind
+from tidegate.core.failover.decision import Decision
+from tidegate.core.failover.states import Failover
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.failover.survey import known_topic_id, site_named
+
+
+def apply(ctx: Context, decision: Decision, why: str) -> Failover:
+    """One compare-and-set (F4); an answer that was lost is looked for. Raises FailoverRefused, LostComparison."""
+    switch = decision.switch
+    if switch is None:
+        first = decision.refusals[0]
+        raise FailoverRefused(f"{ctx.name}: {first.line}", advice=first.advice)
+    try:
+        ctx.ledger.failovers.switch(switch, why)
+    except LostComparison:
+        raise
+    except LedgerError:
+        newest = ctx.ledger.failovers.newest(ctx.name)
+        if newest is None or (newest.number, newest.certificate) != (switch.number, switch.certificate):
+            raise
+    newest = ctx.ledger.failovers.newest(ctx.name)
+    if newest is None or newest.number < switch.number:
+        raise LostComparison(f"{ctx.name}: the ledger has forgotten failover {switch.number}")
+    ctx.say(f"{ctx.name} reads at site {switch.site} from now on (failover {switch.number})")
+    return newest
+
+
+@dataclass(frozen=True)
+class Returned:
+    """Of a partition of a site that has returned: `[left, end)` never crossed and never landed."""
+
+    partition: int
+    left: int
+    end: int
+
+
+def ends_of(ctx: Context, name: str) -> tuple[Returned, ...]:
+    """Where a site's own records end that was active before (F6). Looks only.
+
+    Raises FailoverRefused where that cannot be known: something has been copied back already."""
+    site_named(ctx, name)
+    history = ctx.ledger.failovers.history(ctx.name)
+    away = next((one for one in reversed(history) if one.before == name), None)
+    if away is None:
+        raise FailoverRefused(
+            f"site {name} of {ctx.name} was never active: there is nothing to give back",
+            advice=f"tidegate failover run {ctx.name} --to {name}",
+        )
+    standby, active = ctx.standby(name), history[-1].certificate.topic_id
+    topic = standby.look(ctx.pipeline.source.topic)
+    if topic.topic_id != known_topic_id(history, name):
+        refused = f"the topic at site {name} has id {topic.topic_id}, it had {known_topic_id(history, name)}"
+        raise _refused(ctx, RefusalKind.SHRUNK, refused, "what it held is gone: name the site anew, with another name")
+    found = []
+    for p, lane in sorted(topic.partitions.items()):
+        crossing = away.certificate.of(p)
+        left = 0 if crossing is None else crossing.left
+        if lane.last_stable_offset < lane.high_watermark:
+            words = f"partition {p}: an open transaction begins at {lane.last_stable_offset}"
+            raise _refused(ctx, RefusalKind.TRANSACTION, words, "end it, or wait until Kafka does")
+        if lane.high_watermark < left:
+            words = f"partition {p}: the log ends at {lane.high_watermark}, {left} offsets of it have landed or crossed"
+            raise _refused(ctx, RefusalKind.SHRUNK, words, "it was cut: what it lost has landed; name the site anew")
+        start = max(left, lane.log_start)
+        for offset, values in standby.headers(topic.topic, start, lane.high_watermark, p):
+            if any((value or b"").startswith(f"{active}:".encode()) for value in values):
+                words = f"partition {p}: the record at {offset} was copied back already: its header {HEADER} says so"
+                raise _refused(ctx, RefusalKind.NOT_NOTED, words, "nobody noted where the site's own records end")
+        found.append(Returned(p, left, lane.high_watermark))
+    return tuple(found)
+
+
+def note(ctx: Context, name: str, found: tuple[Returned, ...]) -> None:
+    """Raises LostComparison where they are noted already, or another switch came between."""
+    newest = ctx.ledger.failovers.newest(ctx.name)
+    if newest is None:
+        raise FailoverRefused(f"{ctx.name} has never left its first site")
+    ends: Mapping[int, int] = {one.partition: one.end for one in found}
+    ctx.ledger.failovers.note_ends(ctx.name, newest.number, name, ends)
+    count = sum(one.end - one.left for one in found)
+    ctx.say(f"site {name} has returned: {many(count, 'offset')} at most never crossed")
+
+
+def _refused(ctx: Context, kind: RefusalKind, words: str, advice: str) -> FailoverRefused:
+    return FailoverRefused(f"{ctx.name}: {Refusal(kind, words).line}", advice=advice)

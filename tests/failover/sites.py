@@ -1,0 +1,127 @@
+"""A whole Tidegate in one process with two sites: a broker in memory at each, and copiers between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.kafka import FakeKafka, Record
+from tests.world import TOPIC, World, record
+from tidegate.core.failover.coordinates import HEADER, Coordinate
+from tidegate.core.spec.pipeline import Site
+from tidegate.workflow.base.columns import at_active_site
+from tidegate.workflow.base.context import Context
+from tidegate.workflow.failover import survey, switch
+
+NAMES = ("oslo", "bergen")
+
+
+class FakeStandby:
+    """core.failover.states.Standby of a broker in memory; `asked` are the places that were read from."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self.kafka, self.fenced, self.asked = kafka, [], []
+
+    def look(self, topic: str) -> Any:
+        return self.kafka.look(topic)
+
+    def headers(self, topic: str, start: int, end: int, partition: int) -> Iterator[tuple[int, Sequence[bytes | None]]]:
+        self.asked.append((partition, start))
+        for one in self.kafka.records(topic, partition):
+            if start <= one.offset < end:
+                yield one.offset, [value for name, value in one.headers or () if name == HEADER]
+
+    def fence(self, copiers: Sequence[str]) -> None:
+        self.fenced += copiers
+
+
+class Copier:
+    """Copies a topic's partitions, with coordinates unless it is `plain`; each record once, unless it begins again."""
+
+    def __init__(self, source: FakeKafka, target: FakeKafka, plain: bool = False, starts: dict | None = None) -> None:
+        self.source, self.target, self.plain = source, target, plain
+        self.at = dict(starts or {})
+
+    def run(self, count: int | None = None, partition: int | None = None, transactions: bool = False) -> None:
+        """`count` records of each partition at most. `transactions`: a control record comes behind each run."""
+        for p in self.source.look(TOPIC).partitions if partition is None else (partition,):
+            records = [r for r in self.source.records(TOPIC, p) if r.offset >= self.at.get(p, 0)]
+            for one in records[: len(records) if count is None else count]:
+                self._copy(p, one)
+            if transactions:
+                self.target.skip(TOPIC, p)
+
+    def _copy(self, partition: int, one: Record) -> None:
+        source = Coordinate(self.source.look(TOPIC).topic_id, self.at.get(partition, 0), one.offset)
+        headers = [(name, value) for name, value in one.headers or () if name != HEADER]
+        headers += [] if self.plain else [(HEADER, source.text())]
+        self.target.append(TOPIC, partition, one.value, key=one.key, timestamp_ms=one.timestamp_ms, headers=headers)
+        self.at[partition] = one.offset + 1
+
+
+class TwoSites(World):
+    """`world.kafka` is that of the active site; `produced` are the ids of all records that producers wrote."""
+
+    def __init__(self, folder: Path, copiers: tuple[str, ...] = ()) -> None:
+        super().__init__(folder)
+        second = FakeKafka()
+        second._created = 100  # ids of topics differ
+        second.create(TOPIC, 2)
+        self.at = dict(zip(NAMES, (self.kafka, second), strict=True))
+        self.standbys = {name: FakeStandby(kafka) for name, kafka in self.at.items()}
+        sites = (Site(name="oslo", conn_id="kafka"), Site(name="bergen", conn_id="kafka_2", copiers=copiers))
+        self.change_spec(source=replace(self.pipeline.source, sites=sites, gaps="allow"))
+        self.produced: list[str] = []
+        self.there = Copier(self.at["oslo"], self.at["bergen"])
+
+    def context(self) -> Context:
+        ctx = super().context()
+        active = at_active_site(self.pipeline, ctx.ledger)
+        self.kafka = ctx.source = self.at[active.source.site]
+        ctx.standby = self.standbys.__getitem__
+        return ctx
+
+    def write(self, site: str, *ids: str, partition: int = 0, hour: float = 0.1) -> None:
+        for one in ids:
+            self.at[site].append(TOPIC, partition, _json(record(one, hour)))
+            self.produced.append(one)
+
+    def survey(self, site: str = "bergen", **settings: Any) -> Any:
+        return survey.survey(self.context(), site, **({"stopped": True} | settings))
+
+    def fail_over(self, site: str = "bergen", **settings: Any) -> Any:
+        decision = self.survey(site, **settings)
+        return switch.apply(self.context(), decision, "the first site is away")
+
+    def note(self, site: str = "oslo") -> Any:
+        found = switch.ends_of(self.context(), site)
+        switch.note(self.context(), site, found)
+        return found
+
+    def drain(self, run: str) -> None:
+        """Ingest until there is nothing more."""
+        for n in range(20):
+            if self.ingest(f"{run}-{n}") is None:
+                return
+        raise AssertionError("it does not end")
+
+    def rows(self) -> list[str]:
+        """Ids of all rows that have landed, in the files of all batches."""
+        found: list[str] = []
+        for folder in sorted((self.folder / "lake/readings/_tidegate/landed").glob("*")):
+            found += ids_at(folder)
+        return sorted(found)
+
+
+def ids_at(folder: Path) -> list[str]:
+    import pyarrow.parquet as pq
+
+    return [one for path in folder.rglob("*.parquet") for one in pq.read_table(path, columns=["id"])["id"].to_pylist()]
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    import json
+
+    return json.dumps(value).encode()
