@@ -7,6 +7,7 @@ import pytest
 from tests.spec_texts import GOOD, assert_refused
 from tidegate.spec import load_file
 
+FIRST = "{name: a, conn_id: kafka_default}"
 ONE_VALUE = [
     # old line(s) of GOOD, new ones, field, what the message says
     ("version: 1", "version: 2 #!", "version", "must be 1, the only version"),
@@ -43,6 +44,28 @@ ONE_VALUE = [
         "must be a valid list",
     ),
     ("  topic: orders", "  topic: orders\n  conn_id: '' #!", "source.conn_id", "id of an Airflow connection"),
+    *(
+        ("  topic: orders", f"  topic: orders\n  sites:\n  - {first}\n  - {second} #!", f"source.sites[1].{key}", says)
+        for first, second, key, says in [
+            (FIRST, "{name: B, conn_id: b}", "name", "must be lower-case letters"),
+            (FIRST, "{name: a, conn_id: b}", "name", "a is there already"),
+            (FIRST, "{name: b, conn_id: ''}", "conn_id", "id of an Airflow connection"),
+            (FIRST, "{name: b, conn_id: kafka_default}", "conn_id", "kafka_default is there already"),
+            (FIRST, "{name: b, conn_id: b, copiers: mine}", "copiers", "must be a list"),
+        ]
+    ),
+    (
+        "  topic: orders",
+        "  topic: orders\n  sites:\n  - {name: a, conn_id: b} #!\n  - {name: b, conn_id: kafka_default}",
+        "source.sites[0].conn_id",
+        "the first site is that of source.conn_id (kafka_default)",
+    ),
+    (
+        "  topic: orders",
+        "  topic: orders\n  sites: #!\n  - {name: a, conn_id: kafka_default}",
+        "source.sites",
+        "name two sites at least",
+    ),
     ("  topic: orders", "  topic: orders\n  loss_warning: soon #!", "source.loss_warning", "a number with a unit"),
     ("  topic: orders", "  topic: orders\n  start: sometime #!", "source.start", "earliest, latest or a time"),
     ("  topic: orders", "  topic: orders\n  start: 1969-12-31 #!", "source.start", "in the years 1971 to 2200"),

@@ -21,7 +21,8 @@ TransactionalId = Annotated[
 
 
 class SiteSection(Section):
-    """A place that has the topic, by the same name everywhere ([failover](failover.md))."""
+    """A place that has the topic by this name, or a copy of it ([failover](failover.md)). The first one is that of
+    `source.conn_id`, where reading began; the ledger says which one is active, and `tidegate failover` changes that."""
 
     name: PipelineName = key("Name of the site, by which commands, events and the ledger know it. It stays.")
     conn_id: ConnectionId = key("Airflow connection of the site's servers.")

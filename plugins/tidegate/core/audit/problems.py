@@ -17,7 +17,7 @@ from tidegate.core.files.balance import Balance, window_difference
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
 from tidegate.core.look.views import BatchRow, GenerationRow, LossRow, RangeRow, Spine, WindowPage
 from tidegate.core.source.log_cut import Resumption
-from tidegate.core.source.stretches import past
+from tidegate.core.source.stretches import never_read
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_id
 from tidegate.core.window.kinds import of_kind
@@ -239,8 +239,9 @@ class _Chain:
             if known is not None and partition not in known and start == batch.log_starts[partition]:
                 due = start  # a release before this one began there, and recorded no loss
             if due is not None and start != due:
-                skipped = past(due, self._stretches.get(batch.topic_id, {}).get(partition, ()))
-                due = skipped if skipped in (start, loss.start if loss is not None else start) else due
+                goes_on = start if loss is None else loss.start
+                if never_read(due, goes_on, self._stretches.get(batch.topic_id, {}).get(partition, ())):
+                    due = goes_on
             if loss is not None and due is not None and (loss.start, loss.end) == (due, start):
                 due = start
             yield from _joint(batch, partition, due, start, end, stops.get(partition, end))

@@ -23,6 +23,6 @@ def stop(start: int, end: int, stretches: Iterable[Interval]) -> int:
     return min((one.start for one in union(stretches) if start <= one.start < end), default=end)
 
 
-def unread(start: int, end: int, stretches: Iterable[Interval]) -> int:
-    """Number of offsets of `[start, end)` that are never read."""
-    return sum(max(0, min(end, one.end) - max(start, one.start)) for one in union(stretches))
+def never_read(start: int, end: int, stretches: Iterable[Interval]) -> bool:
+    """Whether all of `[start, end)`, which is not empty, belongs to them."""
+    return start < end and any(one.start <= start and end <= one.end for one in union(stretches))

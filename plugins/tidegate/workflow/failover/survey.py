@@ -73,7 +73,10 @@ def _marks(topic: LogState, given: Mapping[int, int], may_be_open: bool) -> dict
 def _facts(
     ctx: Context, view: PlanningView, site: str, topic: LogState, marks: Mapping[int, int], stopped: str
 ) -> Facts:
+    planned = view.planned_ends
     newest, history = ctx.ledger.failovers.newest(ctx.name), ctx.ledger.failovers.history(ctx.name)
+    if not planned and newest is not None:  # nothing was planned since the last switch
+        planned = {c.partition: 0 for c in newest.certificate.crossings}
     return Facts(
         pipeline=ctx.name,
         version=view.version,
@@ -81,7 +84,7 @@ def _facts(
         before=ctx.pipeline.source.site,
         before_topic_id=view.accepted_topic_id or "",
         topic=topic,
-        landed=rules.landed_ends(view.planned_ends, view.open_batch, view.stretches),
+        landed=rules.landed_ends(planned, view.open_batch, view.stretches),
         marks=marks,
         stopped=stopped,
         batch=view.open_batch,
