@@ -12,6 +12,7 @@ import pytest
 
 from tests.copies import planted as copied
 from tests.deliver import planted as delivered
+from tests.failover import planted as failed_over
 from tests.mirror import planted as mirrored
 from tests.mirror import planted_workflow as applied
 from tests.mutants import bugs, seams
@@ -137,12 +138,13 @@ def test_each_seam_is_one_line_that_a_bug_needs() -> None:
         offline.OFFLINE_BUGS,
         delivered.DELIVERY_BUGS,
         delivered.CLUSTER_BUGS,
+        failed_over.FAILOVER_BUGS,
     )
     planted = [bug for each in sets for bug in each.values()]
     used = {p.seam for b in planted for p in b.patches}
     assert used == set(named.values())
     files = [
         *Path(bugs.__file__).parent.glob("bugs_*.py"),
-        *(Path(m.__file__) for m in (simulated, mirrored, applied, copied, offline, delivered)),
+        *(Path(m.__file__) for m in (simulated, mirrored, applied, copied, offline, delivered, failed_over)),
     ]
     assert [f.name for f in files if re.search(r"\"(tidegate|spark_jobs|tests)[\w.]*:", f.read_text())] == []

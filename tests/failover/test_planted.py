@@ -1,0 +1,59 @@
+"""Each bug in how a source fails over is found by the test that is named here, which passes without it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.failover import test_refusals, test_there_and_back
+from tests.failover.planted import FAILOVER_BUGS
+from tests.failover.sites import TwoSites
+from tests.failover.test_refusals import CASES
+from tests.mutants.planting import Planted
+from tidegate.core.base.errors import TidegateError
+
+
+def _refused(happens: Callable) -> Callable[..., None]:
+    kind, words = next((kind, words) for case, kind, words in CASES if case is happens)
+    return partial(test_refusals.test_it_is_refused_by_name, happens=happens, kind=kind, words=words)
+
+
+FOUND_BY: dict[str, Callable[..., None]] = {
+    "records without coordinates are new ones": _refused(test_refusals.without_coordinates),
+    "a hole is read over": _refused(test_refusals.a_hole),
+    "repeats are read": test_there_and_back.test_repeats_are_not_read,
+    "the walk begins too far": test_refusals.test_of_a_long_copy_the_end_alone_is_walked,
+    "copies that landed are read again": test_there_and_back.test_reading_goes_on_where_the_first_site_ended,
+    "a range does not end at a stretch": test_there_and_back.test_repeats_are_not_read,
+    "nobody has to stop the copier": test_refusals.test_nobody_says_that_copying_has_stopped,
+    "copies behind the mark are not looked for": test_refusals.test_a_copy_behind_the_mark_is_refused,
+    "an open batch counts as landed": test_there_and_back.test_an_open_batch_is_planned_again_at_the_other_site,
+    "a switch compares no version": test_there_and_back.test_a_batch_between_plan_and_run_is_noticed,
+    "the open batch stays": test_there_and_back.test_an_open_batch_is_planned_again_at_the_other_site,
+    "storage is not asked about the open batch": test_refusals.test_an_open_batch_that_has_landed_is_refused,
+    "any site may plan": test_there_and_back.test_a_site_that_is_not_active_plans_nothing,
+    "what crossed is read where it came from too":
+        test_there_and_back.test_what_never_crossed_is_named_and_settled_when_the_first_site_returns,
+    "back before all copies have landed": test_refusals.test_not_back_before_all_copies_have_landed,
+    "a site's own records are taken for copies":
+        test_there_and_back.test_what_never_crossed_is_named_and_settled_when_the_first_site_returns,
+    "a site that returns is taken for a new one": test_refusals.test_not_back_before_the_end_is_noted,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", FAILOVER_BUGS)
+def test_a_planted_bug_is_found(bug: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    found_by, world = FOUND_BY[bug], TwoSites(tmp_path)
+    known: dict[str, Any] = {"world": world}
+    free = [p for p, told in inspect.signature(found_by).parameters.items() if told.default is inspect.Parameter.empty]
+    given = {p: known[p] if p in known else request.getfixturevalue(p) for p in free}
+    with Planted(FAILOVER_BUGS[bug]) as planted:
+        with pytest.raises((AssertionError, TidegateError, pytest.fail.Exception)):
+            found_by(**given)
+        assert planted.never_called() == []
+    world.close()
