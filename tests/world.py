@@ -298,6 +298,7 @@ class _WrappedLedger:
         self.applies = wrap("applies", ledger.applies)
         self.copies = wrap("copies", ledger.copies)
         self.deliveries = wrap("deliveries", ledger.deliveries)
+        self.failovers = wrap("failovers", ledger.failovers)
         self.schema_changes = wrap("schema_changes", ledger.schema_changes)
 
     def __getattr__(self, name: str) -> Any:

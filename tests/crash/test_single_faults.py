@@ -70,6 +70,7 @@ NO_PORTS = {
     "TableSource",  # the same: tests/offline/test_faults.py
     "FurtherSystem",  # the other end of the sender
     "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/source/test_log_cut.py
+    "FailoverLedger", "Standby",  # one site is all of this life: tests/failover/test_lost_answers.py
     "PauseLedger",  # what operators said of a pause, on which no data rests: tests/contract/test_ledger_pauses.py
     "NoticeLedger",  # what people were told, on which no data rests: tests/tell/test_notices.py loses its replies
 }  # fmt: skip

@@ -6,17 +6,15 @@ Everything here is arithmetic on what was gathered; `workflow.audit.audit` gathe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.instants import DAY_MS, iso
-from tidegate.core.base.offsets import Interval
 from tidegate.core.base.wording import many, those
 from tidegate.core.batch.states import ABANDONED
 from tidegate.core.files.balance import Balance, window_difference
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
-from tidegate.core.look.views import BatchRow, GenerationRow, LossRow, RangeRow, Spine, WindowPage
-from tidegate.core.source.log_cut import Resumption
+from tidegate.core.look.views import BatchRow, GenerationRow, RangeRow, Spine, WindowPage
 from tidegate.core.source.stretches import never_read
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_id
@@ -60,7 +58,7 @@ class Books:
     def __init__(self, spine: Spine, windows: Windows | None = None) -> None:
         """`windows`: how the pipeline's are cut, for the rules that need it."""
         self._spine, self._windows = spine, windows
-        self._chain = _Chain(spine.losses, spine.resumptions, spine.stretches)
+        self._chain = _Chain(spine)
         self._redrives = Redrives(spine.landed)
         self._next, self._missing = 1, []  # type: tuple[int, list[int]]
         self._balance, self._rerouted = Balance(), 0
@@ -211,15 +209,10 @@ class _Chain:
     """Each Kafka partition's ranges lie end to end, recorded losses excepted; a recreated topic begins anew, and after
     a cut of the log reading goes on where an operator said. Stretches of copies from another site are not read."""
 
-    def __init__(
-        self,
-        losses: Sequence[LossRow],
-        resumed: Sequence[Resumption] = (),
-        stretches: Mapping[str, Mapping[int, Sequence[Interval]]] | None = None,
-    ) -> None:
-        self._stretches = stretches or {}
-        self._losses = {(x.batch_id, x.partition): x for x in losses}
-        self._resumed = {(x.topic_id, x.after_batch, x.partition): x.offset for x in resumed}
+    def __init__(self, spine: Spine) -> None:
+        self._stretches = spine.stretches
+        self._losses = {(x.batch_id, x.partition): x for x in spine.losses}
+        self._resumed = {(x.topic_id, x.after_batch, x.partition): x.offset for x in spine.resumptions}
         self._ends: dict[str, dict[int, int]] = {}
         self._newest: dict[str, int] = {}
 
@@ -234,14 +227,15 @@ class _Chain:
         for partition, end in sorted(batch.ends.items()):
             start = starts.get(partition, end)
             loss = self._losses.get((batch.batch_id, partition))
-            due = None if known is None else known.get(partition, 0)
+            copies = self._stretches.get(batch.topic_id, {}).get(partition, ())
+            began = 0 if any(one.start == 0 for one in copies) else None
+            due = began if known is None else known.get(partition, 0)
             due = self._resumed.get((batch.topic_id, newest, partition), due)
             if known is not None and partition not in known and start == batch.log_starts[partition]:
                 due = start  # a release before this one began there, and recorded no loss
             if due is not None and start != due:
                 goes_on = start if loss is None else loss.start
-                if never_read(due, goes_on, self._stretches.get(batch.topic_id, {}).get(partition, ())):
-                    due = goes_on
+                due = goes_on if never_read(due, goes_on, copies) else due
             if loss is not None and due is not None and (loss.start, loss.end) == (due, start):
                 due = start
             yield from _joint(batch, partition, due, start, end, stops.get(partition, end))
