@@ -150,6 +150,33 @@ def back(
         click.echo("once that has caught up, run this command again")
 
 
+@failover.command()
+@surroundings.pipeline_argument
+@why_option
+@yes_option
+def adopt(pipeline: str, why: str | None, yes: bool) -> None:
+    """Write back switches that the ledger has lost, from their records in storage.
+
+    A replica of the ledger's database that was promoted may lack its last commits. Batches that landed at the site
+    since then come back by `tidegate repair PIPELINE --adopt`, after this command.
+
+    \b
+    Example:
+      tidegate failover adopt flights --why "the ledger's replica was promoted"
+
+    \b
+    Exit code: 0 done; 1 refused; 2 usage; 3 storage or the ledger give no answer.
+    """
+    from tidegate.workflow.failover import records
+
+    with _context(pipeline) as ctx:
+        for record in records.lost(ctx):
+            one = record.failover
+            click.echo(f"failover {one.number}: from site {one.before} to site {one.site}, because: {one.why}")
+        _sure(why, yes, "Write them back?")
+        records.adopt(ctx, why or "")
+
+
 def _switch(
     ctx: Context, site: str, marks: Mapping[int, int], stopped: bool, digest: str | None, why: str | None, yes: bool
 ) -> None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
 
-from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.base.offsets import Interval, union
 from tidegate.core.base.plain import dumps, loads
-from tidegate.core.failover.states import Certificate, Failover, Switch
+from tidegate.core.batch.states import OpenBatch
+from tidegate.core.failover.states import Certificate, Failover, FailoverRecord, Switch
 from tidegate.ledger import recovery, schema, schema_failovers
-from tidegate.ledger.store import Part, Store, insert_all, read_as, rows_of
+from tidegate.ledger.store import Part, Store, insert_all, read_as, row_of, rows_of
 
 f, s, e = schema_failovers.failovers, schema_failovers.stretches, schema_failovers.site_ends
+
+
+_Parts = Mapping[str, Mapping[Any, Sequence[Interval]]]
+"""By topic id, then by partition, which is a text in JSON."""
 
 
 class SqlFailovers(Part):
@@ -36,6 +42,18 @@ class SqlFailovers(Part):
         with self._store.begin() as c:
             return stretches_of(c, name, topic_id)
 
+    def record(self, name: str, number: int) -> FailoverRecord:
+        with self._store.begin() as c:
+            row = row_of(c, f, pipeline=name, number=number)
+            if row is None:
+                raise LedgerError(f"the ledger has no failover {number} of {name}")
+            mine = select(s).where(s.c.pipeline == name, s.c.number == number)
+            found: dict[str, dict[str, list[Interval]]] = defaultdict(lambda: defaultdict(list))
+            for one in c.execute(mine.order_by(s.c.topic_id, s.c.partition, s.c.start)):
+                found[one.topic_id][str(one.partition)].append(Interval(one.start, one.end))
+        stretches = {topic: {p: tuple(parts) for p, parts in of.items()} for topic, of in found.items()}
+        return FailoverRecord(pipeline=name, failover=_failover(row), stretches=stretches)
+
     def noted(self, name: str, number: int, site: str) -> dict[int, int]:
         with self._store.begin() as c:
             return {row.partition: row.end for row in rows_of(c, e, pipeline=name, number=number, site=site)}
@@ -50,6 +68,18 @@ class SqlFailovers(Part):
             insert_all(c, e, [key | {"partition": p, "end": end, "noted_ms": now} for p, end in sorted(ends.items())])
             self._store.note(c, name, "site returned", f"site {site}", {"ends": dict(ends), "after failover": number})
 
+    def restore(self, record: FailoverRecord, withdrawn: OpenBatch | None, why: str) -> None:
+        one, name, p = record.failover, record.pipeline, schema.pipelines
+        topics = (one.certificate.before_topic_id, one.certificate.topic_id)  # a batch may have been adopted before
+        with self._store.begin() as c:
+            change = update(p).where(p.c.name == name, p.c.topic_id.in_(topics))
+            change = change.values(topic_id=one.certificate.topic_id, version=p.c.version + 1)
+            self._store.compare_and_set(c, change, f"failover {one.number} of {name}")
+            _compare_newest(c, name, one.number - 1)
+            if withdrawn is not None:
+                recovery.withdraw(self._store, c, withdrawn, f"failover to site {one.site}: {why}", True)
+            _insert(self._store, c, name, one, record.stretches, one.why)
+
     def switch(self, switch: Switch, why: str) -> None:
         name, certificate, p = switch.pipeline, switch.certificate, schema.pipelines
         with self._store.begin() as c:
@@ -59,23 +89,23 @@ class SqlFailovers(Part):
             _compare_newest(c, name, switch.number - 1)
             if switch.withdrawn is not None:
                 recovery.withdraw(self._store, c, switch.withdrawn, f"failover to site {switch.site}", True)
-            _insert(self._store, c, switch, why)
+            _insert(self._store, c, name, switch, switch.stretches, why)
 
 
-def _insert(store: Store, c: Connection, switch: Switch, why: str) -> None:
-    key = {"pipeline": switch.pipeline, "number": switch.number}
+def _insert(store: Store, c: Connection, name: str, switch: Switch | Failover, stretches: _Parts, why: str) -> None:
+    key = {"pipeline": name, "number": switch.number}
     row = key | {"site": switch.site, "before": switch.before, "certificate": dumps(switch.certificate), "why": why}
-    c.execute(insert(f).values(**row, at_ms=store.read_now(c)))
+    c.execute(insert(f).values(**row, at_ms=switch.at_ms if isinstance(switch, Failover) else store.read_now(c)))
     found = [
-        key | {"topic_id": topic_id, "partition": partition, "start": one.start, "end": one.end}
-        for topic_id, by_partition in sorted(switch.stretches.items())
+        key | {"topic_id": topic_id, "partition": int(partition), "start": one.start, "end": one.end}
+        for topic_id, by_partition in sorted(stretches.items())
         for partition, parts in sorted(by_partition.items())
         for one in parts
     ]
     insert_all(c, s, found)
     left = {str(x.partition): [x.left, x.landed, x.crossed] for x in switch.certificate.crossings}
     detail = {"before": switch.before, "why": why, "stopped": switch.certificate.stopped, "left, landed, crossed": left}
-    store.note(c, switch.pipeline, "failover", f"site {switch.site}", detail)
+    store.note(c, name, "failover", f"site {switch.site}", detail)
 
 
 def _compare_newest(c: Connection, name: str, number: int) -> None:

@@ -43,6 +43,15 @@ class Failover:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FailoverRecord:
+    """What storage keeps of a switch, from before anything is planned at its site (R11)."""
+
+    pipeline: str
+    failover: Failover
+    stretches: dict[str, dict[str, tuple[Interval, ...]]]  # of this switch: by topic id, then by partition
+
+
+@dataclass(frozen=True, kw_only=True)
 class Switch:
     """A decided switch. It commits only if the pipeline is at `version`, on topic `certificate.before_topic_id`, and
     `withdrawn`, if there is one, still is as it was seen (F4). `stretches`: by topic id."""
@@ -70,12 +79,18 @@ class FailoverLedger(Protocol):
 
     def stretches(self, name: str, topic_id: str) -> dict[int, tuple[Interval, ...]]: ...
 
+    def record(self, name: str, number: int) -> FailoverRecord: ...
+
     def noted(self, name: str, number: int, site: str) -> dict[int, int]:
         """Ends by partition of a site that has returned after the switch of that number; empty: none were noted."""
         ...
 
     def note_ends(self, name: str, number: int, site: str, ends: Mapping[int, int]) -> None:
         """Note them, once. Raises LostComparison where another switch is the newest by now, or ends are noted."""
+        ...
+
+    def restore(self, record: FailoverRecord, withdrawn: OpenBatch | None, why: str) -> None:
+        """Write back a switch that the ledger has lost. Raises LostComparison unless it is the next one."""
         ...
 
     def switch(self, switch: Switch, why: str) -> None:

@@ -205,6 +205,10 @@ class Layout:
     def high_water_mark(self, batch_id: int) -> str:
         return join(self.high_water_marks(), str(batch_id))
 
+    def failover(self, number: int) -> str:
+        """The record of a switch to another site of the source."""
+        return join(self.workdir, "failovers", str(number))
+
     def publication_marks(self) -> str:
         return join(self.high_water_marks(), "published")
 

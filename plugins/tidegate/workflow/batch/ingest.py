@@ -27,7 +27,7 @@ from tidegate.core.dirty.redrive import source_batches
 from tidegate.core.files.receipt import RangeResult, Receipt
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import RECEIPT, join
-from tidegate.workflow.base import preflight, records, tables, zone_data
+from tidegate.workflow.base import preflight, records, switches, tables, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import run_job
 from tidegate.workflow.batch import evolution, landing, sealing
@@ -53,6 +53,7 @@ def plan(ctx: Context, run: str) -> int | None:
             ctx.say(f"batch {batch_id} is {view.open_batch.state}: this run goes on with it")
             return ctx.ledger.batches.bind(ctx.name, run, batch_id)
         _give_way(ctx)
+        switches.check(ctx)
         preflight.check(ctx, view.next_batch_id)
         preflight.check_source(ctx, view)
         records.mark_if_abandoned(ctx, view.next_batch_id - 1)

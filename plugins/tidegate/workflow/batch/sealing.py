@@ -30,7 +30,7 @@ from tidegate.core.source.port import LogState
 from tidegate.core.target.paths import join
 from tidegate.core.window import lateness, schedule
 from tidegate.core.window.zonedata import SAME_TZDATA, version_of
-from tidegate.workflow.base import overflow, records
+from tidegate.workflow.base import overflow, records, switches
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.jobs import read_receipt
 from tidegate.workflow.batch.second_reading import refuse_other_records
@@ -171,6 +171,7 @@ def _refuse_unless_released(ctx: Context, batch_id: int, reason: str) -> None:
 def _check_topic(ctx: Context, plan: Plan) -> None:
     """R6: the ranges were read from the topic that was planned, not from one that was recreated meanwhile; F5: at the
     site that is active."""
+    switches.check(ctx)
     newest = ctx.ledger.failovers.newest(ctx.name) if ctx.pipeline.source.sites else None
     planning.refuse_other_site(ctx.pipeline, None if newest is None else newest.site)
     topic = ctx.log(plan.topic)

@@ -14,7 +14,7 @@ from tidegate.core.failover.decision import Decision, Facts
 from tidegate.core.failover.states import Failover, Standby
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Site
-from tidegate.workflow.base import preflight
+from tidegate.workflow.base import preflight, switches
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import sealing
 
@@ -49,6 +49,7 @@ def survey(
     Raises FailoverRefused, SourceError, StorageAhead (R11)."""
     site = site_named(ctx, name)
     view = ctx.ledger.batches.planning_view(ctx.name)
+    switches.check(ctx)
     preflight.check(ctx, view.next_batch_id)
     standby = ctx.standby(name)
     if fence:

@@ -11,6 +11,7 @@ from tidegate.core.failover.coordinates import HEADER
 from tidegate.core.failover.crossing import Refusal, RefusalKind
 from tidegate.core.failover.decision import Decision
 from tidegate.core.failover.states import Failover
+from tidegate.workflow.base import switches
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.failover.survey import known_topic_id, site_named
 
@@ -32,6 +33,7 @@ def apply(ctx: Context, decision: Decision, why: str) -> Failover:
     newest = ctx.ledger.failovers.newest(ctx.name)
     if newest is None or newest.number < switch.number:
         raise LostComparison(f"{ctx.name}: the ledger has forgotten failover {switch.number}")
+    switches.keep(ctx, newest)
     ctx.say(f"{ctx.name} reads at site {switch.site} from now on (failover {switch.number})")
     return newest
 

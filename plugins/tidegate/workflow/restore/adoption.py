@@ -17,6 +17,7 @@ from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.states import AbandonedBatch, OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.restore.ahead import Contradiction, same_plan
 from tidegate.core.restore.record import BatchRecord, GenerationRecord
+from tidegate.core.source.stretches import never_read
 from tidegate.core.window.states import (
     BUILT,
     CURRENT,
@@ -208,6 +209,8 @@ def _refuse_unless_continuous(plan: Plan, view: PlanningView) -> None:
     for p in plan.partitions:
         due = view.planned_ends.get(p.partition)
         if due is None or p.start == due or losses.get((p.partition, due)) == p.start:
+            continue
+        if never_read(due, p.start, view.stretches.get(p.partition, ())):
             continue
         raise StorageAhead(
             f"the record of batch {plan.batch_id} starts at offset {p.start} of partition {p.partition}, "

@@ -1,0 +1,39 @@
+"""Records of switches of the site, in storage: what a ledger that lost commits is compared with (R11, F4)."""
+
+from __future__ import annotations
+
+from tidegate.core.base.errors import PathExists, StorageAhead
+from tidegate.core.base.plain import dumps
+from tidegate.core.failover.states import Failover
+from tidegate.workflow.base.context import Context
+
+
+def check(ctx: Context) -> None:
+    """Nothing is planned at a site before storage has the record of the switch to it, nor while storage knows of a
+    later one. Raises StorageAhead."""
+    if not ctx.pipeline.source.sites:
+        return
+    newest = ctx.ledger.failovers.newest(ctx.name)
+    number = 0 if newest is None else newest.number
+    following = ctx.layout.failover(number + 1)
+    if ctx.storage.exists(following):
+        now = ctx.ledger.failovers.newest(ctx.name)
+        if now is not None and now.number > number:  # R10: somebody has switched since
+            return check(ctx)
+        raise StorageAhead(
+            f"{ctx.name}: the ledger knows {number} switches of the site, but {following} exists",
+            advice=f"the ledger lost it (a failover of its database?): tidegate failover adopt {ctx.name} --why ...",
+        )
+    if newest is not None:
+        keep(ctx, newest)
+
+
+def keep(ctx: Context, failover: Failover) -> None:
+    """Write its record, unless it is there."""
+    path = ctx.layout.failover(failover.number)
+    if ctx.storage.exists(path):
+        return
+    try:
+        ctx.storage.write_new(path, dumps(ctx.ledger.failovers.record(ctx.name, failover.number)).encode())
+    except PathExists:
+        pass  # another task's, of the same row
