@@ -44,6 +44,12 @@ class PlanningView:
     stretches: dict[int, tuple[Interval, ...]] = field(default_factory=dict)  # of the topic, that are never read
 
 
+OF_A_SITE = (
+    "if they are those of another site, do not accept this topic, which would be read from its beginning: `tidegate "
+    "failover plan` compares both. If it was recreated at this site, run `tidegate source reset <pipeline>`"
+)
+
+
 @dataclass(frozen=True)
 class NothingToPlan:
     reason: str
@@ -66,7 +72,8 @@ def plan_batch(
     refuse_other_site(pipeline, view.site)
     if topic.is_another(view.accepted_topic_id):
         raise TopicRecreated(
-            f"topic {topic.topic} has id {topic.topic_id}, the ledger's offsets belong to {view.accepted_topic_id}"
+            f"topic {topic.topic} has id {topic.topic_id}, the ledger's offsets belong to {view.accepted_topic_id}",
+            advice=OF_A_SITE if pipeline.source.sites else "",
         )
     if not topic.traits.dense:
         raise SourceError(
