@@ -13,11 +13,14 @@ import pytest
 from confluent_kafka import KafkaException
 
 from dev.copier import Copier
+from dev.demo.mirror.connect import Connect
+from dev.demo.run import launcher_of
+from dev.stack.ports import choose_ports
 from dev.stack.stack import Stack
 from tests.failover.sites import NAMES, TwoSites
-from tests.real_kafka import RealKafka, Topic, _broker
+from tests.real_kafka import RealKafka, Topic, _broker, eventually
 from tests.world import record
-from tidegate.core.base.errors import JobFailed, SiteNotActive
+from tidegate.core.base.errors import FailoverRefused, JobFailed, SiteNotActive
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.failover.crossing import RefusalKind
@@ -26,6 +29,10 @@ from tidegate.sources.kafka.standby import KafkaStandby
 from tidegate.sources.kafka.worker import KafkaReader
 from tidegate.workflow.batch import ingest
 
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.environ.get("TIDEGATE_FAILOVER") != "all", reason="make test-failover"),
+]
 THERE, BACK = "drill-there", "drill-back"
 
 
@@ -169,3 +176,42 @@ def test_the_first_site_dies_in_the_middle_of_a_batch_and_returns(drill: Drill) 
     drill.drain("r5")
     assert drill.rows() == sorted(drill.acknowledged)
     assert len(set(drill.acknowledged)) == len(drill.acknowledged) == 2 * (150 + 200 + 50 + 30 + 40)
+
+
+def test_stock_mirrormaker_2_ends_in_a_refusal(drill: Drill, tmp_path: Path) -> None:
+    """As it comes it copies at least once, and says of no copy what it is of: nothing can be proven (F1)."""
+    drill.wrote("oslo", 0, 50)
+    drill.drain("r1")
+    oslo, bergen = drill.sites.values()
+    mirror = {
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "source.cluster.alias": "oslo",
+        "target.cluster.alias": "bergen",
+        "source.cluster.bootstrap.servers": oslo.info.kafka_bootstrap,
+        "target.cluster.bootstrap.servers": bergen.info.kafka_bootstrap,
+        "topics": oslo.topic.name,
+        "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+        "sync.topic.acls.enabled": "false",
+        "consumer.isolation.level": "read_committed",
+    }
+    (port,) = choose_ports(("connect",), {}).values()
+    launcher = launcher_of(Path(bergen.info.root))
+    made = Connect(tmp_path, bergen.info.kafka_bootstrap, port, {"mirror": mirror}, launcher, jars="mirrormaker")
+    made.start()
+    try:
+        eventually(lambda: [p.high_watermark for p in bergen.topic.state().partitions.values()] == [50, 50])
+    finally:
+        made.stop()
+    decision = drill.survey(stopped=True)
+    assert [r.kind for r in decision.refusals] == [RefusalKind.NO_COORDINATES] * 2
+    assert "50 records from offset 0 to 49 have no header tidegate-source, 0 have one" in decision.refusals[0].words
+    assert "MirrorMaker 2" in decision.refusals[0].advice
+    with pytest.raises(FailoverRefused, match="no coordinates"):
+        drill.fail_over(stopped=True)
+    drill.wrote("oslo", 50, 10)
+    drill.drain("r2")
+    assert drill.rows() == sorted(drill.acknowledged)

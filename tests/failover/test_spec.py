@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.failover.sites import TwoSites
+from tests.mirror.worlds import YAML as MIRROR
 from tests.spec_texts import GOOD
 from tidegate.core.base.errors import SpecError
 from tidegate.core.spec.pipeline import Site
 from tidegate.spec import fingerprint, load_file
+from tidegate.spec.loader import load_text
 
 SITES = """\
   sites:
@@ -55,3 +57,13 @@ def test_an_active_site_that_the_yaml_does_not_name_is_refused(tmp_path: Path) -
     with pytest.raises(SpecError, match=r"site bergen is active, and source\.sites does not name it"):
         world.context()
     world.close()
+
+
+def test_a_mirror_takes_no_second_site() -> None:
+    sites = "sites: [{name: oslo, conn_id: kafka_default}, {name: bergen, conn_id: kafka_2}]"
+    text = MIRROR.format(location="file:///lake/readings").replace(
+        "{topic: readings}", f"{{topic: readings, {sites}}}", 1
+    )
+    assert sites in text
+    with pytest.raises(SpecError, match="a mirror takes no second site"):
+        load_text(Path("/nowhere/readings.yaml"), text, {})

@@ -196,3 +196,20 @@ def test_the_site_that_is_active_is_no_other(world: TwoSites) -> None:
         world.survey("oslo")
     with pytest.raises(FailoverRefused, match="has no site tromso; there are: oslo, bergen"):
         world.survey("tromso")
+
+
+def test_copies_that_are_not_read_are_no_backlog(world: TwoSites) -> None:
+    world.write("oslo", "a", "b")
+    world.there.run()
+    world.drain("r1")
+    failover = world.fail_over()
+    world.write("bergen", "c", "d")
+    world.drain("r2")
+    world.note()
+    marks = {p: failover.certificate.of(p).mark for p in (0, 1)}
+    Copier(world.at["bergen"], world.at["oslo"], starts=marks).run()
+    world.fail_over("oslo")
+    world.drain("r3")
+    ends = world.context().ledger.batches.planning_view("readings").planned_ends
+    assert ends == {p: lane.high_watermark for p, lane in world.kafka.look(TOPIC).partitions.items()}
+    landed(world)

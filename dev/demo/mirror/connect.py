@@ -54,9 +54,10 @@ class Connect:
         launcher: Launcher,
         partitions: int = 1,
         flush_ms: int = 3_600_000,
+        jars: str = "connect",
     ) -> None:
-        """`partitions`: of the topics that it makes; every `flush_ms` it notes how far it is."""
-        self._folder, self._launcher = folder, launcher
+        """`partitions`: of the topics that it makes; every `flush_ms` it notes how far it is; `jars`: a set of them."""
+        self._folder, self._launcher, self._jars = folder, launcher, jars
         self._rest = f"http://{LOOPBACK}:{port}"
         self._names = tuple(connectors)
         self._made = {
@@ -88,7 +89,7 @@ class Connect:
 
     def start(self) -> None:
         """Return when its connectors have tasks that run; events come when they come. Raises StackError."""
-        jars = ensure_jars("connect", Places.of_checkout())
+        jars = ensure_jars(self._jars, Places.of_checkout())
         java = [str(find_java().binary), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         main = ["-cp", f"{jars}/*", "org.apache.kafka.connect.cli.ConnectStandalone", *self._files]
         self._running = self._launcher.start("connect", Program([*java, *main], cwd=self._folder, grace_s=_END_S))

@@ -14,7 +14,9 @@ from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS, iso
 from tidegate.core.base.partition_values import MAX_PARTITION_NAME, metastore_name_length, partition_path
 from tidegate.core.files.overflow import OVERFLOW_VALUE
 from tidegate.core.spec.pipeline import TIME_PARTITIONS, Windows
+from tidegate.core.target.port import Unit
 from tidegate.core.window.cut import shared_directory, time_values, window_start
+from tidegate.kinds import target_kind
 from tidegate.spec import completeness_rules, copy_rules
 from tidegate.spec.model import ColumnSpec, PipelineSpec
 from tidegate.spec.problems import Problem
@@ -73,6 +75,8 @@ def _sites(spec: PipelineSpec) -> Iterator[Problem]:
     if sites and sites[0].conn_id != spec.source.conn_id:
         what = f"the first site is that of source.conn_id ({spec.source.conn_id}): its topic has the ledger's offsets"
         yield Problem(("source", "sites", 0, "conn_id"), what)
+    if sites and target_kind(spec.sink.kind).unit is Unit.PREFIX:
+        yield Problem(("source", "sites"), "a mirror takes no second site: purges rest on what its one log can bring")
     if len(sites) == 1:
         yield Problem(("source", "sites"), "name two sites at least, or leave it out")
     for key in ("name", "conn_id"):

@@ -127,6 +127,8 @@ def plan_batch(
     )
     if plan.ranges or losses:
         return plan
+    if any(starts[p] != end for p, end in view.planned_ends.items()):
+        return plan  # it moves the planned end over a stretch of copies
     if not view.planned_ends and _must_pin(pipeline, topic):
         return plan
     if _moves_watermark(pipeline, view.facts, plan) or _meets_transaction(view.facts, plan):
