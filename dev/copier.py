@@ -63,7 +63,7 @@ class Copier:
 
     def _send(self, partition: int, message: Message) -> None:
         offset = message.offset()
-        source = Coordinate(self._topic_id, self._at[partition], offset)
+        source = Coordinate(self._topic_id, partition, self._at[partition], offset)
         headers = [(name, value) for name, value in message.headers() or () if name != HEADER]
         self._producer.produce(
             self._topic,

@@ -54,7 +54,7 @@ class Copier:
                 self.target.skip(TOPIC, p)
 
     def _copy(self, partition: int, one: Record) -> None:
-        source = Coordinate(self.source.look(TOPIC).topic_id, self.at.get(partition, 0), one.offset)
+        source = Coordinate(self.source.look(TOPIC).topic_id, partition, self.at.get(partition, 0), one.offset)
         headers = [(name, value) for name, value in one.headers or () if name != HEADER]
         headers += [] if self.plain else [(HEADER, source.text())]
         self.target.append(TOPIC, partition, one.value, key=one.key, timestamp_ms=one.timestamp_ms, headers=headers)

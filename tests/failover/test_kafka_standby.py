@@ -37,22 +37,22 @@ def standby(topic: Topic) -> KafkaStandby:
 
 def test_headers_of_committed_records(topic: Topic) -> None:
     one = copier(topic, f"{topic.name}-c")
-    send(one, topic, b"a:0:0", b"a:1:1")
+    send(one, topic, b"a:0:0:0", b"a:0:1:1")
     one.commit_transaction(PATIENCE_S)
     send(one, topic, b"aborted")
     one.abort_transaction(PATIENCE_S)
     topic.produce({"no": "header"})
     found = standby(topic).headers
     end = topic.state().partitions[0].high_watermark
-    assert list(found(topic.name, 0, end, 0)) == [(0, [b"a:0:0"]), (1, [b"a:1:1"]), (5, [])]
-    assert list(found(topic.name, 1, 2, 0)) == [(1, [b"a:1:1"])]
+    assert list(found(topic.name, 0, end, 0)) == [(0, [b"a:0:0:0"]), (1, [b"a:0:1:1"]), (5, [])]
+    assert list(found(topic.name, 1, 2, 0)) == [(1, [b"a:0:1:1"])]
     assert list(found(topic.name, 0, 0, 1)) == []
     assert next(found(topic.name, 2, end, 0)) == (5, [])
 
 
 def test_an_open_transaction_is_aborted_by_the_fence_and_its_copier_writes_no_more(topic: Topic) -> None:
     zombie = copier(topic, f"{topic.name}-z")
-    send(zombie, topic, b"a:0:0")
+    send(zombie, topic, b"a:0:0:0")
     assert topic.state().partitions[0].last_stable_offset == 0
     standby(topic).fence([f"{topic.name}-z"])
     topic.settled()

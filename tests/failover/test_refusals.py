@@ -59,7 +59,7 @@ def one_without(world: TwoSites) -> None:
 
 def a_hole(world: TwoSites) -> None:
     world.there.run(4, partition=0)
-    bring(world, b"id-1:6:7")
+    bring(world, b"id-1:0:6:7")
 
 
 def begins_above(world: TwoSites) -> None:
@@ -69,7 +69,13 @@ def begins_above(world: TwoSites) -> None:
 
 def another_topic(world: TwoSites) -> None:
     world.there.run()
-    bring(world, b"id-7:5:5")
+    bring(world, b"id-7:0:5:5")
+
+
+def another_partition(world: TwoSites) -> None:
+    """By a copier that cuts by the key: each partition holds records of several."""
+    world.there.run()
+    bring(world, b"id-1:1:0:0")
 
 
 def invalid(world: TwoSites) -> None:
@@ -84,7 +90,7 @@ def other_partitions(world: TwoSites) -> None:
 def an_open_transaction(world: TwoSites) -> None:
     world.there.run()
     world.at["bergen"].begin(TOPIC, 0)
-    bring(world, b"id-1:5:5")
+    bring(world, b"id-1:0:5:5")
 
 
 def sealed(world: TwoSites) -> None:
@@ -95,8 +101,8 @@ def sealed(world: TwoSites) -> None:
 
 def too_many_repeats(world: TwoSites) -> None:
     for n in range(1001):
-        bring(world, f"id-1:{3 + n}:{3 + n}".encode(), b"id-1:0:0")
-    bring(world, b"id-1:1004:1004")
+        bring(world, f"id-1:0:{3 + n}:{3 + n}".encode(), b"id-1:0:0:0")
+    bring(world, b"id-1:0:1004:1004")
 
 
 CASES: list[tuple[Callable[[TwoSites], None], RefusalKind, str]] = [
@@ -112,7 +118,16 @@ CASES: list[tuple[Callable[[TwoSites], None], RefusalKind, str]] = [
         RefusalKind.BEGINS_ABOVE,
         r"landed up to 3, the copies here begin at 4: offsets \[3, 4\) \(1 record",
     ),
-    (another_topic, RefusalKind.OTHER_LOG, "offset 5 is a copy from topic id id-7, batches are of id-1"),
+    (
+        another_topic,
+        RefusalKind.OTHER_LOG,
+        "offset 5 is a copy from topic id id-7, partition 0; batches are of id-1, partition 0",
+    ),
+    (
+        another_partition,
+        RefusalKind.OTHER_LOG,
+        "offset 5 is a copy from topic id id-1, partition 1; batches are of id-1",
+    ),
     (invalid, RefusalKind.INVALID, "offset 5: header tidegate-source is 'five'"),
     (other_partitions, RefusalKind.PARTITIONS, r"batches are of partitions \[0, 1\], site bergen has \[0, 1, 2\]"),
     (an_open_transaction, RefusalKind.TRANSACTION, "an open transaction begins at 5, the mark is 6"),
@@ -153,7 +168,7 @@ def test_copiers_that_are_named_are_fenced_by_a_run_alone(tmp_path: Path) -> Non
     five(world)
     world.there.run()
     world.at["bergen"].begin(TOPIC, 0)  # the copier's, which is in the middle of a batch
-    bring(world, b"id-1:5:5")
+    bring(world, b"id-1:0:5:5")
     assert world.survey(stopped=False).refusals == ()
     assert world.standbys["bergen"].fenced == []
     world.at["bergen"].abort(TOPIC, 0)
@@ -181,6 +196,7 @@ def test_a_copy_behind_the_mark_is_refused(world: TwoSites) -> None:
     world.there.run(partition=0)
     refusal = only(world.survey(marks={0: 4}))
     assert refusal.line == "mark unknown: partition 0: the record at 5 is a copy, behind the mark 4"
+    assert {r.kind for r in world.survey(marks={7: 0}).refusals} == {RefusalKind.PARTITIONS}
     refusal = only(world.survey(marks={0: 9}))
     assert refusal.line.endswith("partition 0: mark 9 is not between 0 and the end 6")
 

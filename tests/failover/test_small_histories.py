@@ -23,7 +23,7 @@ def crossing(cfg: Any, log: list[failover_log.Entry], base: int, mark: int, land
     walk = Walk(0, "t", landed, base, mark)
     there = [entry for entry in log if base <= entry.offset < mark]
     for entry in there:
-        values = [] if entry.coordinate is None else [Coordinate("t", *entry.coordinate).text()]
+        values = [] if entry.coordinate is None else [Coordinate("t", 0, *entry.coordinate).text()]
         if not walk.see(entry.offset, values):
             break
     found = walk.end()

@@ -1,7 +1,7 @@
 """Coordinates: what each copy of a record says of the place that it was copied from (F1).
 
-The header `tidegate-source` of a copy is `<topic id>:<first>:<offset>`: it is a copy of the record at `offset` of the
-topic with that id, and that topic has no record at the offsets `[first, offset)`. So a copier that has read on from
+The header `tidegate-source` of a copy is `<topic id>:<partition>:<first>:<offset>`: it is a copy of the record at
+`offset` of that partition, which has no record at the offsets `[first, offset)`. So a copier that has read on from
 one record to the next says `first` as the offset behind the one before; one that begins says where it began. Holes
 that transactions and compaction leave are told from records that are missing.
 """
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 HEADER = "tidegate-source"
-_FORM = re.compile(r"([^:\s]{1,100}):([0-9]{1,19}):([0-9]{1,19})")
+_FORM = re.compile(r"([^:\s]{1,100}):([0-9]{1,9}):([0-9]{1,19}):([0-9]{1,19})")
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,13 @@ class Coordinate:
     """A copy of the record at `offset`; there is none at `[first, offset)`."""
 
     topic_id: str
+    partition: int
     first: int
     offset: int
 
     def text(self) -> bytes:
         """The header's value."""
-        return f"{self.topic_id}:{self.first}:{self.offset}".encode()
+        return f"{self.topic_id}:{self.partition}:{self.first}:{self.offset}".encode()
 
 
 def coordinate_of(values: Sequence[bytes | None]) -> Coordinate | None:
@@ -38,8 +39,8 @@ def coordinate_of(values: Sequence[bytes | None]) -> Coordinate | None:
     text = (values[0] or b"").decode(errors="replace")
     found = _FORM.fullmatch(text)
     if found is None:
-        raise ValueError(f"header {HEADER} is {text[:60]!r}, not <topic id>:<first>:<offset>")
-    made = Coordinate(found[1], int(found[2]), int(found[3]))
+        raise ValueError(f"header {HEADER} is {text[:60]!r}, not <topic id>:<partition>:<first>:<offset>")
+    made = Coordinate(found[1], *map(int, found.groups()[1:]))
     if made.first > made.offset:
         raise ValueError(f"header {HEADER} is {text[:60]!r}: its first offset is above its offset")
     return made

@@ -116,9 +116,14 @@ class Walk:
             self._bare_count += 1
             self._bare = [*self._bare[:1], offset]
             return True
-        if copy.topic_id != self.topic_id:
-            words = f"offset {offset} is a copy from topic id {copy.topic_id}, batches are of {self.topic_id}"
-            return self._refuse(RefusalKind.OTHER_LOG, words, "copy the topic that was read")
+        if (copy.topic_id, copy.partition) != (self.topic_id, self.partition):
+            words = (
+                f"offset {offset} is a copy from topic id {copy.topic_id}, partition {copy.partition}; batches are of "
+                f"{self.topic_id}, partition {self.partition}"
+            )
+            return self._refuse(
+                RefusalKind.OTHER_LOG, words, "copy the topic that was read, each partition into its own"
+            )
         self._copies += 1
         self._crossed = max(self._crossed or 0, copy.offset + 1)
         if copy.offset < self._next:

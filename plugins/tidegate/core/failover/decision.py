@@ -137,6 +137,8 @@ def _of_topics(facts: Facts) -> list[Refusal]:
     for p, mark in sorted(facts.marks.items()):
         lane = facts.topic.partitions.get(p)
         if lane is None:
+            words = f"a mark is given for partition {p}, site {facts.site} has {theirs}"
+            found.append(Refusal(RefusalKind.PARTITIONS, words, "give marks of partitions that are there"))
             continue
         if not base_of(facts, p) <= mark <= lane.high_watermark:
             words = f"partition {p}: mark {mark} is not between {base_of(facts, p)} and the end {lane.high_watermark}"
