@@ -1,0 +1,99 @@
+"""Random lives of a pipeline with two sites: producers, a copier that repeats itself, ingest, switches there and back,
+in any order. In the end each record has landed once. The seed of the run repeats them."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.audit.audits import look
+from tests.failover.sites import NAMES, Copier, TwoSites
+from tidegate.core.failover.crossing import RefusalKind
+from tidegate.workflow.batch import ingest
+from tidegate.workflow.failover import switch
+
+LIVES = int(os.environ.get("TIDEGATE_FAILOVER_LIVES", "4"))
+STEPS = 30
+WELL = {RefusalKind.UNREAD_COPIES, RefusalKind.NOT_NOTED, RefusalKind.OPEN_BATCH, RefusalKind.NOT_BEGUN}
+"""Refusals that pass by themselves, or by the next step; any other is a mistake of this life, or of the rules."""
+
+
+class Life:
+    def __init__(self, world: TwoSites, seed: int) -> None:
+        self.world, self.chance = world, random.Random(seed)
+        self.here, self.there = NAMES
+        self.copier: Copier | None = world.there
+        self.starts = {0: 0, 1: 0}
+        self.switches = self.count = 0
+
+    def writes(self) -> None:
+        ids = [f"{self.here}-{self.count + n:04}" for n in range(self.chance.randint(1, 3))]
+        self.count += len(ids)
+        self.world.write(self.here, *ids, partition=self.chance.randint(0, 1))
+
+    def copies(self) -> None:
+        if self.copier is None:
+            return
+        if self.chance.random() < 0.2:  # it begins again
+            p = self.chance.randint(0, 1)
+            self.copier.at[p] = self.chance.randint(self.starts[p], self.copier.at.get(p, self.starts[p]))
+        self.copier.run(self.chance.randint(1, 4), transactions=self.chance.random() < 0.3)
+
+    def ingests(self) -> None:
+        self.count += 1
+        run = f"r{self.count}"
+        ingest.plan(self.world.context(), run)
+        if self.chance.random() < 0.7:
+            ingest.write(self.world.context(), run)
+            if self.chance.random() < 0.8:
+                ingest.land(self.world.context(), run)
+        self.world.close()
+
+    def returns(self) -> None:
+        """The site that was left, if nobody has noted its end."""
+        if self.copier is None:
+            certificate = self.world.context().ledger.failovers.newest("readings").certificate
+            self.world.note(self.there)
+            self.starts = {c.partition: c.mark for c in certificate.crossings}
+            self.copier = Copier(self.world.at[self.here], self.world.at[self.there], starts=dict(self.starts))
+            self.world.close()
+
+    def switches_over(self) -> bool:
+        decision = self.world.survey(self.there)
+        if decision.refusals:
+            assert {r.kind for r in decision.refusals} <= WELL, decision.refusals
+            return False
+        switch.apply(self.world.context(), decision, "by chance")
+        self.world.close()
+        self.here, self.there, self.copier = self.there, self.here, None
+        self.switches += 1
+        return True
+
+    def ends(self) -> None:
+        """Both sites become active once more, so that what never crossed is read."""
+        for n in range(2):
+            self.world.drain(f"end{n}")
+            self.returns()
+            self.copier.run()  # type: ignore[union-attr]
+            assert self.switches_over()
+        self.world.drain("last")
+
+
+@pytest.mark.parametrize("number", range(LIVES))
+def test_each_record_lands_once_in_any_life(number: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    seed = int(os.environ.get("TIDEGATE_TEST_SEED", "20261127")) + number
+    world = TwoSites(tmp_path)
+    life = Life(world, seed)
+    steps = (life.writes, life.writes, life.copies, life.copies, life.ingests, life.returns, life.switches_over)
+    life.writes()
+    life.ingests()
+    for _ in range(STEPS):
+        life.chance.choice(steps)()
+    life.ends()
+    assert world.rows() == sorted(world.produced), f"seed {seed}"
+    assert not look(world).problems
+    assert life.switches >= 2
+    world.close()
