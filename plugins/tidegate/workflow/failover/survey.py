@@ -23,10 +23,10 @@ NEAR = 10_000
 _BEFORE_A_WALK = frozenset(
     {
         *(RefusalKind.PARTITIONS, RefusalKind.SHRUNK, RefusalKind.TRANSACTION, RefusalKind.NOT_BEGUN),
-        *(RefusalKind.NOT_NOTED, RefusalKind.SAME_TOPIC),
+        *(RefusalKind.NOT_NOTED, RefusalKind.SAME_TOPIC, RefusalKind.UNREAD_COPIES),
     }
 )
-"""What is wrong with the topics themselves: their copies would say nothing."""
+"""While one of these holds, copies would say nothing."""
 
 
 def site_named(ctx: Context, name: str) -> Site:
