@@ -41,7 +41,7 @@ from tidegate.ledger.texts import storable
 
 T = TypeVar("T")
 
-HEAD = "0015"
+HEAD = "0016"
 """The schema revision that this code reads and writes."""
 FIRST = "0006"
 """The schema revision of 0.1.0, the oldest one that can be upgraded."""
