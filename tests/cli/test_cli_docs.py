@@ -29,6 +29,7 @@ TEXT_ONLY = {  # they print no facts that a program would ask for, or have a for
     "tidegate spark prepare", "tidegate spark end", "tidegate spec schema", "tidegate spec docs", "tidegate db migrate",
     "tidegate db revision", "tidegate stack down", "tidegate stack wipe", "tidegate stack env",
     "tidegate stack airflow", "tidegate stack produce", "tidegate stack sql",
+    "tidegate failover run", "tidegate failover back", "tidegate failover adopt",
 }  # fmt: skip
 
 
