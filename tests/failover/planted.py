@@ -69,6 +69,8 @@ FAILOVER_BUGS = {
         _bug("a switch compares no version", "F4", (seams.FAILOVER_SWITCH, _whatever_the_version)),
         _bug("the open batch stays", "F4", (seams.FAILOVER_SWITCH, _the_batch_stays)),
         _bug("storage is not asked about the open batch", "R11", (seams.FAILOVER_HAS_LANDED, always(False))),
+        _bug("storage is not asked about switches", "R11", (seams.FAILOVER_RECORDS, nothing)),
+        _bug("a lost switch comes back whatever has landed since", "R11", (seams.FAILOVER_READ_ON, nothing)),
         _bug("any site may plan", "F4", (seams.OTHER_SITE, nothing)),
         _bug("what crossed is read where it came from too", "F6", (seams.FAILOVER_CROSSED, always(()))),
         _bug("back before all copies have landed", "F6", (seams.FAILOVER_UNREAD, always([]))),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.failover import test_refusals, test_there_and_back
+from tests.failover import test_ledger_loss, test_refusals, test_there_and_back
 from tests.failover.planted import FAILOVER_BUGS
 from tests.failover.sites import TwoSites
 from tests.failover.test_refusals import CASES
@@ -36,6 +36,10 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "a switch compares no version": test_there_and_back.test_a_batch_between_plan_and_run_is_noticed,
     "the open batch stays": test_there_and_back.test_an_open_batch_is_planned_again_at_the_other_site,
     "storage is not asked about the open batch": test_refusals.test_an_open_batch_that_has_landed_is_refused,
+    "storage is not asked about switches":
+        test_ledger_loss.test_a_batch_of_the_first_site_is_not_sealed_behind_a_lost_switch,
+    "a lost switch comes back whatever has landed since":
+        test_ledger_loss.test_a_site_that_was_read_on_behind_a_lost_switch_is_refused,
     "any site may plan": test_there_and_back.test_a_site_that_is_not_active_plans_nothing,
     "what crossed is read where it came from too":
         test_there_and_back.test_what_never_crossed_is_named_and_settled_when_the_first_site_returns,
