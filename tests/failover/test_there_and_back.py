@@ -9,8 +9,9 @@ import pytest
 
 from tests.audit.audits import look
 from tests.failover.sites import Copier, TwoSites
+from tests.real_kafka import other_columns
 from tests.world import TOPIC
-from tidegate.core.base.errors import FailoverRefused, LostComparison, SiteNotActive
+from tidegate.core.base.errors import FailoverRefused, LostComparison, ReplayRefused, SiteNotActive
 from tidegate.core.base.offsets import Interval
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.failover import survey, switch
@@ -213,3 +214,19 @@ def test_copies_that_are_not_read_are_no_backlog(world: TwoSites) -> None:
     ends = world.context().ledger.batches.planning_view("readings").planned_ends
     assert ends == {p: lane.high_watermark for p, lane in world.kafka.look(TOPIC).partitions.items()}
     landed(world)
+
+
+def test_an_hour_of_both_sites_is_published_and_not_decoded_again(world: TwoSites) -> None:
+    world.write("oslo", "a", "b")
+    world.drain("r1")
+    world.there.run()
+    world.fail_over()
+    world.write("bergen", "c")
+    for partition in (0, 1):
+        world.write("bergen", f"z{partition}", partition=partition, hour=3.5)
+    world.drain("r2")
+    assert world.archive(0).rows == 3
+    other_columns(world)
+    with pytest.raises(ReplayRefused, match=r"records of then \(id-1\) are gone"):
+        world.replay(0)
+    assert not look(world).problems
