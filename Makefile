@@ -3,8 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-mirror dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-clickhouse test-cluster test-copies test-faults test-hive test-nightly test-operators test-install test-registry types windows
-.PHONY: help setup demo demo-mirror dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-nightly test-operators test-install types windows
+.PHONY: help setup demo demo-mirror dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-nightly test-operators test-install test-registry types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -29,8 +28,7 @@ test: setup ## every test, of the slowest a sample
 
 # goes on after what fails, and then fails itself
 test-nightly: setup ## all that `make test` leaves out or takes a sample of, after `make test` (hours)
-	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-clickhouse test-cluster test-copies test-faults test-hive test-operators test-install test-registry fuzz types windows simulate model demo-mirror
-	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-operators test-install fuzz types windows simulate model demo-mirror
+	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-operators test-install test-registry fuzz types windows simulate model demo-mirror
 
 test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample)
 	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators tests/e2e/test_no_hole.py -s
@@ -48,10 +46,11 @@ test-clickhouse: setup ## deliveries to ClickHouse: a server of 18.16, two as sh
 test-copies: setup ## copies of tables of a real PostgreSQL and MariaDB, by Debezium, while random transactions go on and things die (minutes)
 	@TIDEGATE_COPIES=all $(VENV)/python -m pytest tests/copies/test_real.py -s
 
-test-registry: setup ## what workers ask a schema registry, of a real one (Apicurio's, 110 MB once)
-	@TIDEGATE_REGISTRY=all $(VENV)/python -m pytest tests/registry
 test-failover: setup ## a source's second site: the drill on two real brokers, and stock MirrorMaker 2 (minutes)
 	@TIDEGATE_FAILOVER=all $(VENV)/python -m pytest tests/failover -s
+
+test-registry: setup ## what workers ask a schema registry, of a real one (Apicurio's, 110 MB once)
+	@TIDEGATE_REGISTRY=all $(VENV)/python -m pytest tests/registry
 
 test-hive: setup ## every test that needs a HiveServer2 (`make test` takes a sample of two)
 	@TIDEGATE_HIVESERVER2=all $(VENV)/python -m pytest -m hiveserver2 tests/contract tests/integration tests/deliver
