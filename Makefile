@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-mirror dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-nightly test-operators test-install test-registry types windows
+.PHONY: help setup demo demo-failover demo-mirror dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-nightly test-operators test-install test-registry types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -20,6 +20,9 @@ setup: ## create .venv from the lock (a second run does nothing)
 demo: setup ## run the main job on real parts and print what happened
 	@$(VENV)/python -m dev.demo
 
+demo-failover: setup ## a broker killed in the middle of a batch, its topic's copy at a second site, and the way back
+	@$(VENV)/python -m dev.demo.failover
+
 demo-mirror: setup ## a table of a real MariaDB, changed 200,000 times, and its mirror, by Debezium, Spark and Airflow
 	@$(VENV)/python -m dev.demo.mirror
 
@@ -28,7 +31,7 @@ test: setup ## every test, of the slowest a sample
 
 # goes on after what fails, and then fails itself
 test-nightly: setup ## all that `make test` leaves out or takes a sample of, after `make test` (hours)
-	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-operators test-install test-registry fuzz types windows simulate model demo-mirror
+	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-operators test-install test-registry fuzz types windows simulate model demo-failover demo-mirror
 
 test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample)
 	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators tests/e2e/test_no_hole.py -s

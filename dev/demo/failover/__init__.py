@@ -1,0 +1,1 @@
+"""`make demo-failover`: a source's second site."""
