@@ -18,7 +18,7 @@ from tidegate.core.base.plain import dumps
 from tidegate.core.look.survey import Block, Head
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell.notices import Finding
-from tidegate.core.window.cut import window_id
+from tidegate.core.window.cut import window_from, window_id
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import SqlLedger, reads_board, schema
 from tidegate.ledger.migrate import migrate
@@ -156,7 +156,9 @@ def test_a_survey_has_what_waits_and_what_is_under_way(ledger: SqlLedger) -> Non
     (block,) = of["blocked"].blocks
     assert block == Block(f"batch {LAST + 1}", "landed/7 has other files than its manifest")
     assert [b.subject for b in of["alarm"].blocks] == [f"window {window_id(key(40).start_ms)}"]
-    assert (of["closing"].closing, of["alarm"].closing) == (1, 0)
+    assert (len(of["closing"].closing), of["alarm"].closing) == (1, {})
+    ((start, following),) = of["closing"].closing.items()
+    assert ledger.windows.get(BY["closing"].name, window_from(start, BY["closing"].windows)).closing_batch == following
     (told,) = of["due"].told
     assert (told.kind, told.what, told.since_ms) == ("late_window", "an hour is late", NOW - HOUR)
     assert all(list(s.blocks) == ledger.pipelines.blocks(BY[t].name) for t, s in of.items())

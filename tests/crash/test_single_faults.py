@@ -64,7 +64,7 @@ PORTS = {
 NO_PORTS = {
     "AnnouncementLedger", "Clock", "DirtyReader", "EventReader", "FileReader", "GroundsLedger", "Ledger",
     "LedgerReads", "RowReader", "Cut", "SurveyLedger", "Truth", "Wait", "WaitLedger",
-    "Fence", "SideTarget", "Site", "Target", "Targets",  # they hold storage, the catalogue and the ledger
+    "Fence", "Intents", "SideTarget", "Site", "Target", "Targets",  # they hold storage, the catalogue and the ledger
     "PrefixTarget",
     "ChunkReader", "Database", "Rows",  # a copy only reads there
     "TableSource",  # the same: tests/offline/test_faults.py

@@ -82,14 +82,14 @@ def _of_this_batch_alone(original, before, plan, max_event_ms):
     return original(_each(before, max_event_ms=None), plan, max_event_ms)
 
 
-def _half(original, pipeline, topic, starts):
-    ends = original(pipeline, topic, starts)
+def _half(original, pipeline, topic, starts, stretches):
+    ends = original(pipeline, topic, starts, stretches)
     return {p: starts[p] + (end - starts[p] + 1) // 2 for p, end in ends.items()}
 
 
-def _to_the_high_watermark(original, pipeline, topic, starts):
+def _to_the_high_watermark(original, pipeline, topic, starts, stretches):
     offsets = {p: replace(o, last_stable_offset=o.high_watermark) for p, o in topic.partitions.items()}
-    return original(pipeline, replace(topic, partitions=offsets), starts)
+    return original(pipeline, replace(topic, partitions=offsets), starts, stretches)
 
 
 def _from_the_end(original, pipeline, view, topic, first_offsets):

@@ -73,7 +73,7 @@ def loaded(*names: str, conn_id: str = "kafka_default") -> list[Any]:
             name=name,
             pipeline=SimpleNamespace(
                 source=SimpleNamespace(
-                    conn_id=conn_id, isolation="read_committed", topic=name, kind="kafka", options=()
+                    conn_id=conn_id, isolation="read_committed", topic=name, kind="kafka", options=(), sites=(), site=""
                 )
             ),
         )

@@ -318,9 +318,14 @@ def _column_differences(table: TableDef, found: Description) -> list[str]:
 
 def _as_grown(table: TableDef, found: Description) -> list[tuple[str, str]]:
     """Columns of the spec, those that the table has wider as it has them: a batch that widens one does so before its
-    spec is known to all tasks, and their files are read as older ones are."""
+    spec is known to all tasks, and their files are read as older ones are. Not those that readers could not read so."""
     there = ((name, kind, found.columns.get(name.lower(), kind)) for name, kind in table.columns)
-    return [(name, wide if grows(kind, wide) else kind) for name, kind, wide in there]
+    return [(name, wide if _may_be(name, kind, wide, table.format) else kind) for name, kind, wide in there]
+
+
+def _may_be(name: str, kind: str, wide: str, file_format: str) -> bool:
+    """Whether a column of files is `wide` in the table, and readers take it."""
+    return grows(kind, wide) and not changes(((name, kind),), ((name, wide),), file_format).refused
 
 
 def evolution(table: TableDef, found: Description) -> Changes:
