@@ -1,6 +1,6 @@
 """An audit while the pipeline works, or lies dead in the middle of any step, raises no false alarm.
 
-`make test` takes one change of each method, and draws a twentieth of the others; `make test-faults` takes all."""
+`make test` takes one change of each method, and draws a hundredth of the others; `make test-faults` takes all."""
 
 from __future__ import annotations
 
