@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import copy
 import os
-import random
 import shutil
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +20,8 @@ import pytest
 
 from tests.copies.checks import merged_once
 from tests.copies.worlds import COPYING, CopyWorld
-from tests.crash.faults import KINDS, OF_A_COPY, OVERTAKEN, Call, Faults
+from tests.crash.cases import OVERTAKINGS, unhealed
+from tests.crash.faults import KINDS, OF_A_COPY, Call, Faults
 from tests.crash.scenario import calm, until_done
 from tests.fakes.source_table import FakeSource, position
 from tests.mirror.test_faults import PLACES, SEEN
@@ -38,9 +37,7 @@ from tidegate.targets.mirror.prefix import UPTO
 from tidegate.workflow.apply.taking_back import take_back
 from tidegate.workflow.copy.copy import to_compare
 
-ALL = os.environ.get("TIDEGATE_FAULTS") == "all"
 TRIES = 8
-OVERTAKINGS = tuple(kind for kind in OVERTAKEN if kind.startswith("overtaken"))
 Task = Callable[[CopyWorld], object]
 
 
@@ -177,18 +174,9 @@ def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         yield made
 
 
-def _cases(life: Life) -> list[tuple[int, int, str]]:
-    every: dict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
-    for step, calls in enumerate(life.calls):
-        for at, call in enumerate(calls):
-            for kind in (*call.kinds(), *OVERTAKINGS):
-                every[call.method, kind].append((step, at, kind))
-    if life.place == "objects":
-        every = defaultdict(list, {key: cases for key, cases in every.items() if key[0].startswith(SEEN)})
-    if ALL:
-        return [case for cases in every.values() for case in cases]
-    seed = os.environ["TIDEGATE_TEST_SEED"]
-    return [random.Random(f"{seed}:{key}").choice(cases) for key, cases in every.items()]
+def _counts(life: Life) -> Callable[[Call], bool]:
+    """In an object store: those that it sees."""
+    return lambda call: life.place != "objects" or call.method.startswith(SEEN)
 
 
 def test_the_life_meets_every_changing_call(life: Life) -> None:
@@ -198,12 +186,7 @@ def test_the_life_meets_every_changing_call(life: Life) -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, *OVERTAKINGS])
 def test_any_fault_heals(life: Life, kind: str) -> None:
-    failed = []
-    for step, at, _ in (case for case in _cases(life) if case[2] == kind):
-        wrong = _lived(life, step, at, kind)
-        if wrong is not None:
-            failed.append(f"step {step}, {life.calls[step][at].site}, {kind}: {wrong}")
-    assert failed == []
+    assert unhealed(life.calls, kind, partial(_lived, life), _counts(life)) == []
 
 
 def _lived(life: Life, step: int, at: int, kind: str) -> str | None:

@@ -10,7 +10,6 @@ import copy
 import os
 import random
 import shutil
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +19,8 @@ from unittest import mock
 
 import pytest
 
-from tests.crash.faults import KINDS, OVERTAKEN, Call, Faults
+from tests.crash.cases import ALL, OVERTAKINGS, unhealed
+from tests.crash.faults import KINDS, Call, Faults
 from tests.crash.scenario import SOON_MS, until_done
 from tests.deliver.cluster_lab import ClusterLab
 from tests.deliver.iceberg_lab import IcebergLab
@@ -31,9 +31,7 @@ from tidegate.core.spec.pipeline import Column
 from tidegate.spec import fingerprint
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 
-ALL = os.environ.get("TIDEGATE_FAULTS") == "all"
 TRIES = 12
-OVERTAKINGS = tuple(kind for kind in OVERTAKEN if kind.startswith("overtaken"))
 DAY_MS = 86_400_000
 Task = Callable[[ClusterLab], object]
 Opened = Callable[..., ClusterLab]
@@ -137,18 +135,6 @@ def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         yield made
 
 
-def _cases(life: Life) -> list[tuple[int, int, str]]:
-    every: dict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
-    for step, calls in enumerate(life.calls):
-        for at, call in enumerate(calls):
-            for kind in (*call.kinds(), *OVERTAKINGS):
-                every[call.method, kind].append((step, at, kind))
-    if ALL:
-        return [case for cases in every.values() for case in cases]
-    seed = os.environ["TIDEGATE_TEST_SEED"]
-    return [random.Random(f"{seed}:{key}").choice(cases) for key, cases in every.items()]
-
-
 def test_the_life_meets_every_change_of_the_other_cluster(life: Life, request: pytest.FixtureRequest) -> None:
     kind = request.node.callspec.params["life"]
     met = {call.method.partition(".")[2] for calls in life.calls for call in calls}
@@ -159,12 +145,7 @@ def test_the_life_meets_every_change_of_the_other_cluster(life: Life, request: p
 
 @pytest.mark.parametrize("kind", [*KINDS, *OVERTAKINGS])
 def test_any_fault_heals(life: Life, kind: str) -> None:
-    failed = []
-    for step, at, _ in (case for case in _cases(life) if case[2] == kind):
-        wrong = _lived(life, step, at, kind)
-        if wrong is not None:
-            failed.append(f"step {step}, {life.calls[step][at].site}, {kind}: {wrong}")
-    assert failed == []
+    assert unhealed(life.calls, kind, partial(_lived, life)) == []
 
 
 def _lived(life: Life, step: int, at: int, kind: str) -> str | None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-import random
 import shutil
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +18,8 @@ from unittest import mock
 
 import pytest
 
-from tests.crash.faults import KINDS, OF_A_DELIVERY, OVERTAKEN, Call, Faults
+from tests.crash.cases import OVERTAKINGS, unhealed
+from tests.crash.faults import KINDS, OF_A_DELIVERY, Call, Faults
 from tests.crash.scenario import calm, until_done
 from tests.deliver.lab import SHOP, Lab, Server, Staged, Transactional
 from tests.world import HOUR, T0, window
@@ -31,9 +30,7 @@ from tidegate.spec import fingerprint
 from tidegate.workflow.base.outcome import FAILED
 from tidegate.workflow.deliver import deliver
 
-ALL = os.environ.get("TIDEGATE_FAULTS") == "all"
 TRIES = 8
-OVERTAKINGS = tuple(kind for kind in OVERTAKEN if kind.startswith("overtaken"))
 
 
 def sends(lab: Lab) -> None:
@@ -176,31 +173,13 @@ def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         yield made
 
 
-def _cases(life: Life) -> list[tuple[int, int, str]]:
-    every: dict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
-    for step, calls in enumerate(life.calls):
-        for at, call in enumerate(calls):
-            if call.method in OF_A_DELIVERY:
-                for kind in (*call.kinds(), *OVERTAKINGS):
-                    every[call.method, kind].append((step, at, kind))
-    if ALL:
-        return [case for cases in every.values() for case in cases]
-    seed = os.environ["TIDEGATE_TEST_SEED"]
-    return [random.Random(f"{seed}:{key}").choice(cases) for key, cases in every.items()]
-
-
 def test_the_life_meets_every_changing_call(life: Life) -> None:
     assert {call.method for calls in life.calls for call in calls} >= OF_A_DELIVERY - {"deliveries.failed"}
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *OVERTAKINGS])
 def test_any_fault_heals(life: Life, kind: str) -> None:
-    failed = []
-    for step, at, _ in (case for case in _cases(life) if case[2] == kind):
-        wrong = _lived(life, step, at, kind)
-        if wrong is not None:
-            failed.append(f"step {step}, {life.calls[step][at].site}, {kind}: {wrong}")
-    assert failed == []
+    assert unhealed(life.calls, kind, partial(_lived, life), lambda call: call.method in OF_A_DELIVERY) == []
 
 
 def _lived(life: Life, step: int, at: int, kind: str) -> str | None:

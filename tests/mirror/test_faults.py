@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import copy
 import os
-import random
 import shutil
-from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from tests.crash.faults import KINDS, OF_A_MIRROR, OVERTAKEN, Call, Faults
+from tests.crash.cases import OVERTAKINGS, unhealed
+from tests.crash.faults import KINDS, OF_A_MIRROR, Call, Faults
 from tests.crash.scenario import calm, until_done
 from tests.mirror.test_purge import KEPT
 from tests.mirror.worlds import MirrorWorld, event, mirror
@@ -29,7 +30,6 @@ from tidegate.core.mirror.applies import OPEN, Told
 from tidegate.core.mirror.balance import imbalance
 from tidegate.spec import fingerprint
 
-ALL = os.environ.get("TIDEGATE_FAULTS") == "all"
 TRIES = 8
 STEPS = (
     ((event(1, "a", 10), event(2, "b", 11), event(3, "c", 12)), (event(1, "a2", 20), event(3, None, 21))),
@@ -45,7 +45,6 @@ EVENTS = (5, 8, 9, 10)
 PURGED = (0, 0, 1, 1)
 LATER = (0, 0, 4 * 86_400_000, 0)
 BUCKETS = (3, 3, 3, 6)
-OVERTAKINGS = tuple(kind for kind in OVERTAKEN if kind.startswith("overtaken"))
 
 
 PLACES = {"disk": "", "objects": "s3://lake/readings"}
@@ -115,18 +114,9 @@ def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         yield Life(folder, request.param, calls, stores)
 
 
-def _cases(life: Life) -> list[tuple[int, int, str]]:
-    every: dict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
-    for step, calls in enumerate(life.calls):
-        for at, call in enumerate(calls):
-            for kind in (*call.kinds(), *OVERTAKINGS):
-                every[call.method, kind].append((step, at, kind))
-    if life.place == "objects":
-        every = defaultdict(list, {key: cases for key, cases in every.items() if key[0].startswith(SEEN)})
-    if ALL:
-        return [case for cases in every.values() for case in cases]
-    seed = os.environ["TIDEGATE_TEST_SEED"]
-    return [random.Random(f"{seed}:{key}").choice(cases) for key, cases in every.items()]
+def _counts(life: Life) -> Callable[[Call], bool]:
+    """In an object store: those that it sees."""
+    return lambda call: life.place != "objects" or call.method.startswith(SEEN)
 
 
 def test_the_life_meets_every_changing_call(life: Life) -> None:
@@ -140,12 +130,7 @@ def test_the_life_meets_every_changing_call(life: Life) -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, *OVERTAKINGS])
 def test_any_fault_heals(life: Life, kind: str) -> None:
-    failed = []
-    for step, at, _ in (case for case in _cases(life) if case[2] == kind):
-        wrong = _lived(life, step, at, kind)
-        if wrong is not None:
-            failed.append(f"step {step}, {life.calls[step][at].site}, {kind}: {wrong}")
-    assert failed == []
+    assert unhealed(life.calls, kind, partial(_lived, life), _counts(life)) == []
 
 
 def _lived(life: Life, step: int, at: int, kind: str) -> str | None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
-import random
 import shutil
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +17,8 @@ from unittest import mock
 
 import pytest
 
-from tests.crash.faults import KINDS, OVERTAKEN, Call, Faults
+from tests.crash.cases import OVERTAKINGS, unhealed
+from tests.crash.faults import KINDS, Call, Faults
 from tests.crash.scenario import calm, until_done
 from tests.fakes.catalogue import FakeCatalogue
 from tests.offline.test_life import balanced, ids
@@ -28,11 +27,9 @@ from tidegate.core.base.errors import TidegateError
 from tidegate.core.copy.port import Bound, SourceTable
 from tidegate.spec import fingerprint
 
-ALL = os.environ.get("TIDEGATE_FAULTS") == "all"
 TRIES = 8
 ANSWERED_MS = 700_000
 """A request that nobody answered is over by then."""
-OVERTAKINGS = tuple(kind for kind in OVERTAKEN if kind.startswith("overtaken"))
 KEYS = [*range(1, 9)]
 Task = Callable[[TableWorld], object]
 
@@ -109,18 +106,6 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
         yield made
 
 
-def _cases(life: Life) -> list[tuple[int, int, str]]:
-    every: dict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
-    for step, calls in enumerate(life.calls):
-        for at, call in enumerate(calls):
-            for kind in (*call.kinds(), *OVERTAKINGS):
-                every[call.method, kind].append((step, at, kind))
-    if ALL:
-        return [case for cases in every.values() for case in cases]
-    seed = os.environ["TIDEGATE_TEST_SEED"]
-    return [random.Random(f"{seed}:{key}").choice(cases) for key, cases in every.items()]
-
-
 def test_the_life_meets_what_reads_and_what_publishes(life: Life) -> None:
     met = {call.method for calls in life.calls for call in calls}
     assert met >= {"batches.insert_plan", "batches.take", "batches.seal", "batches.land", "launcher.run"}
@@ -129,12 +114,7 @@ def test_the_life_meets_what_reads_and_what_publishes(life: Life) -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, *OVERTAKINGS])
 def test_any_fault_heals(life: Life, kind: str) -> None:
-    failed = []
-    for step, at, _ in (case for case in _cases(life) if case[2] == kind):
-        wrong = _lived(life, step, at, kind)
-        if wrong is not None:
-            failed.append(f"step {step}, {life.calls[step][at].site}, {kind}: {wrong}")
-    assert failed == []
+    assert unhealed(life.calls, kind, partial(_lived, life)) == []
 
 
 def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
