@@ -33,7 +33,7 @@ class Copier:
     ) -> None:
         self._topic, self._settings = topic, dict(source)
         self._producer = Producer({**target, "transactional.id": transactional_id, "log_level": "2"})
-        self._producer.init_transactions(_PATIENCE_S)  # whoever had this id before writes no more
+        self._producer.init_transactions(_PATIENCE_S)  # an earlier producer of this id can write no more
         looked = KafkaStandby(dict(source), "read_committed").look(topic)
         self._topic_id = looked.topic_id
         self._at = {p: (starts or {}).get(p, 0) for p in looked.partitions}

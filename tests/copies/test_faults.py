@@ -24,7 +24,7 @@ from tests.crash.cases import OVERTAKINGS, unhealed
 from tests.crash.faults import KINDS, OF_A_COPY, Call, Faults
 from tests.crash.scenario import calm, until_done
 from tests.fakes.source_table import FakeSource, position
-from tests.mirror.test_faults import PLACES, SEEN
+from tests.mirror.test_faults import PLACES, counts
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.storage import Storage
 from tidegate.core.copy.rounds import ChunkState, RoundState
@@ -174,11 +174,6 @@ def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         yield made
 
 
-def _counts(life: Life) -> Callable[[Call], bool]:
-    """In an object store: those that it sees."""
-    return lambda call: life.place != "objects" or call.method.startswith(SEEN)
-
-
 def test_the_life_meets_every_changing_call(life: Life) -> None:
     met = {call.method for calls in life.calls for call in calls}
     assert met >= OF_A_COPY | {"applies.begin", "applies.applied", "applies.stands", "iceberg.commit", "launcher.run"}
@@ -186,7 +181,7 @@ def test_the_life_meets_every_changing_call(life: Life) -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, *OVERTAKINGS])
 def test_any_fault_heals(life: Life, kind: str) -> None:
-    assert unhealed(life.calls, kind, partial(_lived, life), _counts(life)) == []
+    assert unhealed(life.calls, kind, partial(_lived, life), counts(life)) == []
 
 
 def _lived(life: Life, step: int, at: int, kind: str) -> str | None:

@@ -114,7 +114,7 @@ def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         yield Life(folder, request.param, calls, stores)
 
 
-def _counts(life: Life) -> Callable[[Call], bool]:
+def counts(life: Any) -> Callable[[Call], bool]:
     """In an object store: those that it sees."""
     return lambda call: life.place != "objects" or call.method.startswith(SEEN)
 
@@ -130,7 +130,7 @@ def test_the_life_meets_every_changing_call(life: Life) -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, *OVERTAKINGS])
 def test_any_fault_heals(life: Life, kind: str) -> None:
-    assert unhealed(life.calls, kind, partial(_lived, life), _counts(life)) == []
+    assert unhealed(life.calls, kind, partial(_lived, life), counts(life)) == []
 
 
 def _lived(life: Life, step: int, at: int, kind: str) -> str | None:

@@ -227,7 +227,7 @@ COPY_ACCEPT = "tidegate.ledger.copies:SqlCopies.accept"
 
 # ---------------------------------------------------------------- readers of keyed tables
 # ---------------------------------------------------------------- columns that come and grow
-TAKES_THE_TYPE = "tidegate.core.spec.schema_changes:_takes"
+TAKES_THE_TYPE = "tidegate.core.spec.evolution:can_grow"
 AS_GROWN = "tidegate.core.spec.schema_changes:_as_grown"
 READ_BY_EXPRESSIONS = "tidegate.core.spec.schema_changes:read_by_expressions"
 WIDER_BY_THE_SCHEMA = "spark_jobs.engine.formats.debezium_decoder:DebeziumDecoder._wider"

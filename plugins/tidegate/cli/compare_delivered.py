@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli import surroundings
-from tidegate.cli.deliver import SHOWN, named, told
+from tidegate.cli.deliver import named, print_unwell, told
 from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import print_json, progress
@@ -61,14 +61,9 @@ def _of(ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None, why: str,
 
 
 def _print(name: str, found: Sequence[Sent], error: str | None) -> None:
-    from tidegate.core.base.instants import iso
-
     counts = Counter(s.what for s in found)
     words = ", ".join(f"{n:,} {what}" for what, n in counts.items()) or "no window was ever sent"
     click.echo(
         f"{name}: {error}" if error is not None else f"{name}: {words}, {many(sum(s.rows for s in found), 'row')}"
     )
-    for s in [s for s in found if not s.well][:SHOWN]:
-        click.echo(f"  {iso(s.window_ms)} {s.what}: {s.why}")
-        if s.advice:
-            click.echo(f"    what to do: {s.advice}")
+    print_unwell(found)

@@ -191,7 +191,6 @@ def told(error: Exception) -> str:
 
 
 def _print(name: str, sent: Sequence[Sent], error: str | None) -> None:
-    from tidegate.core.base.instants import iso
 
     if error is not None:
         click.echo(f"{name}: {error}")
@@ -199,6 +198,13 @@ def _print(name: str, sent: Sequence[Sent], error: str | None) -> None:
     counts = Counter(s.what for s in sent)
     did = ", ".join(f"{n:,} {what}" for what, n in counts.items()) or "nothing is due"
     click.echo(f"{name}: {did}, {many(sum(s.rows for s in sent), 'row')}" if sent else f"{name}: {did}")
+    print_unwell(sent)
+
+
+def print_unwell(sent: Sequence[Sent]) -> None:
+    """Windows that are not as they should be, each with its next step."""
+    from tidegate.core.base.instants import iso
+
     for s in [s for s in sent if not s.well][:SHOWN]:
         click.echo(f"  {iso(s.window_ms)} {s.what}: {s.why}")
         if s.advice:

@@ -84,8 +84,8 @@ def run(
 ) -> None:
     """Go on at another site: fence its copiers, look again, and switch in the ledger.
 
-    An open batch is planned again at the new site. The switch is one comparison in the ledger: whoever plans or seals
-    at the old site afterwards is refused. Interrupted at any moment, run it again.
+    An open batch is planned again at the new site. The switch is one comparison in the ledger: a task that plans or
+    seals at the old site afterwards is refused. Interrupted at any moment, run it again.
 
     \b
     Examples:

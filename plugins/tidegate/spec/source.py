@@ -28,7 +28,7 @@ class SiteSection(Section):
     conn_id: ConnectionId = key("Airflow connection of the site's servers.")
     copiers: tuple[TransactionalId, ...] = key(
         "Values of `transactional.id` of those that copy the topic to this site: a failover to it fences them. Empty: "
-        "whoever runs the failover stops them, and says so.",
+        "the operator stops them, and says so.",
         (),
     )
 

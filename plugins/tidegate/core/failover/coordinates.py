@@ -18,7 +18,7 @@ _FORM = re.compile(r"([^:\s]{1,100}):([0-9]{1,9}):([0-9]{1,19}):([0-9]{1,19})")
 
 @dataclass(frozen=True)
 class Coordinate:
-    """A copy of the record at `offset`; there is none at `[first, offset)`."""
+    """A copy of the record at `offset`; its partition has no record at `[first, offset)`."""
 
     topic_id: str
     partition: int

@@ -28,6 +28,7 @@ from tidegate.core.window.cut import parse_window_id, window_end
 from tidegate.core.window.due import Due
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.readiness import Certificate
+from tidegate.core.window.states import WindowKey
 
 MOST_COMMANDS = 3
 KEPT_OUT_MS = 7 * DAY_MS
@@ -250,7 +251,7 @@ def _unready(status: PipelineStatus, front: Since | None) -> list[Concern]:
     late = Since(_should_ms(status, front.ms), front.exact)
     if now_ms - late.ms <= sla_ms:
         return []
-    run = closing_step(status, waits.window.start_ms)
+    run = closing_step(status, waits.window)
     if run:
         at, ago = iso(waits.window.start_ms), late.words(now_ms)
         return [
@@ -267,7 +268,7 @@ def _unready(status: PipelineStatus, front: Since | None) -> list[Concern]:
 def step(status: PipelineStatus, certificate: Certificate) -> str:
     """What helps a window that is not published: its run, if it is closing; else the open batch first, if it waits for
     a human, then records that no batch has read, then who blocks it."""
-    run = closing_step(status, certificate.window.start_ms)
+    run = closing_step(status, certificate.window)
     if run:
         return run
     name, survey, pipeline = status.name, status.survey or NOTHING, status.pipeline
@@ -280,17 +281,17 @@ def step(status: PipelineStatus, certificate: Certificate) -> str:
     return reading or _of_blockers(status, certificate)
 
 
-def closing_step(status: PipelineStatus, start_ms: int) -> str:
+def closing_step(status: PipelineStatus, key: WindowKey) -> str:
     """What publishes a window whose closing has begun; "" for a window where it has not. Closing is never taken back:
     it waits for the batches that were planned before it, and for its run, and for no watermark."""
     name, survey = status.name, status.survey or NOTHING
-    if start_ms in survey.building:
-        return f"if no run is at work: {overdue.run(name, survey.note, start_ms)}"
-    following, batch = survey.closing.get(start_ms), survey.open_batch
+    if key.start_ms in survey.building:
+        return f"if no run is at work: {overdue.run(name, survey.note, key)}"
+    following, batch = survey.closing.get(key.start_ms), survey.open_batch
     if following is None:
         return ""
     if batch is None or batch.batch_id >= following:
-        return overdue.run(name, survey.note, start_ms)
+        return overdue.run(name, survey.note, key)
     stuck = stuck_batch(name, survey.blocks, batch)
     return stuck or f"nothing if {name}.ingest is running; otherwise look at its last run"
 

@@ -110,12 +110,12 @@ def backfill(name: str, first: WindowKey, last: WindowKey) -> str:
     return f"airflow dags backfill {name}.archive -s {iso(first.start_ms)} -e {iso(last.start_ms)}"
 
 
-def run(name: str, note: ArchiveNote | None, start_ms: int) -> str:
+def run(name: str, note: ArchiveNote | None, key: WindowKey) -> str:
     """What has one window published, by what maintenance has seen of its archive run: a backfill leaves one that has
     failed as it is."""
-    command = f"airflow dags backfill {name}.archive -s {iso(start_ms)} -e {iso(start_ms)}"
-    if note is not None and start_ms in note.ended:
-        again = clear(name, start_ms, start_ms)
+    command = backfill(name, key, key)
+    if note is not None and key.start_ms in note.ended:
+        again = clear(name, key.start_ms, key.start_ms)
         return f"look at the log of the failed task of its archive run and fix what it says, then: {again}"
     if note is not None and note.paused:
         return f"{name}.archive was paused when last looked at: unpause it, or run: {command}"

@@ -79,6 +79,12 @@ def grows(before: str, after: str) -> bool:
     return _integer_grows(str(old), str(new))
 
 
+def can_grow(before: str, after: str, file_format: str, promotes: bool = False) -> bool:
+    """Whether a column `grows` to `after`, and readers of old files of the format take it so; `promotes` as in
+    `changes`."""
+    return grows(before, after) and not changes((("", before),), (("", after),), file_format, promotes).refused
+
+
 def _objection(before: str, after: str, file_format: str) -> str | None:
     """Why readers could not read old files any more; None if they can."""
     try:

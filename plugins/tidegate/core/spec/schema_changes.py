@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidegate.core.spec.change_events import EVENT_COLUMNS
-from tidegate.core.spec.evolution import changes, grows
+from tidegate.core.spec.evolution import can_grow, changes, grows
 from tidegate.core.spec.pipeline import Column, Pipeline, table_columns
 from tidegate.core.spec.proposals import Proposal, keys_of, propose
 
@@ -153,7 +153,7 @@ def grown(
     found = []
     for c in columns:
         kind = declared.get(keys_of(c.path)[0])
-        if kind is not None and (rounds(c, kind) or _takes(pipeline, c, kind, promotes)):
+        if kind is not None and (rounds(c, kind) or can_grow(c.type, kind, pipeline.sink.format, promotes)):
             found.append(replace(c, type=kind))
     return tuple(found)
 
@@ -162,12 +162,6 @@ def rounds(column: Column, kind: str) -> bool:
     """Whether a column whose type nobody has written would lose digits of values of this type. It cannot grow: an event
     of before, sent again, would say 0.1 where its row has the float next to it (M7)."""
     return column.accepted and (column.type, kind) == ("float", "double")
-
-
-def _takes(pipeline: Pipeline, column: Column, kind: str, promotes: bool) -> bool:
-    if not grows(column.type, kind):
-        return False
-    return not changes([(column.name, column.type)], [(column.name, kind)], pipeline.sink.format, promotes).refused
 
 
 def objections(before: Pipeline, after: Pipeline, promotes: bool) -> tuple[str, ...]:

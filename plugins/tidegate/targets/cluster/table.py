@@ -266,7 +266,7 @@ class ClusterTable(ABC):
     # ------------------------------------------------------------ what has made way
 
     def _note_replaced(self, window_ms: int, place: str) -> None:
-        """Directories beside `place` are looked at later, by whoever sweeps. Each note is a name of its own: who has
+        """Directories beside `place` are looked at later, by the next sweep. Each note is a name of its own: who has
         dealt with one does not take a later one away."""
         mine = place.rpartition("/")[2]
         if {*(self._storage.list_names(self._home(window_ms)) or [])} - {mine}:

@@ -13,7 +13,7 @@ from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, Catalog
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct, canonical_type
 from tidegate.core.base.hivetypes import parse as parse_type
 from tidegate.core.base.partition_values import HIVE_NULL, PartitionValues, parse_partition_path
-from tidegate.core.spec.evolution import Changes, changes, grows
+from tidegate.core.spec.evolution import Changes, can_grow, changes
 from tidegate.targets.hive.formats import FORMATS, SERDES, differences, read_properties, row_format
 from tidegate.targets.hive.ports import TableDef
 
@@ -320,12 +320,7 @@ def _as_grown(table: TableDef, found: Description) -> list[tuple[str, str]]:
     """Columns of the spec, those that the table has wider as it has them: a batch that widens one does so before its
     spec is known to all tasks, and their files are read as older ones are. Not those that readers could not read so."""
     there = ((name, kind, found.columns.get(name.lower(), kind)) for name, kind in table.columns)
-    return [(name, wide if _may_be(name, kind, wide, table.format) else kind) for name, kind, wide in there]
-
-
-def _may_be(name: str, kind: str, wide: str, file_format: str) -> bool:
-    """Whether a column of files is `wide` in the table, and readers take it."""
-    return grows(kind, wide) and not changes(((name, kind),), ((name, wide),), file_format).refused
+    return [(name, wide if can_grow(kind, wide, table.format) else kind) for name, kind, wide in there]
 
 
 def evolution(table: TableDef, found: Description) -> Changes:

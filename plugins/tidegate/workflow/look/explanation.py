@@ -219,7 +219,7 @@ def _words(
             "nothing"
         )
     survey = status.survey or NOTHING
-    run, closing = overdue.run(name, survey.note, key.start_ms), rules.closing_step(status, key.start_ms)
+    run, closing = overdue.run(name, survey.note, key), rules.closing_step(status, key)
     if waits_for:
         return f"closing, waits for batch {', '.join(map(str, waits_for))}, which was planned before", closing
     if working:
