@@ -80,6 +80,7 @@ _TRIES = (
     (re.compile(r"hwm/published/[\d-]+/"), "hwm/published/"),
     (re.compile(r"(w\d\d)\.\d+\."), r"\1.*."),
     (re.compile(r"/m\d+-"), "/m*-"),
+    (re.compile(r"/part-\d+-\d+-\d+"), "/part-*"),  # windows read together count their files together
 )
 
 
@@ -91,7 +92,8 @@ def without_chance(path: str) -> str:
 
 
 def without_tries(path: str) -> str:
-    """Likewise without what says how many tries it took: a generation's number, a merge's, the day of a record."""
+    """Likewise without what says how many tries it took: a generation's number, a merge's, the day of a record,
+    a file's number within its task."""
     path = without_chance(path)
     for pattern, instead in _TRIES:
         path = pattern.sub(instead, path)
