@@ -16,4 +16,5 @@ if __name__ == "__main__":
     importlib.import_module(lean.ENGINE)
     from pyspark.daemon import manager
 
+    lean.archives_as_they_are()
     manager()

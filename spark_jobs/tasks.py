@@ -85,6 +85,7 @@ def _on_executor(run: Callable[[T, int], R], secrets: dict[str, str] | None, mos
     from pyspark import TaskContext
 
     lean.without_pandas()  # workers of a cluster were not forked by our daemon
+    lean.archives_as_they_are()
     use(secrets)  # by value: a path is the driver's, and the worker may have served another plan
     context = TaskContext.get()
     assert context is not None

@@ -366,4 +366,8 @@ def _told(text: str) -> str:
 def escaped(raw: bytes) -> str:
     """Bytes for people: bounded, and nothing in it that a terminal or a log would act on."""
     text = raw[: SAMPLE_CHARACTERS * 4].decode("utf-8", "backslashreplace")[:SAMPLE_CHARACTERS]
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
+import zipfile
+import zipimport
 from pathlib import Path
 
 import pytest
@@ -89,6 +92,28 @@ def test_a_job_converts_lists_without_pandas() -> None:
         "print('pandas' in sys.modules, [type(f) for f in sys.meta_path].count(lean._Hidden))"
     )
     assert subprocess.run([sys.executable, "-c", code], **RUN).stdout.split() == ["False", "1"]
+
+
+def test_archives_on_the_path_are_read_once_however_often_caches_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archives = [tmp_path / "of_spark.zip", tmp_path / "added.zip"]
+    for archive in archives:
+        with zipfile.ZipFile(archive, "w") as found:
+            found.writestr(f"in_{archive.stem}.py", "")
+    read: list[str] = []
+    directory_of = zipimport._read_directory  # type: ignore[attr-defined]
+    monkeypatch.setattr(zipimport, "_read_directory", lambda path: read.append(path) or directory_of(path))
+    monkeypatch.setattr(sys, "path_importer_cache", {})
+    monkeypatch.setattr(sys, "path", [str(archives[0])])
+    assert importlib.util.find_spec("in_of_spark") is not None
+    lean.archives_as_they_are()
+    sys.path.append(str(archives[1]))
+    assert importlib.util.find_spec("in_added") is not None, "one that comes later is found"
+    before = list(read)
+    importlib.invalidate_caches()
+    assert read[len(before) :] == [str(archives[1])]
+    assert importlib.util.find_spec("in_of_spark") is not None
 
 
 def test_a_job_imports_neither_duckdb_nor_a_client_before_it_needs_them() -> None:

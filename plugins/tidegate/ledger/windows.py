@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Table, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Table, and_, bindparam, case, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.errors import LedgerError, LostComparison
@@ -46,6 +46,9 @@ from tidegate.ledger.grounds import grounds_of
 from tidegate.ledger.store import Part, insert_all, read_as, row_of, rows_of
 
 w, g = schema.windows, schema.generations
+_NUMBERS = select(
+    func.max(case((g.c.state != DISCARDED, g.c.number))), func.max(case((g.c.state == CURRENT, g.c.number)))
+).where(g.c.pipeline == bindparam("name"), g.c.window_ms == bindparam("start_ms"))
 
 
 class SqlWindows(Part):
@@ -69,9 +72,8 @@ class SqlWindows(Part):
 
     def _numbers(self, c: Connection, name: str, key: WindowKey) -> tuple[int, int | None]:
         """(newest generation number or 0, the one in force)."""
-        mine = and_(g.c.pipeline == name, g.c.window_ms == key.start_ms)
-        newest = c.scalar(select(func.max(g.c.number)).where(mine, g.c.state != DISCARDED)) or 0
-        return newest, c.scalar(select(g.c.number).where(mine, g.c.state == CURRENT))
+        newest, current = c.execute(_NUMBERS, {"name": name, "start_ms": key.start_ms}).one()
+        return newest or 0, current
 
     def generation(self, name: str, key: WindowKey, number: int) -> Generation:
         with self._store.begin() as c:

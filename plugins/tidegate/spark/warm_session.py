@@ -8,6 +8,7 @@ session that dies or falls silent is a failed job, the next try has the next epo
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import importlib.util
 import json
@@ -309,15 +310,16 @@ def code_identity() -> str:
 
 def _code_below(folder: str) -> Iterator[str]:
     """Each file of code, with size and time. Asked before each batch, so without a Path for each."""
-    for directory, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        for name in names:
-            if name.endswith((".py", ".so")):
-                path = os.path.join(directory, name)
-                status = os.stat(path)
-                yield f"{path}:{status.st_size}:{status.st_mtime_ns}"
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.name.endswith((".py", ".so")):
+                status = entry.stat()
+                yield f"{entry.path}:{status.st_size}:{status.st_mtime_ns}"
+            elif entry.is_dir(follow_symlinks=False) and entry.name != "__pycache__":
+                yield from _code_below(entry.path)
 
 
+@functools.cache  # a process that has imported a library goes on with it; and it takes longer than all the rest
 def _version(name: str) -> str:
     try:
         return metadata.version(name)

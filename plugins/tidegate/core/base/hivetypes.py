@@ -5,6 +5,7 @@ The spec validates column types with it, the engine derives parsers and file sch
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ class Struct:
 HiveType = Primitive | Decimal | Array | Map | Struct
 
 
+@functools.lru_cache(4096)
 def parse(text: str) -> HiveType:
     """The type that `text` spells, in any case and spacing; `str()` of the result is the canonical spelling.
 
