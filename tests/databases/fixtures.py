@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dev.stack import debian
-from tests.databases import servers
+from tests.databases import h2, servers
 from tests.databases.servers import Server
 
 
@@ -22,4 +22,10 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with servers.postgresql(tmp_path_factory.mktemp("postgresql")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def jdbc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with h2.h2(tmp_path_factory.mktemp("h2")) as found:
         yield found

@@ -45,6 +45,8 @@ def series(server: Server, first: int, last: int) -> str:
     """A FROM clause of the numbers n."""
     if server.kind == "mariadb":
         return f"(SELECT seq AS n FROM seq_{first}_to_{last}) s"
+    if server.kind == "jdbc":
+        return f'(SELECT "X" AS n FROM system_range({first}, {last})) s'
     return f"generate_series({first}, {last}) n"
 
 

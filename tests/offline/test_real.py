@@ -1,9 +1,10 @@
-"""One life of a real table, in MariaDB and in PostgreSQL: values, chunks, columns with times, refusals."""
+"""One life of a real table in MariaDB, in PostgreSQL, and in H2 by JDBC: values, chunks, times, refusals."""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,6 +43,9 @@ _MARIADB = """CREATE TABLE shop.t (id BIGINT PRIMARY KEY, small SMALLINT, total 
 _POSTGRESQL = """CREATE TABLE shop.t (id BIGINT PRIMARY KEY, small SMALLINT, total NUMERIC(20,4), tiny NUMERIC(30,20),
   ratio DOUBLE PRECISION, part REAL, flag BOOLEAN, word VARCHAR(200), bytes BYTEA, day DATE, local TIMESTAMP(6),
   changed TIMESTAMPTZ)"""
+_JDBC = """CREATE TABLE shop.t (id BIGINT PRIMARY KEY, small SMALLINT, total NUMERIC(20,4), tiny DECIMAL(30,20),
+  ratio DOUBLE PRECISION, part REAL, flag BOOLEAN, word VARCHAR(200), bytes VARBINARY(20), day DATE, local TIMESTAMP(6),
+  changed TIMESTAMP(6) WITH TIME ZONE)"""
 ODD = 'a "quoted" back\\slash,\ttab\nline\x07 ünï 😀 \x7f'
 VALUES: list[tuple[Any, ...]] = [
     (1, -32768, "-1234567890123456.7891", "0.00000000000000000001", 0.1, 1.1, True, ODD, b"\x00\xff\x10", "2026-02-28",
@@ -54,7 +58,7 @@ VALUES: list[tuple[Any, ...]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=["mariadb", "postgresql"])
+@pytest.fixture(params=["mariadb", "postgresql", "jdbc"])
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(request.param)
     found.run("DROP VIEW IF EXISTS shop.v", "DROP TABLE IF EXISTS shop.t")
@@ -69,7 +73,7 @@ def world(tmp_path: Path, server: Server) -> Iterator[TableWorld]:
 
 
 def kinds(server: Server) -> None:
-    server.run(_MARIADB if server.kind == "mariadb" else _POSTGRESQL)
+    server.run({"mariadb": _MARIADB, "postgresql": _POSTGRESQL, "jdbc": _JDBC}[server.kind])
     session = server.session()
     with session.cursor() as cursor:
         cursor.executemany(f"INSERT INTO shop.t VALUES ({', '.join(['%s'] * 12)})", VALUES)
@@ -248,13 +252,14 @@ def test_a_value_that_does_not_fit_refuses_the_reading_by_its_key(world: TableWo
 def test_a_server_that_is_away_or_refuses_loses_nothing(world: TableWorld, server: Server) -> None:
     numbers(server, 5)
     world.ends(0)
-    if server.kind == "postgresql":  # the test's MariaDB asks for no password
+    if server.kind != "mariadb":  # the test's asks for no password
         world.reach(replace(server.connection, login="nobody", password="sesame"))
-        with pytest.raises(SourceError, match="PostgreSQL refused: .*authentication failed") as refused:
+        with pytest.raises(SourceError, match=r"refused: .*(authentication failed|Wrong user name)") as refused:
             world.ingest("run")
         assert "sesame" not in str(refused.value)
         assert not refused.value.retry
-    world.reach(replace(server.connection, port=choose_ports(("away",), {})["away"]))
+    at, port = server.connection, choose_ports(("away",), {})["away"]
+    world.reach(replace(at, port=port, host=re.sub(r":[0-9]+/", f":{port}/", at.host or "")))
     with pytest.raises(SourceUnavailable):
         world.ingest("run")
     world.reach()
@@ -275,7 +280,9 @@ def test_a_server_that_ends_in_the_middle_is_tried_again(world: TableWorld, serv
         def once(wanted: Any) -> Any:
             ended.append(1)
             if len(ended) == 3:
-                found._settings = {**found._settings, "port": "1"}
+                known = found._settings
+                away = {"port": "1"} if "port" in known else {"url": re.sub(r":[0-9]+/", ":1/", known["url"])}
+                found._settings = {**known, **away}
             return read(wanted)
 
         found.read = once

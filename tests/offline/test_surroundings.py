@@ -26,6 +26,7 @@ from tidegate.core.base.connection import Connection
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.files.failure import JobError
 from tidegate.core.files.receipt import DATA
+from tidegate.databases import kinds
 from tidegate.kinds import dags_of, source_kind
 from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.spec.loader import load_text
@@ -38,9 +39,9 @@ def test_a_table_has_the_dags_of_windows(tmp_path: Path, monkeypatch: pytest.Mon
     dag_file = airflow_home.CHECKOUT / "dags/tidegate_pipelines.py"
     found = DagBag(dag_folder=str(dag_file), include_examples=False, read_dags_from_db=False)
     assert found.import_errors == {}
-    kinds = dags_of(load_text("/nowhere/readings.yaml", yaml, {}))
-    assert sorted(found.dags) == sorted(f"readings.{kind}" for kind in kinds)
-    assert kinds == ("ingest", "archive", "replay", "maintain")
+    dags = dags_of(load_text("/nowhere/readings.yaml", yaml, {}))
+    assert sorted(found.dags) == sorted(f"readings.{kind}" for kind in dags)
+    assert dags == ("ingest", "archive", "replay", "maintain")
 
 
 def test_the_password_is_a_secret_of_jobs_and_in_no_plan(tmp_path: Path) -> None:
@@ -87,11 +88,18 @@ def test_a_day_in_iceberg(tmp_path: Path) -> None:
     world.close()
 
 
+@pytest.fixture(params=["postgresql", "jdbc"])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
-def on_spark(tmp_path: Path, postgresql: Server) -> Iterator[TableWorld]:
-    """Jobs run by spark-submit, which gets the password as jobs do."""
+def on_spark(tmp_path: Path, server: Server) -> Iterator[TableWorld]:
+    """Jobs run by spark-submit, which gets the secrets as jobs do."""
     said: list[str] = []
-    secrets = {"password": postgresql.connection.password or ""}
+    settings = kinds.for_workers(server.connection)
+    secrets = {name: settings[name] for name in kinds.SECRETS if name in settings}
     launcher = SubprocessLauncher(
         said.append,
         str(Path(sys.executable).with_name("spark-submit")),
@@ -103,16 +111,16 @@ def on_spark(tmp_path: Path, postgresql: Server) -> Iterator[TableWorld]:
     def wrap(name: str, port: Any) -> Any:
         return launcher if name == "launcher" else port
 
-    world = TableWorld(tmp_path, "chunk_rows: 5000, tasks: 2", server=postgresql, wrap=wrap)
+    world = TableWorld(tmp_path, "chunk_rows: 5000, tasks: 2", server=server, wrap=wrap)
     yield world
     world.close()
 
 
-def test_spark_reads_a_table(on_spark: TableWorld, postgresql: Server) -> None:
-    postgresql.run(
+def test_spark_reads_a_table(on_spark: TableWorld, server: Server) -> None:
+    server.run(
         "DROP TABLE IF EXISTS shop.t CASCADE",
-        "CREATE TABLE shop.t (id BIGINT PRIMARY KEY, word TEXT, changed TIMESTAMPTZ)",
-        f"INSERT INTO shop.t SELECT n, 'w' || n, now() FROM {series(postgresql, 1, 42_000)}",
+        "CREATE TABLE shop.t (id BIGINT PRIMARY KEY, word VARCHAR(20), changed TIMESTAMP WITH TIME ZONE)",
+        f"INSERT INTO shop.t SELECT n, 'w' || n, now() FROM {series(server, 1, 42_000)}",
     )
     on_spark.read(0)
     assert any("in 9 chunks" in line for line in on_spark.said)

@@ -13,10 +13,14 @@ from tidegate.core.copy.port import ChunkReader, Database
 if TYPE_CHECKING:
     from tidegate.databases.types import Bytes
 
-MARIADB, POSTGRESQL = "mariadb", "postgresql"
-CONNECTION_TYPES = {"mysql": MARIADB, "mariadb": MARIADB, "postgres": POSTGRESQL, "postgresql": POSTGRESQL}
+MARIADB, POSTGRESQL, JDBC = "mariadb", "postgresql", "jdbc"
+CONNECTION_TYPES = {
+    "mysql": MARIADB, "mariadb": MARIADB, "postgres": POSTGRESQL, "postgresql": POSTGRESQL, "jdbc": JDBC,
+}  # fmt: skip
 """Types of Airflow connections -> kinds of databases."""
 _PORTS = {MARIADB: 3306, POSTGRESQL: 5432}
+SECRETS = ("password", "url")
+"""Of what `for_workers` makes: a URL of JDBC may have a password among its parameters."""
 _LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "target_session_attrs", "gssencmode")
 _TLS = ("ca", "cert", "key")
 
@@ -40,6 +44,8 @@ def for_workers(connection: Connection) -> dict[str, str]:
     kind = kind_of(connection)
     if not connection.host:
         raise SourceError(f"connection {connection.conn_id} has no host", advice="give it one", retry=False)
+    if kind == JDBC:
+        return _jdbc(connection)
     settings = {"kind": kind, "host": connection.host, "port": str(connection.port or _PORTS[kind])}
     settings |= {"user": connection.login or "", "password": connection.password or ""}
     settings["database"] = connection.schema or ""
@@ -63,6 +69,23 @@ def reader(settings: Mapping[str, str], binary: Bytes = "bytes") -> ChunkReader:
 
 def _module(settings: Mapping[str, str], side: str):  # type: ignore[no-untyped-def]
     return import_module(f"tidegate.databases.{settings['kind']}.{side}")
+
+
+def _jdbc(connection: Connection) -> dict[str, str]:
+    """As Airflow's own connections of this type: the host is a URL."""
+    from tidegate.databases.jdbc.session import address
+
+    found = {name: str(connection.extra.get(name) or "") for name in ("driver_path", "driver_class")}
+    found |= {"kind": JDBC, "url": connection.host or "", "address": ""}
+    found |= {"user": connection.login or "", "password": connection.password or ""}
+    return found | {"address": address(found)}
+
+
+def told(settings: Mapping[str, str]) -> str:
+    """The server, for people."""
+    kind = settings["kind"]
+    at = settings["address"] if kind == JDBC else f"{settings['host']}:{settings['port']}/{settings['database']}"
+    return f"{kind} {at}"
 
 
 def _libpq(extra: Mapping[str, object]) -> dict[str, str]:

@@ -70,7 +70,8 @@ _POSTGRESQL = {
     **{"bytea": "bytes", "numeric": "decimal", "real": "float4", "double precision": "float8", "boolean": "boolean"},
     **{"bit": "bit", "date": "date", "timestamp": "datetime"},
 }
-_FAMILIES = {"mariadb": _MARIADB, "postgresql": _POSTGRESQL}
+_FAMILIES = {"mariadb": _MARIADB, "postgresql": _POSTGRESQL, "jdbc": _POSTGRESQL}
+"""A driver's types of JDBC are named as PostgreSQL's (`databases.jdbc.columns`)."""
 
 
 def family(kind: str, text: str) -> Family | None:

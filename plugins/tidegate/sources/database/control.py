@@ -47,7 +47,7 @@ class TableOfDatabase(Unmarked):
 
     def for_workers(self) -> ForWorkers:
         settings = dict(self._settings)
-        secrets = {"password": settings.pop("password")}
+        secrets = {name: settings.pop(name) for name in kinds.SECRETS if name in settings}
         return ForWorkers(settings, secrets)
 
     def reading(self, topic: str, window: WindowKey, complete_ms: int) -> Reading:
@@ -87,8 +87,7 @@ class TableOfDatabase(Unmarked):
     @property
     def server(self) -> str:
         """For people."""
-        at = self._settings
-        return f"{at['kind']} {at['host']}:{at['port']}/{at['database']}"
+        return kinds.told(self._settings)
 
     def times(self, table: SourceTable, column: str, window: WindowKey) -> Times:
         """Bounds of a window by the column. Raises SourceError."""

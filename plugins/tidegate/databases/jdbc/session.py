@@ -1,0 +1,180 @@
+"""Sessions by a driver for JDBC: how one is opened, its SQL, and what its errors mean.
+
+Statements are those of SQL:2008 alone (`OFFSET n ROWS FETCH NEXT 1 ROWS ONLY`), so that no database has a rule of its
+own here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from tidegate.core.copy.port import KeyRange, SourceColumn, SourceTable, Times, Value
+from tidegate.databases.sql import key_columns, spelled_out, within
+from tidegate.databases.types import family
+
+KIND = "jdbc"
+CONNECT_S = 10
+FETCH_ROWS = 10_000
+"""Rows that a driver brings at once, if it does as it is told."""
+_JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true", "-Duser.timezone=UTC")
+_PASSING = ("08", "40", "53", "57", "58")
+"""Beginnings of SQLSTATE that another try may not meet: connections, conflicts, resources, operators, system errors."""
+_PASSING_KINDS = ("Transient", "Recoverable", "NonTransientConnection")
+_SECRET = re.compile(r"[?;].*", re.DOTALL)
+
+
+class Unusable(Exception):
+    """There is no driver, no Java, or no such database; `advice` says what to do."""
+
+    def __init__(self, what: str, advice: str) -> None:
+        super().__init__(what)
+        self.what, self.advice = what, advice
+
+
+def java() -> Any:
+    """The package of JPype, whose Java runs once it is asked for here. Raises Unusable."""
+    try:
+        import jpype
+    except ImportError:
+        raise Unusable(
+            "JPype is not installed here: it runs drivers for JDBC", "pip install 'tidegate[jdbc]'"
+        ) from None
+    if not jpype.isJVMStarted():
+        try:
+            jpype.startJVM(*_JAVA, convertStrings=True)
+        except (OSError, RuntimeError) as e:
+            raise Unusable(f"no Java can be started: {said(e)}", "set JAVA_HOME to a Java of 11 or later") from None
+    return jpype
+
+
+def connect(settings: Mapping[str, str]) -> Any:
+    """A `java.sql.Connection`, without a transaction of its own accord. Raises Unusable, or the driver's own error."""
+    jpype = java()
+    driver, properties = _driver(jpype, settings), jpype.JClass("java.util.Properties")()
+    for name in ("user", "password"):
+        if settings.get(name):
+            properties.setProperty(name, settings[name])
+    jpype.JClass("java.sql.DriverManager").setLoginTimeout(CONNECT_S)
+    found = driver.connect(settings["url"], properties)
+    if found is None:
+        raise Unusable(f"the driver does not take {address(settings)}", "correct the connection's host, a URL of JDBC")
+    with suppress(jpype.JClass("java.sql.SQLException")):
+        found.setReadOnly(True)
+    return found
+
+
+def _driver(jpype: Any, settings: Mapping[str, str]) -> Any:
+    """Of the archives that the connection names, and no others: two connections may have two releases of one."""
+    files, url = jpype.JClass("java.io.File"), settings["url"]
+    paths = [path for path in re.split(r"[,;]", settings["driver_path"]) if path.strip()]
+    missing = [path for path in paths if not files(path.strip()).isFile()]
+    if missing or not paths:
+        what = f"the driver {missing[0]} is not on this host" if missing else "the connection names no driver"
+        raise Unusable(what, "driver_path in the connection's extra: its .jar, on each host that reads")
+    urls = jpype.JArray(jpype.JClass("java.net.URL"))([files(path.strip()).toURI().toURL() for path in paths])
+    loader = jpype.JClass("java.net.URLClassLoader")(urls)
+    if settings.get("driver_class"):
+        try:
+            return jpype.JClass("java.lang.Class").forName(settings["driver_class"], True, loader).newInstance()
+        except jpype.JClass("java.lang.ClassNotFoundException"):
+            what = f"{settings['driver_path']} has no class {settings['driver_class']}"
+            raise Unusable(what, "correct driver_class in the connection's extra, or leave it out") from None
+    for driver in jpype.JClass("java.util.ServiceLoader").load(jpype.JClass("java.sql.Driver"), loader):
+        if driver.acceptsURL(url):
+            return driver
+    raise Unusable(
+        f"no driver in {settings['driver_path']} takes {address(settings)}", "correct driver_path, or give driver_class"
+    )
+
+
+def address(settings: Mapping[str, str]) -> str:
+    """The URL for people: without its parameters, which may hold a password."""
+    return _SECRET.sub("", settings["url"])
+
+
+def is_of_the_driver(error: Exception) -> bool:
+    """Whether it is a `java.sql.SQLException`."""
+    import jpype
+
+    return jpype.isJVMStarted() and isinstance(error, jpype.JClass("java.sql.SQLException"))
+
+
+def passes(error: Any) -> bool:
+    """Whether another try may succeed without a human. Drivers have states of their own beside SQL's."""
+    import jpype
+
+    kinds = tuple(jpype.JClass(f"java.sql.SQL{kind}Exception") for kind in _PASSING_KINDS)
+    if str(error.getSQLState() or "").startswith(_PASSING) or isinstance(error, kinds):
+        return True
+    cause, network = error.getCause(), jpype.JClass("java.io.IOException")
+    while cause is not None and not isinstance(cause, network):
+        cause = cause.getCause()
+    return cause is not None
+
+
+def said(error: Exception) -> str:
+    """The driver's words in one line."""
+    get = getattr(error, "getMessage", None)
+    return " ".join(str((get and get()) or error).split())[:400]
+
+
+class Names:
+    """Names as this database's statements have them."""
+
+    def __init__(self, connection: Any) -> None:
+        self._mark = str(connection.getMetaData().getIdentifierQuoteString()).strip()
+
+    def column(self, name: str) -> str:
+        mark = self._mark
+        return mark + (name.replace(mark, mark * 2) if mark else name).replace("%", "%%") + mark
+
+    def table(self, table: SourceTable) -> str:
+        return f"{self.column(table.schema)}.{self.column(table.name)}"
+
+    def where(self, table: SourceTable, keys: KeyRange, times: Times | None = None) -> tuple[str, list[Any]]:
+        """The predicate of a range; `%s` are its parameters, as `bind` takes them."""
+        if keys == KeyRange() and times is None:
+            return "1 = 1", []
+        by_name = {c.name: c for c in table.columns}
+        compare: Callable[[Sequence[Value], str], tuple[str, list[Any]]] = lambda bound, operator: spelled_out(  # noqa: E731
+            [self.column(c.name) for c in key_columns(table)],
+            ["%s"] * len(bound),
+            list(zip(key_columns(table), bound, strict=True)),
+            operator,
+        )
+        text, given = within(keys, compare, times, self.column)
+        if times is not None:
+            given[-2:] = [(by_name[times.column], times.lower), (by_name[times.column], times.upper)]
+        return text, given
+
+
+def prepared(connection: Any, statement: str, given: Sequence[tuple[SourceColumn, Value]] = ()) -> Any:
+    """A statement whose `%s` are parameters: values of these columns."""
+    made = connection.prepareStatement(statement % tuple("?" for _ in given))
+    for number, (column, value) in enumerate(given, 1):
+        _bind(made, number, column, value)
+    return made
+
+
+def _bind(statement: Any, number: int, column: SourceColumn, value: Value) -> None:
+    jpype, found = java(), family(KIND, column.type)
+    name = "" if found is None else found.name
+    if name == "integer":
+        statement.setLong(number, jpype.JLong(int(value)))
+    elif name == "decimal":
+        statement.setBigDecimal(number, jpype.JClass("java.math.BigDecimal")(str(value)))
+    elif name == "date":
+        statement.setObject(number, jpype.JClass("java.time.LocalDate").parse(str(value)))
+    elif name == "datetime":
+        statement.setObject(number, _local(jpype, value))
+    elif name == "instant":
+        zone = jpype.JClass("java.time.ZoneOffset").UTC
+        statement.setObject(number, _local(jpype, value).atOffset(zone))
+    else:
+        statement.setString(number, str(value))
+
+
+def _local(jpype: Any, value: Value) -> Any:
+    return jpype.JClass("java.time.LocalDateTime").parse(str(value).replace(" ", "T"))

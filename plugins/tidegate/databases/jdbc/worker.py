@@ -1,0 +1,120 @@
+"""Chunks of a table by JDBC: rows of one query, value by value, by the Java in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tidegate.core.copy.port import KeyRange, LogPosition, ReadAfter, SourceTable, Times
+from tidegate.core.files.failure import refuse
+from tidegate.databases.conversions import planned
+from tidegate.databases.jdbc import session
+from tidegate.databases.jdbc.columns import value_of
+from tidegate.databases.sql import BATCH_BYTES, BATCH_ROWS
+from tidegate.databases.types import Bytes, Conversion
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class JDBCChunks:
+    """Implements `core.copy.port.ChunkReader` for tables without a log."""
+
+    def __init__(self, settings: Mapping[str, str], binary: Bytes = "bytes") -> None:
+        self._settings, self._binary = settings, binary
+
+    @contextmanager
+    def read(
+        self,
+        table: SourceTable,
+        columns: Sequence[tuple[str, str]],
+        keys: KeyRange,
+        after: ReadAfter | None,
+        times: Times | None = None,
+    ) -> Iterator[JDBCRows]:
+        made = planned(session.KIND, table, columns, self._binary)
+        if after is not None:
+            raise refuse(
+                "a database by JDBC has no log of changes", advice="read the table without one: docs/offline.md"
+            )
+        with _answering(self._settings):
+            found = session.connect(self._settings)
+        try:
+            yield JDBCRows(self._settings, found, table, made, keys, times)
+        finally:
+            with _answering(self._settings):
+                found.close()
+
+
+class JDBCRows:
+    """Implements `core.copy.port.Rows`; its places say nothing."""
+
+    low: LogPosition = (0, 0)
+    high: LogPosition = (0, 0)
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        connection: Any,
+        table: SourceTable,
+        made: Sequence[tuple[str, Conversion]],
+        keys: KeyRange,
+        times: Times | None,
+    ) -> None:
+        self._settings, self._connection, self._made = settings, connection, made
+        self._table, self._keys, self._times = table, keys, times
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        from tidegate.databases.arrow import Parser
+
+        parser, lines, size = Parser(self._made, self._table.key), list[bytes](), 0
+        for line in self._lines():
+            lines.append(line)
+            size += len(line)
+            if len(lines) >= BATCH_ROWS or size >= BATCH_BYTES:
+                yield parser.batch(lines)
+                lines, size = [], 0
+        if lines:
+            yield parser.batch(lines)
+
+    def _lines(self) -> Iterator[bytes]:
+        """A line of CSV for each row."""
+        with _answering(self._settings):
+            rows = self._query().executeQuery()
+            takes = [(value_of(each.family, each.how), number) for number, (_, each) in enumerate(self._made, 1)]
+            while rows.next():
+                yield (",".join([take(rows, number) or "" for take, number in takes]) + "\n").encode()
+
+    def _query(self) -> Any:
+        names = session.Names(self._connection)
+        wanted = ", ".join(names.column(each.column.name) for _, each in self._made)
+        where, given = names.where(self._table, self._keys, self._times)
+        self._connection.setAutoCommit(False)  # some drivers bring all rows at once otherwise
+        made = session.prepared(
+            self._connection, f"SELECT {wanted} FROM {names.table(self._table)} WHERE {where}", given
+        )
+        made.setFetchSize(session.FETCH_ROWS)
+        return made
+
+
+@contextmanager
+def _answering(settings: Mapping[str, str]) -> Iterator[None]:
+    """What goes wrong becomes a job's last words."""
+    try:
+        yield
+    except session.Unusable as error:
+        raise refuse(error.what, advice=error.advice) from None
+    except Exception as error:
+        if not session.is_of_the_driver(error):
+            raise
+        passing = session.passes(error)
+        raise refuse(
+            f"{session.address(settings)} {'did not answer' if passing else 'refused'}: {session.said(error)}",
+            advice="check the connection to the source's database, and the rights of its user",
+            retry=passing,
+        ) from None
+
+
+def opened(settings: Mapping[str, str], binary: Bytes = "bytes") -> JDBCChunks:
+    return JDBCChunks(settings, binary)
