@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -133,6 +135,16 @@ def test_what_the_connection_lacks_is_told_with_what_to_do(jdbc: Server) -> None
     assert "takes jdbc:oracle:thin:@db:1521/shop" in told(host="jdbc:oracle:thin:@db:1521/shop?password=sesame")
     named = {"driver_path": jar, "driver_class": "org.h2.Driver"}
     assert kinds.opened(replace(jdbc.connection, extra=named), 5.0, logged=False).now_ms() > 1_700_000_000_000
+
+
+def test_a_task_that_is_told_to_end_still_ends_by_its_own_handler(jdbc: Server) -> None:
+    code = (
+        "import os, signal, sys; from tidegate.databases.jdbc import session\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit('cleaned up'))\n"
+        "session.java(); os.kill(os.getpid(), signal.SIGTERM); signal.pause()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr.strip()) == (1, "cleaned up")
 
 
 def test_a_url_is_told_without_its_parameters() -> None:
