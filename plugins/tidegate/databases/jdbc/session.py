@@ -19,7 +19,7 @@ CONNECT_S = 10
 FETCH_ROWS = 10_000
 """Rows that a driver brings at once, if it does as it is told."""
 _JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true", "-Duser.timezone=UTC", "-Xrs")
-"""-Xrs: signals stay Python's. Else Java would end the process of a task that is told to end, before it has cleaned up."""
+"""-Xrs: signals stay Python's. Else Java ends the process of a task that is told to end, before it has cleaned up."""
 _PASSING = ("08", "40", "53", "57", "58")
 """Beginnings of SQLSTATE that another try may not meet: connections, conflicts, resources, operators, system errors."""
 _PASSING_KINDS = ("Transient", "Recoverable", "NonTransientConnection")
