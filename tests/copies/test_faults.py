@@ -7,46 +7,29 @@ in the object store of those that it sees; `TIDEGATE_FAULTS=all` takes all.
 
 from __future__ import annotations
 
-import copy
-import os
-import shutil
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from unittest import mock
+from typing import Any
 
 import pytest
 
 from tests.copies.checks import merged_once
 from tests.copies.worlds import COPYING, CopyWorld
-from tests.crash.cases import OVERTAKINGS, unhealed
-from tests.crash.faults import KINDS, OF_A_COPY, Call, Faults
-from tests.crash.scenario import calm, until_done
-from tests.fakes.source_table import FakeSource, position
+from tests.crash.cases import OVERTAKINGS
+from tests.crash.faults import KINDS, OF_A_COPY, Faults
+from tests.crash.scenario import calm
+from tests.crash.short_life import Play, ShortLife, Step
+from tests.fakes.source_table import position
 from tests.mirror.test_faults import PLACES, counts
 from tidegate.core.base.errors import TidegateError
-from tidegate.core.base.storage import Storage
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.balance import imbalance
 from tidegate.core.mirror.copied import numbers
-from tidegate.spec import fingerprint
 from tidegate.targets.iceberg.live import said_by
 from tidegate.targets.mirror.prefix import UPTO
 from tidegate.workflow.apply.taking_back import take_back
 from tidegate.workflow.copy.copy import to_compare
-
-TRIES = 8
-Task = Callable[[CopyWorld], object]
-
-
-@dataclass(frozen=True)
-class Step:
-    """`happens`: in a world without faults. `tasks`: each is run until it comes to its end."""
-
-    happens: Task
-    tasks: tuple[Task, ...]
 
 
 def _begins(world: CopyWorld) -> None:
@@ -109,7 +92,7 @@ def _is_to_be_merged(world: CopyWorld) -> None:
     world.close()
 
 
-STEPS = (
+STEPS: tuple[Step[CopyWorld], ...] = (
     Step(_begins, (CopyWorld.read,)),
     Step(_changes, (CopyWorld.apply,)),
     Step(_differs, (CopyWorld.again, CopyWorld.read, CopyWorld.apply)),
@@ -120,135 +103,80 @@ STEPS = (
 
 
 @dataclass
-class Life:
-    """A folder for each step as it is before its tasks: paths are absolute, so the world's own is used again. `stores`
-    and `sources`: what the world's storage and database hold then."""
+class Copies(Play[CopyWorld]):
+    """`place`: of the table."""
 
-    folder: Path
     place: str
-    calls: list[list[Call]]
-    stores: list[Storage]
-    sources: list[FakeSource]
+    steps = STEPS
+    settles = False
 
-    def world(self, step: int, faults: Faults) -> CopyWorld:
-        here = self.folder / "world"
-        shutil.rmtree(here, ignore_errors=True)
-        shutil.copytree(self.folder / f"before-{step}", here)
-        world = _opened(here, faults, self.place, copy.deepcopy(self.stores[step]))
-        world.source_table = copy.deepcopy(self.sources[step])
-        world.sent = len(world.source_table.log)
+    def opened(self, folder: Path, faults: Faults, kept: Any) -> CopyWorld:
+        store, source = kept or (None, None)
+        world = CopyWorld(folder, COPYING, wrap=faults.wrap, location=PLACES[self.place], store=store)
+        if source is not None:
+            world.source_table, world.sent = source, len(source.log)
+        world.connector = lambda: (position(world.source_table.end), world.source_table.position())  # all is delivered
         return world
 
+    def keeps(self, world: CopyWorld) -> Any:
+        return world.store, world.source_table
 
-def _opened(folder: Path, faults: Faults, place: str, store: Storage | None = None) -> CopyWorld:
-    """A world whose folder is there already."""
-    kept = (folder / "ledger.db").read_bytes() if (folder / "ledger.db").exists() else None
-    folder.mkdir(exist_ok=True)
-    world = CopyWorld(folder, COPYING, wrap=faults.wrap, location=PLACES[place], store=store)
-    if kept is not None:
-        (folder / "ledger.db").write_bytes(kept)
-        world.registered.add(fingerprint(world.pipeline))
-    world.connector = lambda: (position(world.source_table.end), world.source_table.position())  # all is delivered
-    return world
+    def meanwhile(self, world: CopyWorld, step: int) -> None:
+        """Readers see nothing of the first copy, which two steps bring, before it is whole."""
+        if step < 2:
+            copied = world.standing().copied
+            assert copied.whole is not None or (copied.hidden and world.shown() == {})
+            world.close()
+
+    def rival(self, world: CopyWorld, step: int) -> None:
+        """Another process, in the middle of the first one's try."""
+        with calm(world):
+            try:
+                world.read()
+                world.apply()
+            except TidegateError as e:
+                if not e.retry:
+                    raise AssertionError(f"the other one would need a human: {e}") from e
+
+    def ends(self, world: CopyWorld, step: int) -> None:
+        """Further runs, as the schedule starts them: a chunk may have to be read again."""
+        world.source_table.end = max(world.source_table.end, 1000)
+        for _ in range(2):
+            world.read()
+            world.apply()
+
+    def sound(self, world: CopyWorld, step: int) -> None:
+        """Readers, the table's sums and the ledger agree."""
+        assert world.rows() == world.shown() == world.source_table.rows
+        ctx = world.context()
+        assert ctx.keyed is not None
+        stands = ctx.keyed.standing()
+        assert imbalance(stands) is None
+        assert stands.below_purge == 0
+        assert stands.events == ctx.ledger.applies.rows(ctx.name, stands.upto), "an event counts twice, or a copied row"
+        assert ctx.ledger.applies.told(ctx.name) == Told.by(stands)
+        rounds = ctx.ledger.copies.rounds(ctx.name)
+        assert stands.copied.whole is not None
+        assert (stands.copied.newest, rounds[-1].state) == (rounds[-1].number, RoundState.WHOLE)
+        assert stands.copied.whole.number == rounds[-1].number
+        for one in stands.copied.rounds:
+            chunks = {c.number: c for c in ctx.ledger.copies.chunks(ctx.name, one.number)}
+            assert {chunks[n].state for n in numbers(one.chunks)} == {ChunkState.READ}
+        world.close()
+        merged_once(world)
 
 
 @pytest.fixture(scope="module", params=PLACES)
-def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Life]:
-    """The fault-free life."""
-    folder = tmp_path_factory.mktemp("copy")
-    with mock.patch.object(os, "fsync"):
-        faults = Faults()
-        world = _opened(folder / "world", faults, request.param)
-        made = Life(folder, request.param, [], [], [])
-        for number, step in enumerate(STEPS):
-            with calm(world):
-                step.happens(world)
-            shutil.copytree(world.folder, folder / f"before-{number}")
-            made.stores.append(copy.deepcopy(world.store))
-            made.sources.append(copy.deepcopy(world.source_table))
-            start = len(faults.calls)
-            for task in step.tasks:
-                task(world)
-            made.calls.append(faults.calls[start:])
-        _sound(world)
-        yield made
+def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> ShortLife[CopyWorld]:
+    return ShortLife(Copies(request.param), tmp_path_factory.mktemp("copy"))
 
 
-def test_the_life_meets_every_changing_call(life: Life) -> None:
-    met = {call.method for calls in life.calls for call in calls}
-    assert met >= OF_A_COPY | {"applies.begin", "applies.applied", "applies.stands", "iceberg.commit", "launcher.run"}
+def test_the_life_meets_every_changing_call(life: ShortLife[CopyWorld]) -> None:
+    assert life.methods >= OF_A_COPY | {
+        "applies.begin", "applies.applied", "applies.stands", "iceberg.commit", "launcher.run",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *OVERTAKINGS])
-def test_any_fault_heals(life: Life, kind: str) -> None:
-    assert unhealed(life.calls, kind, partial(_lived, life), counts(life)) == []
-
-
-def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
-    faults = Faults.one(at, kind)
-    world = life.world(step, faults)
-    faults.rival = lambda _: _rival(world)
-    try:
-        for task in STEPS[step].tasks:
-            until_done(partial(task, world), faults, TRIES)
-            if step < 2:
-                _not_by_half(world)
-        if faults.fired != [life.calls[step][at].site]:
-            return f"the fault did not fire, but {faults.fired}"
-        faults.arrive()
-        world.wrap = lambda name, port: port
-        _finish(world)
-        _sound(world)
-    except Exception as e:
-        return f"{type(e).__name__}: {e}; said: {world.said[-6:]}"
-    finally:
-        faults.arrive()
-        world.close()
-    return None
-
-
-def _not_by_half(world: CopyWorld) -> None:
-    """Readers see nothing of the first copy, which these steps bring, before it is whole."""
-    copied = world.standing().copied
-    assert copied.whole is not None or (copied.hidden and world.shown() == {})
-    world.close()
-
-
-def _rival(world: CopyWorld) -> None:
-    """Another process, in the middle of the first one's try."""
-    with calm(world):
-        try:
-            world.read()
-            world.apply()
-        except TidegateError as e:
-            if not e.retry:
-                raise AssertionError(f"the other one would need a human: {e}") from e
-
-
-def _finish(world: CopyWorld) -> None:
-    """Further runs, as the schedule starts them: a chunk may have to be read again."""
-    world.source_table.end = max(world.source_table.end, 1000)
-    for _ in range(2):
-        world.read()
-        world.apply()
-
-
-def _sound(world: CopyWorld) -> None:
-    """Readers, the table's sums and the ledger agree."""
-    assert world.rows() == world.shown() == world.source_table.rows
-    ctx = world.context()
-    assert ctx.keyed is not None
-    stands = ctx.keyed.standing()
-    assert imbalance(stands) is None
-    assert stands.below_purge == 0
-    assert stands.events == ctx.ledger.applies.rows(ctx.name, stands.upto), "an event counts twice, or a copied row"
-    assert ctx.ledger.applies.told(ctx.name) == Told.by(stands)
-    rounds = ctx.ledger.copies.rounds(ctx.name)
-    assert stands.copied.whole is not None
-    assert (stands.copied.newest, rounds[-1].state) == (rounds[-1].number, RoundState.WHOLE)
-    assert stands.copied.whole.number == rounds[-1].number
-    for one in stands.copied.rounds:
-        chunks = {c.number: c for c in ctx.ledger.copies.chunks(ctx.name, one.number)}
-        assert {chunks[n].state for n in numbers(one.chunks)} == {ChunkState.READ}
-    world.close()
-    merged_once(world)
+def test_any_fault_heals(life: ShortLife[CopyWorld], kind: str) -> None:
+    assert life.unhealed(kind, counts(life)) == []

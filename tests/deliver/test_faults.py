@@ -6,31 +6,23 @@ window's generation in force stands there, readers never met an older one after 
 
 from __future__ import annotations
 
-import copy
-import os
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
-from tests.crash.cases import OVERTAKINGS, unhealed
-from tests.crash.faults import KINDS, OF_A_DELIVERY, Call, Faults
-from tests.crash.scenario import calm, until_done
+from tests.crash.cases import OVERTAKINGS
+from tests.crash.faults import KINDS, OF_A_DELIVERY, Faults
+from tests.crash.short_life import Play, ShortLife, Step, nothing
 from tests.deliver.lab import SHOP, Lab, Server, Staged, Transactional
-from tests.world import HOUR, T0, window
-from tidegate.core.base.errors import DeliveryRefused, LostComparison, TidegateError
+from tests.world import HOUR, T0, World, window
+from tidegate.core.base.errors import DeliveryRefused, LostComparison
 from tidegate.core.deliver.states import SENDING
 from tidegate.core.spec.pipeline import Column
-from tidegate.spec import fingerprint
 from tidegate.workflow.base.outcome import FAILED
 from tidegate.workflow.deliver import deliver
-
-TRIES = 8
 
 
 def sends(lab: Lab) -> None:
@@ -86,22 +78,11 @@ def replays_once_more(lab: Lab) -> None:
     lab.world.replay(0)
 
 
-Task = Callable[[Lab], object]
-
-
-@dataclass(frozen=True)
-class Step:
-    """`happens`: in a world without faults. `tasks`: each is run until it comes to its end."""
-
-    happens: Task
-    tasks: tuple[Task, ...]
-
-
-STEPS = (
+STEPS: tuple[Step[Lab], ...] = (
     Step(lambda lab: lab.hours(2), (sends,)),
     Step(replays, (sends,)),
     Step(loses_rows, (verifies,)),
-    Step(lambda lab: None, (sends_again,)),
+    Step(nothing, (sends_again,)),
     Step(refuses_once, (sends,)),
     Step(stops_refusing, (verifies,)),
     Step(replays_once_more, (skips, sends)),
@@ -121,117 +102,59 @@ class Refusing(Server):
 
 
 @dataclass
-class Life:
-    """A folder for each step as it is before its tasks, and what the server holds then."""
+class Deliveries(Play[Lab]):
+    """`kind`: of the further system."""
 
-    folder: Path
     kind: Any
-    calls: list[list[Call]] = field(default_factory=list)
-    servers: list[Server] = field(default_factory=list)
-    specs: list[Any] = field(default_factory=list)
+    steps = STEPS
 
-    def lab(self, step: int, faults: Faults) -> Lab:
-        here = self.folder / "world"
-        shutil.rmtree(here, ignore_errors=True)
-        shutil.copytree(self.folder / f"before-{step}", here)
-        return _opened(here, self.kind, faults, copy.deepcopy(self.servers[step]), self.specs[step])
+    def opened(self, folder: Path, faults: Faults, kept: Any) -> Lab:
+        lab = Lab(folder, self.kind, wrap=faults.wrap)
+        server, spec = kept or (Refusing(), None)
+        lab.servers["shop"] = server
+        server.around = server.change
+        if spec is not None:
+            lab.world.pipeline = spec
+        return lab
 
+    def keeps(self, lab: Lab) -> Any:
+        return lab.server, lab.pipeline
 
-def _opened(folder: Path, kind: Any, faults: Faults, server: Server, spec: Any = None) -> Lab:
-    """A world whose folder is there already."""
-    kept = (folder / "ledger.db").read_bytes() if (folder / "ledger.db").exists() else None
-    folder.mkdir(exist_ok=True)
-    lab = Lab(folder, kind, wrap=faults.wrap)
-    lab.servers["shop"] = server
-    server.around = server.change  # type: ignore[attr-defined]
-    if kept is not None:
-        (folder / "ledger.db").write_bytes(kept)
-        lab.world.pipeline = spec
-        lab.world.registered.add(fingerprint(spec))
-    return lab
+    def of(self, lab: Lab) -> World:
+        return lab.world
+
+    def ends(self, lab: Lab, step: int) -> None:
+        lab.deliver()
+
+    def sound(self, lab: Lab, step: int) -> None:
+        """Readers there and the ledger agree."""
+        with lab.context() as ctx:
+            rows = ctx.ledger.deliveries.in_force("readings", "shop", 0, 2**60)
+        assert len(rows) == 2
+        for one in rows:
+            assert one.row is not None
+            seen = lab.server.seen.get(one.window_ms, [])
+            assert seen == sorted(seen), f"readers met {seen}"
+            assert one.row.generation == one.generation
+            assert one.row.state != SENDING
+            left_out = one.window_ms == T0 and step in (4, 6)
+            assert one.row.state == (("REFUSED" if step == 4 else "SKIPPED") if left_out else "STANDING"), one.row
+            if not left_out:
+                assert seen[-1] == one.generation == one.row.stood
+                hour = (one.window_ms - T0) // HOUR
+                assert lab.server.ids(one.window_ms) == [f"{hour}-0", f"{hour}-1"]
+        assert lab.server.staged == {}
 
 
 @pytest.fixture(scope="module", params=[Transactional, Staged])
-def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Any:
-    """The fault-free life."""
-    folder = tmp_path_factory.mktemp("delivery")
-    with mock.patch.object(os, "fsync"):
-        faults, made = Faults(), Life(folder, request.param)
-        lab = _opened(folder / "world", request.param, faults, Refusing())
-        for number, step in enumerate(STEPS):
-            with calm(lab.world):
-                step.happens(lab)
-            lab.world.close()
-            shutil.copytree(lab.world.folder, folder / f"before-{number}")
-            made.servers.append(copy.deepcopy(lab.server))
-            made.specs.append(lab.pipeline)
-            start = len(faults.calls)
-            for task in step.tasks:
-                task(lab)
-            made.calls.append([c for c in faults.calls[start:]])
-            _sound(lab, number)
-        yield made
+def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> ShortLife[Lab]:
+    return ShortLife(Deliveries(request.param), tmp_path_factory.mktemp("delivery"))
 
 
-def test_the_life_meets_every_changing_call(life: Life) -> None:
-    assert {call.method for calls in life.calls for call in calls} >= OF_A_DELIVERY - {"deliveries.failed"}
+def test_the_life_meets_every_changing_call(life: ShortLife[Lab]) -> None:
+    assert life.methods >= OF_A_DELIVERY - {"deliveries.failed"}
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *OVERTAKINGS])
-def test_any_fault_heals(life: Life, kind: str) -> None:
-    assert unhealed(life.calls, kind, partial(_lived, life), lambda call: call.method in OF_A_DELIVERY) == []
-
-
-def _lived(life: Life, step: int, at: int, kind: str) -> str | None:
-    faults = Faults.one(at, kind)
-    lab = life.lab(step, faults)
-    faults.rival = lambda _: _rival(lab, STEPS[step])
-    try:
-        for task in STEPS[step].tasks:
-            until_done(partial(task, lab), faults, TRIES)
-        if faults.fired != [life.calls[step][at].site]:
-            return f"the fault did not fire, but {faults.fired}"
-        faults.arrive()
-        lab.world.wrap = lambda name, port: port
-        lab.deliver()
-        _sound(lab, step)
-    except Exception as e:
-        return f"{type(e).__name__}: {e}; said: {lab.world.said[-6:]}"
-    finally:
-        faults.arrive()
-        lab.world.close()
-    return None
-
-
-def _rival(lab: Lab, step: Step) -> None:
-    """Another process, in the middle of the first one's try."""
-    kept = list(lab.world._ledgers)
-    lab.world._ledgers.clear()  # the first one's stays open
-    with calm(lab.world):
-        for task in step.tasks:
-            try:
-                task(lab)
-            except TidegateError as e:
-                if not e.retry:
-                    raise AssertionError(f"the other one would need a human: {e}") from e
-    lab.world._ledgers[:0] = kept
-
-
-def _sound(lab: Lab, step: int) -> None:
-    """Readers there and the ledger agree."""
-    with lab.context() as ctx:
-        rows = ctx.ledger.deliveries.in_force("readings", "shop", 0, 2**60)
-    assert len(rows) == 2
-    for one in rows:
-        assert one.row is not None
-        seen = lab.server.seen.get(one.window_ms, [])
-        assert seen == sorted(seen), f"readers met {seen}"
-        assert one.row.generation == one.generation
-        assert one.row.state != SENDING
-        left_out = one.window_ms == T0 and step in (4, 6)
-        assert one.row.state == (("REFUSED" if step == 4 else "SKIPPED") if left_out else "STANDING"), one.row
-        if not left_out:
-            assert seen[-1] == one.generation == one.row.stood
-            hour = (one.window_ms - T0) // HOUR
-            assert lab.server.ids(one.window_ms) == [f"{hour}-0", f"{hour}-1"]
-    assert lab.server.staged == {}
+def test_any_fault_heals(life: ShortLife[Lab], kind: str) -> None:
+    assert life.unhealed(kind, lambda call: call.method in OF_A_DELIVERY) == []
