@@ -25,7 +25,6 @@ from tidegate.core.base.errors import TidegateError
 from tidegate.spec import fingerprint
 
 W = TypeVar("W")
-TRIES = 8
 
 
 def nothing(world: Any) -> None:
@@ -44,6 +43,8 @@ class Play(ABC, Generic[W]):
     """What a short life is of."""
 
     steps: tuple[Step[W], ...]
+    tries = 8
+    """Of a task, until a person is asked why."""
     settles = True
     """Whether a step without faults leaves nothing to `ends`; else the life is looked at when it has ended."""
 
@@ -149,7 +150,7 @@ class ShortLife(Generic[W]):
         faults.rival = lambda _: play.rival(world, step)
         try:
             for task in play.steps[step].tasks:
-                until_done(partial(task, world), faults, TRIES, lambda: play.waits(world, faults))
+                until_done(partial(task, world), faults, play.tries, lambda: play.waits(world, faults))
                 play.meanwhile(world, step)
             if faults.fired != [self.calls[step][at].site]:
                 return f"the fault did not fire, but {faults.fired}"
