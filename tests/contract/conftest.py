@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from dev.stack.info import StackInfo
 from dev.stack.objects import BUCKET
 from tests.contract.storage_places import OBJECTS, TREES, opened
-from tests.databases.fixtures import mariadb, postgresql  # noqa: F401
+from tests.databases.fixtures import mariadb, mysql, postgresql  # noqa: F401
 from tests.targets.iceberg.catalogues import Site
 from tidegate.core.base.storage import Storage
 

@@ -10,6 +10,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from tests.databases.fixtures import KINDS
 from tests.databases.reading import known, numbers, read, refused, series
 from tests.databases.servers import Server
 from tidegate.core.base.errors import SourceError, SourceUnavailable
@@ -21,7 +22,7 @@ UNIT = 1 << 40
 _WRITTEN = re.compile(r"INSERT INTO shop\.t VALUES \(([0-9]+), 'x'\)")
 
 
-@pytest.fixture(params=["mariadb", "postgresql"])
+@pytest.fixture(params=KINDS)
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(request.param)
     found.run("DROP TABLE IF EXISTS shop.t")

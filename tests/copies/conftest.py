@@ -1,3 +1,3 @@
 """The two databases, started when a test asks for one."""
 
-from tests.databases.fixtures import mariadb, postgresql  # noqa: F401
+from tests.databases.fixtures import mariadb, mysql, postgresql  # noqa: F401

@@ -1,7 +1,8 @@
-"""Both databases, once a run. Tests share them: each test makes the table `shop.t` anew."""
+"""The databases, once a run. Tests share them: each test makes the table `shop.t` anew."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,18 @@ import pytest
 from dev.stack import debian
 from tests.databases import h2, servers
 from tests.databases.servers import Server
+
+
+KINDS = ("mariadb", "postgresql", *(("mysql",) if "TIDEGATE_MYSQL" in os.environ else ()))
+"""What tests run on. MySQL comes from Debian's sid, which is 60 MB and not there every day: `make test-mysql`."""
+
+
+@pytest.fixture(scope="session")
+def mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    if not debian.is_here():
+        pytest.skip("no Debian here, whose packages bring MySQL")
+    with servers.mysql(tmp_path_factory.mktemp("mysql")) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A real MariaDB and a real PostgreSQL to copy from, each with a log of changes, and connections to them."""
+"""A real MariaDB, MySQL and PostgreSQL to copy from, each with a log of changes, and connections to them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from dev.stack.info import StackInfo
 from dev.stack.ports import choose_ports
 from dev.stack.processes import Identity, Launcher, end_all
 from dev.stack.stack import Stack
+from tests.databases.mysql_server import MySQL
 from tidegate.core.base.connection import Connection
 
 
 @dataclass
 class Server:
-    """A server, as a pipeline's connection and for the test's own statements. `kind`: of database. `crash`: kills it,
-    and starts it again with what has committed; sessions are gone."""
+    """A server, as a pipeline's connection and for the test's own statements. `kind`: of database, `mysql`: of the
+    kind `mariadb`, it is a MySQL. `crash`: kills it, and starts it again with what has committed; sessions are gone."""
 
     kind: str
     connection: Connection
+    mysql: MySQL | None = None
     sessions: list[Any] = field(default_factory=list)
     crash: Callable[[], None] | None = None
 
@@ -80,6 +82,28 @@ def mariadb(folder: Path, durable: bool = False) -> Iterator[Server]:
             conn_id="shop", conn_type="mysql", host="127.0.0.1", port=source.port, login="root", schema="shop"
         )
         yield Server("mariadb", at, crash=crash if durable else None)
+    finally:
+        end_all([running[-1].keeper], 10)
+
+
+@contextmanager
+def mysql(folder: Path) -> Iterator[Server]:
+    """MySQL of Debian's sid, with the database `shop`; whoever is told its connection is root, as in `mariadb`."""
+    launcher = Launcher(
+        run_id="databases", logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
+    )
+    source = MySQL(folder / "mysql", choose_ports(("mysql",), {})["mysql"], launcher)
+    running = [source.start()]
+
+    def crash() -> None:
+        end_all([running[-1].keeper], 0)
+        running.append(source.serve())
+
+    try:
+        at = Connection(
+            conn_id="shop", conn_type="mysql", host="127.0.0.1", port=source.port, login="root", schema="shop"
+        )
+        yield Server("mariadb", at, source, crash=crash)
     finally:
         end_all([running[-1].keeper], 10)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.databases.fixtures import mariadb, postgresql  # noqa: F401
+from tests.databases.fixtures import mariadb, mysql, postgresql  # noqa: F401
 from tests.deliver import test_deliver, test_relational
 from tests.deliver.lab import Lab, Staged, Transactional
 from tests.deliver.planted import DELIVERY_BUGS

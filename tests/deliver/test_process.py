@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.databases.fixtures import mariadb, postgresql  # noqa: F401
+from tests.databases.fixtures import mariadb, mysql, postgresql  # noqa: F401
 from tests.databases.servers import Server
 from tests.deliver.lab import SHOP, RealLab
 from tests.fakes.proxy import Fate, LossyProxy

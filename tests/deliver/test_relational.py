@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.engine.delivered import checksum
-from tests.databases.fixtures import mariadb, postgresql  # noqa: F401
+from tests.databases.fixtures import KINDS, mariadb, mysql, postgresql  # noqa: F401
 from tests.databases.servers import Server
 from tests.deliver.rows import COLUMNS, FULL, HOUR, NULLS, T0, ZERO, Made, attempt, table
 from tests.fakes.proxy import Fate, LossyProxy
@@ -23,7 +23,7 @@ from tidegate.databases.kinds import for_workers
 from tidegate.kinds import delivery_kind
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
+@pytest.fixture(params=KINDS)
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(request.param)
     return found
@@ -43,7 +43,9 @@ def opened(server: Server, name: str) -> Iterator[Open]:
 
     def open_(port: int | None = None, columns: Any = COLUMNS, pipeline: str = "readings") -> FurtherSystem:
         at: Connection = server.connection if port is None else replace(server.connection, port=port)
-        made.append(delivery_kind(server.kind).opened(for_workers(at), table(name, columns, pipeline), checksum, 20.0))
+        plain = {} if port is None else {"ssl_disabled": "yes"}  # a proxy reads along
+        settings = for_workers(at) | plain
+        made.append(delivery_kind(server.kind).opened(settings, table(name, columns, pipeline), checksum, 20.0))
         return made[-1]
 
     yield open_

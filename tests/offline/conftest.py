@@ -1,3 +1,3 @@
 """The databases, started when a test asks for one."""
 
-from tests.databases.fixtures import jdbc, mariadb, postgresql  # noqa: F401
+from tests.databases.fixtures import jdbc, mariadb, mysql, postgresql  # noqa: F401

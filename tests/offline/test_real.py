@@ -18,6 +18,7 @@ import pytest
 
 from dev.stack.ports import choose_ports
 from tests.databases.reading import series
+from tests.databases.fixtures import KINDS
 from tests.databases.servers import Server
 from tests.offline.test_life import balanced, ids
 from tests.offline.worlds import TableWorld
@@ -58,7 +59,7 @@ VALUES: list[tuple[Any, ...]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=["mariadb", "postgresql", "jdbc"])
+@pytest.fixture(params=[*KINDS, "jdbc"])
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(request.param)
     found.run("DROP VIEW IF EXISTS shop.v", "DROP TABLE IF EXISTS shop.t")
