@@ -21,10 +21,14 @@ TABLE = SourceTable(schema="shop", name="t", key=("id",), columns=())
 
 
 class Cursor:
-    """Gives one row for each statement that begins so, and none for others."""
+    """Gives one row for each statement that begins so, and none for others. `version`: of its server."""
 
-    def __init__(self, answers: dict[str, Any]) -> None:
-        self._answers, self._found = answers, None
+    def __init__(self, answers: dict[str, Any], version: str = "5.5.5-10.11.6-MariaDB") -> None:
+        self._answers, self._found, self._version = answers, None, version
+        self.connection = self
+
+    def get_server_info(self) -> str:
+        return self._version
 
     def execute(self, sql: str, args: Any = None) -> None:
         self._found = next((row for start, row in self._answers.items() if sql.startswith(start)), None)
@@ -39,23 +43,39 @@ class Cursor:
 @pytest.mark.parametrize(
     ("about", "says"),
     [
-        (("8.4.2", 1, "ROW"), r"\(8\.4\.2\) does not say which place in its log belongs to a snapshot"),
+        (("8.4.2", 1, "ROW"), r"\(8\.4\.2\) does not say which commits .* gtid_mode is not ON"),
         (("10.11.6-MariaDB", 0, "ROW"), "writes no binary log"),
         (("10.11.6-MariaDB", 1, "MIXED"), "binlog_format is MIXED"),
     ],
 )
 def test_servers_without_a_usable_binary_log(about: tuple[str, int, str], says: str) -> None:
     with pytest.raises(mariadb_session.Unusable, match=says):
-        mariadb_session.check_server(Cursor({"SELECT VERSION()": about}))
+        mariadb_session.check_server(Cursor({"SELECT VERSION()": about, "SELECT @@GLOBAL.gtid": ("ON_PERMISSIVE",)}))
 
 
 def test_a_server_that_says_the_place_of_a_snapshot_is_taken_by_any_name() -> None:
     said = [("Binlog_snapshot_file", "binlog.000002"), ("Binlog_snapshot_position", "77")]
     cursor = Cursor({"SELECT VERSION()": ("8.0.36-28 Percona Server", 1, "ROW"), "SHOW STATUS": said})
     mariadb_session.check_server(cursor)
-    assert mariadb_session.snapshot_position(cursor) == (2 * (1 << 40) + 77, 0)
+    assert mariadb_session.begin_snapshot(cursor) == (2 * (1 << 40) + 77, 0)
     with pytest.raises(mariadb_session.Unusable):
-        mariadb_session.snapshot_position(Cursor({}))
+        mariadb_session.begin_snapshot(Cursor({"SHOW STATUS": [("Binlog_snapshot_file", "")]}))
+
+
+@pytest.mark.parametrize(
+    ("version", "statement"),
+    [
+        ("5.5.5-11.8.2-MariaDB", "SHOW MASTER STATUS"),
+        ("8.0.42", "SHOW MASTER STATUS"),
+        ("8.1.0", "SHOW MASTER STATUS"),
+        ("8.2.0", "SHOW BINARY LOG STATUS"),
+        ("9.7.4-2", "SHOW BINARY LOG STATUS"),
+        ("10.0.1-commercial", "SHOW BINARY LOG STATUS"),
+    ],
+)
+def test_the_log_s_end_is_asked_in_the_server_s_words(version: str, statement: str) -> None:
+    cursor = Cursor({statement: ("binlog.000001", 4, "", "")}, version)
+    assert mariadb_session.end(cursor) == ((1 << 40) + 4, 0)
 
 
 @pytest.mark.parametrize(("only", "ignored"), [("other", ""), ("", "a,shop"), ("shops", None)])

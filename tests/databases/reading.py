@@ -43,6 +43,9 @@ def known(server: Server, database: Database) -> ReadAfter:
 
 def series(server: Server, first: int, last: int) -> str:
     """A FROM clause of the numbers n."""
+    if server.mysql is not None:
+        rows = f"SELECT {first} AS n UNION ALL SELECT n + 1 FROM r WHERE n < {last}"
+        return f"(WITH RECURSIVE r AS ({rows}) SELECT /*+ SET_VAR(cte_max_recursion_depth = 10000000) */ n FROM r) s"
     if server.kind == "mariadb":
         return f"(SELECT seq AS n FROM seq_{first}_to_{last}) s"
     if server.kind == "jdbc":

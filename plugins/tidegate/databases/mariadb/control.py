@@ -1,4 +1,4 @@
-"""MariaDB as the control plane sees it: a table's shape, bounds of chunks, and the end of its binary log."""
+"""MariaDB or MySQL as the control plane sees it: a table's shape, bounds of chunks, and the end of its binary log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pymysql
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.copy.port import Bound, KeyRange, LogPosition, SourceColumn, SourceTable
 from tidegate.databases import sql
-from tidegate.databases.mariadb import session
+from tidegate.databases.mariadb import mysql, session
 
 ENGINES = ("innodb", "rocksdb")
 """Those that have snapshots."""
@@ -122,8 +122,8 @@ class MariaDB:
             if self._session is not None and not self._session.open:
                 self._session = None
             if session.passes(error):
-                raise SourceUnavailable(f"MariaDB did not answer: {session.said(error)}") from None
-            raise _refused(f"MariaDB refused: {session.said(error)}", "") from None
+                raise SourceUnavailable(f"{session.TITLE} did not answer: {session.said(error)}") from None
+            raise _refused(f"{session.TITLE} refused: {session.said(error)}", "") from None
         except session.Unusable as error:
             self.close()
             raise _refused(error.what, error.advice) from None
@@ -134,7 +134,7 @@ class MariaDB:
             with self._session.cursor() as cursor:
                 session.check_server(cursor, self._logged)
                 cursor.execute("SET SESSION TRANSACTION READ ONLY")
-                cursor.execute(f"SET SESSION max_statement_time = {self._timeout_s:.3f}")
+                cursor.execute(mysql.limited(self._session.get_server_info(), self._timeout_s))
         return self._session
 
 

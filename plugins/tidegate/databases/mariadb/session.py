@@ -1,4 +1,4 @@
-"""Sessions of MariaDB: how one is opened, its SQL, places in its binary log, and what its errors mean."""
+"""Sessions of MariaDB and MySQL: how one is opened, its SQL, places in its binary log, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pymysql
 
 from tidegate.core.copy.port import LogPosition, SourceColumn, SourceTable, Value
+from tidegate.databases.mariadb import mysql
 from tidegate.databases.mariadb.places import place
 from tidegate.databases.sql import key_columns, quoted, spelled_out
 from tidegate.databases.types import family
@@ -15,10 +16,12 @@ from tidegate.databases.types import family
 KIND = "mariadb"
 CONNECT_S = 10
 _TRANSIENT = frozenset((1040, 1053, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1412, 1927, 1969))
-_TRANSIENT |= frozenset((2002, 2003, 2006, 2013, 2055))
+_TRANSIENT |= frozenset((2002, 2003, 2006, 2013, 2055, 3024, 3169))
 """Too many connections, shutting down, lost, killed, timed out, locked, changed meanwhile, unreachable."""
 _SESSION = "SET SESSION time_zone = '+00:00', sql_mode = '', net_write_timeout = 3600, net_read_timeout = 600"
 _MARK = "`"
+SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+TITLE = "MariaDB or MySQL"
 
 
 class Unusable(Exception):
@@ -44,22 +47,20 @@ def connect(settings: Mapping[str, str], timeout_s: float) -> pymysql.connection
 
 def check_server(cursor: Any, logged: bool = True) -> None:
     """`logged`: a log of changes is needed. Raises Unusable."""
+    if not logged:
+        return
     cursor.execute("SELECT VERSION(), @@GLOBAL.log_bin, @@GLOBAL.binlog_format")
     version, logs, form = cursor.fetchone()
-    if not logged:
-        if "mariadb" not in version.lower():
-            raise Unusable(f"the server ({version}) is not a MariaDB", "tables of MariaDB and PostgreSQL can be read")
-        return
-    if "mariadb" not in version.lower() and not snapshot_status(cursor):
-        raise Unusable(
-            f"the server ({version}) does not say which place in its log belongs to a snapshot: its log's end may be "
-            "ahead of what a query sees",
-            "MariaDB says it; of MySQL no copy is made",
-        )
     if not logs:
         raise Unusable("the server writes no binary log (log_bin is off)", "start it with log_bin")
     if form.upper() != "ROW":
         raise Unusable(f"binlog_format is {form}: the log does not have rows", "set binlog_format=ROW")
+    if mysql.is_one(version) and not snapshot_status(cursor) and not mysql.has_gtids(cursor):
+        raise Unusable(
+            f"the server ({version}) does not say which commits in its log a snapshot has not seen: its log's end may be "
+            "ahead of what a query sees, and gtid_mode is not ON",
+            "set gtid_mode=ON there",
+        )
 
 
 def snapshot_status(cursor: Any) -> dict[str, str]:
@@ -67,17 +68,24 @@ def snapshot_status(cursor: Any) -> dict[str, str]:
     return {name.lower(): value for name, value in cursor.fetchall()}
 
 
-def snapshot_position(cursor: Any) -> LogPosition:
-    """The place in the log that belongs to the snapshot which was just begun. Raises Unusable."""
+def begin_snapshot(cursor: Any) -> LogPosition:
+    """Begin one; a place in the log up to which it has seen every commit (S2): its own one where the server says it.
+    Raises Unusable."""
+    if not snapshot_status(cursor):
+        low = end(cursor)
+        mysql.wait_until_seen(cursor)
+        cursor.execute(SNAPSHOT)
+        return low
+    cursor.execute(SNAPSHOT)
     found = snapshot_status(cursor)
-    if not found.get("binlog_snapshot_file"):
+    if not found["binlog_snapshot_file"]:
         raise Unusable("the server does not say which place in its log belongs to a snapshot", "it has to be a MariaDB")
     return place(found["binlog_snapshot_file"], int(found["binlog_snapshot_position"]))
 
 
 def end(cursor: Any, schema: str | None = None) -> LogPosition:
     """The log's end. Raises Unusable where it has none, or leaves this database out."""
-    cursor.execute("SHOW MASTER STATUS")
+    cursor.execute(mysql.end_statement(cursor.connection.get_server_info()))
     found = cursor.fetchone()
     if found is None:
         raise Unusable("the server writes no binary log", "start it with log_bin")

@@ -1,4 +1,4 @@
-"""Chunks of a MariaDB table: one query in a snapshot whose place in the binary log the server says (S2).
+"""Chunks of a table of MariaDB or MySQL: one query in a snapshot that has seen the binary log up to a place (S2).
 
 The server makes one text of each row, a line of CSV: the driver decodes nothing, and the lines become columns at once.
 """
@@ -28,7 +28,7 @@ ANSWER_S = 600.0
 _Q = f"_utf8mb4 x'{ord(sql.RARE_QUOTE):02x}'"
 _DEFAULTS = """
 SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
-AND COLUMN_DEFAULT IS NOT NULL AND COLUMN_DEFAULT NOT LIKE '''0000%%'"""
+AND COLUMN_DEFAULT IS NOT NULL AND TRIM(LEADING '''' FROM COLUMN_DEFAULT) NOT LIKE '0000%%'"""
 
 
 class MariaDBChunks:
@@ -57,8 +57,9 @@ class MariaDBChunks:
                 if after is not None:
                     session.end(cursor, table.schema)
                 defaults = _with_default(cursor, table)
-                cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-                low = None if after is None else session.snapshot_position(cursor)
+                if after is None:
+                    cursor.execute(session.SNAPSHOT)
+                low = None if after is None else session.begin_snapshot(cursor)
                 query = _query(cursor, table, made, keys, defaults, times)
             position = None if after is None else after.position
             yield MariaDBRows(found, query, Parser(made, table.key, sql.RARE_QUOTE), low, position)
@@ -173,7 +174,7 @@ def _answering() -> Iterator[None]:
     except (pymysql.err.Error, OSError) as error:
         passing = session.passes(error)
         raise refuse(
-            f"MariaDB {'did not answer' if passing else 'refused'}: {session.said(error)}",
+            f"{session.TITLE} {'did not answer' if passing else 'refused'}: {session.said(error)}",
             advice="check the connection to the source's database, and the rights of its user",
             retry=passing,
         ) from None

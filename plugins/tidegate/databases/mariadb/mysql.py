@@ -1,0 +1,61 @@
+"""What MySQL does in another way than MariaDB: the statement for its log's end, and what a snapshot has seen.
+
+MySQL tells no place in its log that belongs to a snapshot, and its log's end runs ahead of what others see. But with
+GTIDs each transaction owns its own one from before it is written to the log until after others see it: whoever waits for
+the ones that are owned has waited for every commit in the log.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tidegate.core.files.failure import refuse
+
+PATIENCE_S = 60
+"""How long commits that are in the log may take until they are seen: a replica, or semi-synchronous replication, needs
+more than a moment."""
+_VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
+_OWNER = re.compile(r"#[0-9]+")
+
+
+def is_one(version: str) -> bool:
+    """Or something else that is no MariaDB."""
+    return "mariadb" not in version.lower()
+
+
+def end_statement(version: str) -> str:
+    """What shows the log's end: (file, position, databases in it, databases left out)."""
+    numbers = _VERSION.match(version)
+    renamed = is_one(version) and numbers is not None and (int(numbers[1]), int(numbers[2])) >= (8, 2)
+    return "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
+
+
+def limited(version: str, timeout_s: float) -> str:
+    """The statement after which a query of the session takes no longer."""
+    if is_one(version):
+        return f"SET SESSION max_execution_time = {round(timeout_s * 1000)}"
+    return f"SET SESSION max_statement_time = {timeout_s:.3f}"
+
+
+def has_gtids(cursor: Any) -> bool:
+    """Whether each transaction has one."""
+    cursor.execute("SELECT @@GLOBAL.gtid_mode")
+    found = cursor.fetchone()
+    return found is not None and found[0] == "ON"
+
+
+def wait_until_seen(cursor: Any, patience_s: int = PATIENCE_S) -> None:
+    """Return when a new snapshot sees every commit that is in the log now. Raises JobError."""
+    cursor.execute("SELECT @@GLOBAL.gtid_owned")
+    owned = _OWNER.sub("", cursor.fetchone()[0])
+    if not owned:
+        return
+    cursor.execute("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (owned, patience_s))
+    if cursor.fetchone()[0]:
+        raise refuse(
+            f"{owned} is in the log, and was not seen to be committed within {patience_s} s",
+            advice="look there for a commit that waits (for a replica, say), or for a session with a gtid_next of its "
+            "own; the chunk is read again by itself",
+            retry=True,
+        )

@@ -1,0 +1,124 @@
+"""What MySQL does in its own way: which commits a snapshot has seen, users, TLS. `make test-mysql`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from tests.contract.test_databases import insert, read_while_many_write
+from tests.databases.mysql_server import PASSWORD
+from tests.databases.reading import known, numbers, read, refused
+from tests.databases.servers import Server
+from tests.real_kafka import eventually
+from tidegate.core.base.errors import SourceError
+from tidegate.databases import kinds
+from tidegate.databases.mariadb import mysql as rules
+
+pytestmark = pytest.mark.skipif("TIDEGATE_MYSQL" not in os.environ, reason="make test-mysql")
+
+
+@contextmanager
+def held(server: Server, name: str, value: int) -> Iterator[None]:
+    """A global variable, meanwhile."""
+    (was,) = server.run(f"SELECT @@GLOBAL.{name}")[0]
+    server.run(f"SET GLOBAL {name} = {value}")
+    try:
+        yield
+    finally:
+        server.run(f"SET GLOBAL {name} = {was}")
+
+
+@contextmanager
+def in_the_log_and_not_seen(server: Server) -> Iterator[None]:
+    """A commit waits for a second between the log and the table: the row 1 of shop.t."""
+    with held(server, "binlog_group_commit_sync_delay", 1_000_000):
+        at = server.run("SHOW BINARY LOG STATUS")[0][1]
+        writer = threading.Thread(target=insert, args=(server, 1))
+        writer.start()
+        try:
+            eventually(lambda: server.run("SHOW BINARY LOG STATUS")[0][1] > at)
+            assert server.run("SELECT COUNT(*) FROM shop.t WHERE id = 1") == [(0,)], "it is too late"
+            yield
+        finally:
+            writer.join()
+
+
+def test_a_commit_that_is_in_the_log_is_waited_for(mysql: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S2, and what is lost without it."""
+    mysql.run("DROP TABLE IF EXISTS shop.t")
+    numbers(mysql, 3)
+    database = kinds.opened(mysql.connection, 10.0)
+    table = database.describe("shop.t")
+    with in_the_log_and_not_seen(mysql):
+        place = database.position()
+        rows, low, high = read(mysql, table, [("id", "bigint")], after=known(mysql, database))
+    assert place <= low <= high
+    assert sorted(row["id"] for row in rows) == [1, 10, 20, 30]
+    mysql.run("DELETE FROM shop.t WHERE id = 1")
+    monkeypatch.setattr(rules, "wait_until_seen", lambda _cursor: None)
+    with in_the_log_and_not_seen(mysql):
+        place = database.position()
+        rows, low, _ = read(mysql, table, [("id", "bigint")], after=known(mysql, database))
+    assert place <= low
+    assert sorted(row["id"] for row in rows) == [10, 20, 30], "nothing waits, and yet it was seen"
+    database.close()
+
+
+def test_a_commit_that_does_not_come_is_told_and_tried_again(mysql: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    mysql.run("DROP TABLE IF EXISTS shop.t")
+    numbers(mysql, 3)
+    table = kinds.opened(mysql.connection, 10.0).describe("shop.t")
+    monkeypatch.setattr(rules.wait_until_seen, "__defaults__", (1,))
+    session = mysql.session(autocommit=False)
+    mine = "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"
+    with session.cursor() as cursor:
+        cursor.execute(f"SET gtid_next = '{mine}'")
+        said = refused(lambda: read(mysql, table, [("id", "bigint")]), retry=True)
+        cursor.execute("BEGIN")
+        cursor.execute("COMMIT")
+        cursor.execute("SET gtid_next = 'AUTOMATIC'")
+    assert mine in said
+    rows, _, _ = read(mysql, table, [("id", "bigint")])
+    assert len(rows) == 3
+
+
+def test_what_a_snapshot_sees_ends_between_low_and_high_while_many_write(mysql: Server) -> None:
+    with held(mysql, "binlog_rows_query_log_events", 1), held(mysql, "sync_binlog", 1):
+        read_while_many_write(mysql)
+
+
+def test_a_server_without_gtids_is_refused(mysql: Server) -> None:
+    steps = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")
+    mysql.run(*(f"SET GLOBAL gtid_mode = {step}" for step in steps))
+    try:
+        with pytest.raises(SourceError, match="gtid_mode is not ON") as caught:
+            kinds.opened(mysql.connection, 10.0).position()
+        assert (caught.value.retry, caught.value.advice) == (False, "set gtid_mode=ON there")
+        assert kinds.opened(mysql.connection, 10.0, logged=False).now_ms() > 0
+    finally:
+        mysql.run(*(f"SET GLOBAL gtid_mode = {step}" for step in (*steps[1::-1], "ON")))
+
+
+@pytest.mark.parametrize("user", ["shop", "safe"])
+def test_a_user_with_the_rights_of_the_docs_reads_a_chunk(mysql: Server, user: str) -> None:
+    """`caching_sha2_password`, over TLS whether the user has to or not, and the server's certificate is looked at."""
+    mysql.run("DROP TABLE IF EXISTS shop.t")
+    numbers(mysql, 3)
+    assert mysql.mysql is not None
+    extra = {"ssl": {"ca": str(mysql.mysql.certificate)}}
+    for given in ({}, extra):
+        at = replace(mysql.connection, login=user, password=PASSWORD, extra=given)
+        reader = Server("mariadb", at)
+        database = kinds.opened(at, 10.0)
+        rows, low, high = read(reader, database.describe("shop.t"), [("id", "bigint")], after=known(reader, database))
+        assert len(rows) == 3
+        assert low <= high
+        database.close()
+    wrong = replace(mysql.connection, login=user, password="other")
+    with pytest.raises(SourceError, match="Access denied"):
+        kinds.opened(wrong, 10.0).position()
