@@ -2,6 +2,7 @@
 
     python -m tests.change_events.record          needs Debian's apt, Maven Central, and some minutes
     python -m tests.change_events.record avro     the same events in JSON and in Avro, side by side
+    python -m tests.change_events.record mysql    of a real MySQL, in JSON
 
 Each line of a recording is `{"key": text or null, "value": text or null}`, in the order of the topic. One in Avro has
 Base64 there, and beside it what a connector for JSON has made of the same event; `avro.schemas.json` has the schemas by
@@ -31,6 +32,8 @@ from dev.stack.processes import Identity, Launcher, end_all
 from dev.stack.stack import Stack
 from tests.change_events.recordings import MESSAGES
 from tests.change_events.registry import Registry, serving
+from tests.databases import servers
+from tests.databases.mysql_server import JARS, connector
 
 PATIENCE_S = 180.0
 FORMS = ("plain", "schema", "flat")
@@ -268,6 +271,43 @@ def record_avro(folder: Path) -> None:
     (MESSAGES / "avro.schemas.json").write_text(text + "\n")
 
 
+def record_mysql(folder: Path) -> None:
+    """MariaDB's statements, on MySQL."""
+    port = choose_ports(("connect",), {})["connect"]
+    launcher = Launcher(
+        run_id="recording", logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
+    )
+    with Stack(folder / "stack", ("kafka",), progress=print) as info, servers.mysql(folder / "my") as source:
+        source.run(*_statements(MARIADB_FIRST)[1:])
+        found = connectors(source.connection.port or 0, info, folder, FORMS, "")
+        made = {n.replace("mariadb", "mysql"): connector(each) for n, each in found.items() if n.startswith("mariadb")}
+        for name in made:
+            made[name]["topic.prefix"] = name
+        connect = Connect(folder / "connect", info.kafka_bootstrap, port, made, launcher, jars=JARS)
+        topics = Topics(info.kafka_bootstrap, [*made])
+        connect.start()
+        try:
+            topics.await_all(_has((b"first",)))
+            connect.stop()
+            connect.start()
+            source.run(*_statements(MARIADB_THEN))
+            topics.await_all(_has(END))
+            connect.kill()
+            connect.start()  # it begins where it was stopped in peace
+            topics.await_all(_has(END, 2))
+        finally:
+            connect.kill()
+        for name in made:
+            _write(name, topics.read(name))
+
+
+def _statements(text: str) -> list[str]:
+    return [each for each in text.split(";\n") if each.strip()]
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="recording-") as name:
-        record_avro(Path(name)) if sys.argv[1:] == ["avro"] else record(Path(name), FORMS)
+        if sys.argv[1:] == ["mysql"]:
+            record_mysql(Path(name))
+        else:
+            record_avro(Path(name)) if sys.argv[1:] == ["avro"] else record(Path(name), FORMS)

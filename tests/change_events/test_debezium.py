@@ -1,4 +1,4 @@
-"""Change events that a real MariaDB and a real PostgreSQL have sent through Debezium, as rows."""
+"""Change events that a real MariaDB, MySQL and PostgreSQL have sent through Debezium, as rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spark_jobs.engine.formats import Decoded
 from tests.change_events.recordings import Message, chunk, reading, recorded
 from tidegate.core.spec.pipeline import Column
 
-KEYS = {"mariadb": "id string", "postgres": "id bigint"}
+KEYS = {"mariadb": "id string", "mysql": "id string", "postgres": "id bigint"}
 UNIT = 1 << 40
 
 
@@ -47,7 +47,9 @@ MARIADB += ["d AP//////////", "c Aw==", "c BA=="]
 POSTGRES = ["r 1", "c 2", "u 1", "u 2", "d 2", "c 20", "d 20", "c 3", "c 6", "c 8", "c 5", "c 7", "c 4"]
 
 
-@pytest.mark.parametrize(("database", "expected"), [("mariadb", MARIADB), ("postgres", POSTGRES)])
+@pytest.mark.parametrize(
+    ("database", "expected"), [("mariadb", MARIADB), ("mysql", MARIADB), ("postgres", POSTGRES)]
+)
 @pytest.mark.parametrize("form", ["plain", "flat"])
 def test_events_have_their_order_and_repeats_their_positions(database: str, expected: list[str], form: str) -> None:
     """A key change is d and c at one position; transactions of PostgreSQL interleave; Connect was killed, and has sent
@@ -59,11 +61,11 @@ def test_events_have_their_order_and_repeats_their_positions(database: str, expe
     positions = [position(row) for row in first]
     assert positions == sorted(positions)
     twice = {p for p in positions if positions.count(p) > 1}
-    changed = expected.index("d Ag==" if database == "mariadb" else "d 2")
+    changed = expected.index("d 2" if database == "postgres" else "d Ag==")
     assert twice == {positions[changed]} == {positions[changed + 1]}
 
 
-@pytest.mark.parametrize("database", ["mariadb", "postgres"])
+@pytest.mark.parametrize("database", [*KEYS])
 def test_messages_with_their_schemas_say_the_same(database: str) -> None:
     columns = ("customer string", "total decimal(12,2) as text", "pieces int", "note string")
     plain, schema = (events(decoded(f"{database}-{form}", *columns)) for form in ("plain", "schema"))
@@ -76,6 +78,10 @@ def test_positions_are_those_of_the_logs() -> None:
     mariadb, postgres = events(decoded("mariadb-plain")), events(decoded("postgres-plain"))
     assert [position(row) for row in mariadb[:4]] == [
         (UNIT + p, n) for p, n in ((1156, 0), (1504, 0), (1504, 1), (1844, 0))
+    ]
+    mysql = events(decoded("mysql-plain"))
+    assert [position(row) for row in mysql[:4]] == [
+        (UNIT + p, n) for p, n in ((2273, 0), (2501, 0), (2501, 1), (2912, 0))
     ]
     assert [position(row) for row in postgres[:2]] == [(0, 0), (0, 36858584)]
     interleaved = {row["id"]: position(row) for row in postgres if row["id"] in (5, 6, 7, 8)}
@@ -93,14 +99,17 @@ def test_a_delete_has_the_key_and_nothing_else() -> None:
         "was string from $._before.customer",
         "key string from $._key.id as text",
     )
-    for name, was in (("mariadb-plain", "Bo"), ("mariadb-flat", "Bo"), ("postgres-plain", ""), ("postgres-flat", "")):
+    for name, was in (
+        ("mariadb-plain", "Bo"), ("mariadb-flat", "Bo"), ("mysql-plain", "Bo"), ("mysql-flat", "Bo"),
+        ("postgres-plain", ""), ("postgres-flat", ""),
+    ):  # fmt: skip
         deleted = next(row for row in events(decoded(name, *before)) if row["_op"] == "d")
         assert (deleted["customer"], deleted["pieces"], deleted["was"]) == (None, None, was)
         assert deleted["key"] == str(deleted["id"])
 
 
 def test_truncate_is_dirty_and_tombstones_are_filtered() -> None:
-    for name, count in (("mariadb-plain", 6), ("postgres-plain", 4)):
+    for name, count in (("mariadb-plain", 6), ("mysql-plain", 6), ("postgres-plain", 4)):
         found = decoded(name)
         assert found.kept is not None
         assert found.kept.to_pylist().count(False) == count
@@ -163,22 +172,21 @@ def test_unavailable_values_have_a_form_for_each_type(column: str, value: object
 
 def test_numbers_dates_and_bytes_are_as_the_connector_writes_them() -> None:
     """Documented in docs/formats.md: what Debezium writes otherwise than a column could take it is dirty."""
-    reasons = {bad.field: bad.reason for bad in decoded("mariadb-plain", "huge decimal(38,0) as text").bad.values()}
-    assert "huge" in reasons
-    assert (
-        decoded("mariadb-plain", "huge string").table["huge"][1].as_py()
-        == "123456789012345678901234567890123456789012345"
-    )
-    assert {bad.field for bad in decoded("mariadb-plain", "n bigint from $.id").bad.values()} >= {"n"}
+    for name in ("mariadb-plain", "mysql-plain"):
+        reasons = {bad.field: bad.reason for bad in decoded(name, "huge decimal(38,0) as text").bad.values()}
+        assert "huge" in reasons
+        huge = decoded(name, "huge string").table["huge"][1].as_py()
+        assert huge == "123456789012345678901234567890123456789012345"
+        assert {bad.field for bad in decoded(name, "n bigint from $.id").bad.values()} >= {"n"}
+        zero = decoded(name, "placed int", "due int").table.to_pylist()[2]
+        assert (zero["placed"], zero["due"]) == (None, 0)
     assert {bad.field for bad in decoded("postgres-plain", "placed date").bad.values()} >= {"placed"}
-    zero = decoded("mariadb-plain", "placed int", "due int").table.to_pylist()[2]
-    assert (zero["placed"], zero["due"]) == (None, 0)
     endless = decoded("postgres-plain", "placed int").table.to_pylist()[1]
     assert endless["placed"] == -2147472692  # infinity
 
 
 def test_a_column_that_is_younger_than_the_event_is_null() -> None:
-    for name in ("mariadb-plain", "postgres-plain"):
+    for name in ("mariadb-plain", "mysql-plain", "postgres-plain"):
         cities = [(row["city"], row["customer"]) for row in events(decoded(name, "city string", "customer string"))]
         assert ("Oslo", "Di") in cities
         assert (None, "Ada") in cities

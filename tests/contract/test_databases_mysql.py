@@ -122,3 +122,33 @@ def test_a_user_with_the_rights_of_the_docs_reads_a_chunk(mysql: Server, user: s
     wrong = replace(mysql.connection, login=user, password="other")
     with pytest.raises(SourceError, match="Access denied"):
         kinds.opened(wrong, 10.0).position()
+
+
+DOCUMENTS = (
+    ('{"b": 1, "aa": [1, 2, {"x": null}], "c": true}', '{"b":1,"c":true,"aa":[1,2,{"x":null}]}'),
+    (r'{"t, : ": "a, b: c \\ \" \/ \n\t \u0001 é 😀 1e20"}', r'{"t, : ":"a, b: c \\ \" / \n\t \u0001 é 😀 1e20"}'),
+    ("[1.5, 1.0, -0.0, 0.1, 0.001, 1e6]", "[1.5,1.0,-0.0,0.1,0.001,1000000.0]"),
+    ("[18446744073709551615, -9223372036854775808]", "[18446744073709551615,-9223372036854775808]"),
+    ("1e20", "100000000000000000000"),
+    ("123456789012345680000", "123456789012345683968"),
+    ("12345678.9", "12345678.90000000037252902984619140625"),
+    ("1e-7", "0.0000000999999999999999954748111825886258685613938723690807819366455078125"),
+    ("0.0001", "0.000100000000000000004792173602385929598312941379845142364501953125"),
+    ("null", "null"),
+)
+"""Documents, and the texts of them that Debezium 3.1 sent of a real MySQL 9.7."""
+
+
+def test_documents_have_the_text_that_events_have(mysql: Server) -> None:
+    mysql.run("DROP TABLE IF EXISTS shop.t", "CREATE TABLE shop.t (id INT PRIMARY KEY, j JSON)")
+    with mysql.session().cursor() as cursor:
+        cursor.executemany("INSERT INTO shop.t VALUES (%s, %s)", [(n, text) for n, (text, _) in enumerate(DOCUMENTS)])
+    table = kinds.opened(mysql.connection, 10.0).describe("shop.t")
+    rows, _, _ = read(mysql, table, [("j", "string")])
+    assert [row["j"] for row in rows] == [text for _, text in DOCUMENTS]
+    decimal = "12345678901234567890123456789012345.50"
+    mysql.run(f"INSERT INTO shop.t VALUES (100, CAST(CAST('{decimal}' AS DECIMAL(40,2)) AS JSON))")
+    assert read(mysql, table, [("j", "string")])[0][-1]["j"] == decimal
+    mysql.run("INSERT INTO shop.t VALUES (101, JSON_ARRAY(x'00ff'))")
+    assert "the row with the key id 101: the value of j (json)" in refused(lambda: read(mysql, table, [("id", "int"), ("j", "string")]))
+    assert "declare the column as string" in refused(lambda: read(mysql, table, [("j", "binary")]))

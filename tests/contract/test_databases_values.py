@@ -16,6 +16,7 @@ from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.formats.change_event import FILE_UNIT
 from tests.change_events.recordings import Message, chunk, reading
 from tests.databases import tables
+from tests.databases.fixtures import KINDS
 from tests.databases.reading import read, refused
 from tests.databases.servers import Server
 from tidegate.core.base.hivetypes import PRIMITIVES, parse
@@ -50,12 +51,19 @@ def mariadb_kinds(mariadb: Server) -> Server:
 
 
 @pytest.fixture(scope="session")
+def mysql_kinds(mysql: Server) -> Server:
+    zeros = tables.mariadb_zero_dates(11 + STREAMED)
+    mysql.run(tables.MARIADB_TABLE, *tables.mariadb_rows(1 + STREAMED), *zeros)
+    return mysql
+
+
+@pytest.fixture(scope="session")
 def postgresql_kinds(postgresql: Server) -> Server:
     postgresql.run(*tables.POSTGRESQL_TABLE, *tables.postgresql_rows(1 + STREAMED))
     return postgresql
 
 
-@pytest.fixture(params=["mariadb", "postgresql"])
+@pytest.fixture(params=KINDS)
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(f"{request.param}_kinds")
     found.run("DROP TABLE IF EXISTS shop.t")
@@ -69,14 +77,15 @@ def described(server: Server, table: str = "shop.kinds") -> SourceTable:
     return found
 
 
-def recorded(kind: str) -> list[Message]:
+def recorded(server: Server) -> list[Message]:
     """Events that came while the connector streamed."""
+    kind = server.kind if server.mysql is None else "mysql"
     lines = [json.loads(line) for line in (MESSAGES / f"{kind}.jsonl").read_text().splitlines()]
     return [(one["key"].encode(), one["value"].encode()) for one in lines if json.loads(one["key"])["id"] > STREAMED]
 
 
-def afters(kind: str) -> list[dict[str, Any]]:
-    return [json.loads(value or b"")["after"] for _, value in recorded(kind)]
+def afters(server: Server) -> list[dict[str, Any]]:
+    return [json.loads(value or b"")["after"] for _, value in recorded(server)]
 
 
 def columns_of(server: Server) -> list[str]:
@@ -91,7 +100,7 @@ def test_chunks_have_the_values_of_the_events(server: Server) -> None:
         f"c{n} {kind} from $.{name}{' as text' if text else ''}"
         for n, (name, kind, *text) in enumerate(c.split(" ", 2) for c in columns)
     ]
-    decoded = decoder_for(reading("id bigint", *spec)).decode(chunk(recorded(server.kind)))
+    decoded = decoder_for(reading("id bigint", *spec)).decode(chunk(recorded(server)))
     assert not decoded.bad
     expected = {row["id"]: [row[f"c{n}"] for n in range(len(spec))] for row in decoded.table.to_pylist()}
     wanted = [("id", "bigint"), *((c.split()[0], c.split()[1]) for c in columns)]
@@ -122,7 +131,7 @@ def test_dates_and_bytes_as_events_of_other_settings_have_them(server: Server) -
     wanted = [("id", "bigint"), (time, "timestamp"), (blob, "binary"), (day, "date")]
     found = values(server, [*wanted, ("bu", "decimal(20,0)")] if maria else wanted)
     base = values(server, wanted, binary="base64")
-    for after in afters(server.kind):
+    for after in afters(server):
         at, raw, days = after[time], after[blob], after[day]
         row = found[after["id"]]
         epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -174,9 +183,12 @@ BAD = {
     ],
 }
 
+BAD_OF = {"mariadb": ("mariadb", "mysql"), "postgresql": ("postgresql",)}
+
 
 @pytest.mark.parametrize(
-    ("kind", "column", "value", "wanted"), [(kind, *case) for kind, cases in BAD.items() for case in cases]
+    ("kind", "column", "value", "wanted"),
+    [(name, *case) for kind, cases in BAD.items() for case in cases for name in KINDS if name in BAD_OF[kind]],
 )
 def test_a_value_that_does_not_fit_is_refused_by_its_key(
     request: pytest.FixtureRequest, kind: str, column: str, value: str, wanted: str
@@ -219,7 +231,8 @@ def test_rows_of_many_megabytes_come_whole(server: Server) -> None:
     if server.kind == "mariadb":
         server.run("SET GLOBAL max_allowed_packet = 1073741824")
     server.run(f"CREATE TABLE shop.t (id INT PRIMARY KEY, v {big})")
-    server.run("INSERT INTO shop.t VALUES (1, REPEAT('é\"', 9000000)), (2, ''), (3, NULL), (4, CHR(1))")
+    control = "CHAR(1)" if server.mysql else "CHR(1)"
+    server.run(f"INSERT INTO shop.t VALUES (1, REPEAT('é\"', 9000000)), (2, ''), (3, NULL), (4, {control})")
     found = read(server, described(server, "shop.t"), [("v", "string"), ("id", "int")])[0]
     assert [(row["id"], row["v"] and len(row["v"])) for row in found] == [
         (1, 18_000_000), (2, ""), (3, None), (4, 1),

@@ -29,6 +29,8 @@ from dev.stack.ports import choose_ports
 from dev.stack.processes import Identity, Launcher
 from dev.stack.topics import create_topic
 from tests.copies.writer import FIRST_ROWS, TICK, Key, Quiet, Table, Writer
+from tests.databases.mysql_server import JARS
+from tests.databases.mysql_server import connector as mysql_connector
 from tests.databases.servers import Server
 from tests.hooks import Died, Hook, Once, die
 from tests.mirror.audits import deep
@@ -108,6 +110,7 @@ def _connector(server: Server, table: Table, prefix: str, folder: Path, number: 
     at = server.connection
     if server.kind == "mariadb":
         made = mariadb_connector(at.port or 0, prefix, folder / "history", 100 + number, "no_data")
+        made = mysql_connector(made) if server.mysql else made
     else:
         made = {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.hostname": "127.0.0.1",
@@ -145,7 +148,8 @@ class RealWorld(MirrorWorld):
             run_id=self.prefix, logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
         )
         made = {self.prefix: _connector(server, self.data, self.prefix, folder, seed % 10_000)}
-        self.connect = Connect(folder / "connect", bootstrap, self.port, made, launcher, LANES, FLUSH_MS)
+        jars = JARS if server.mysql else "connect"
+        self.connect = Connect(folder / "connect", bootstrap, self.port, made, launcher, LANES, FLUSH_MS, jars)
         self.starting: threading.Thread | None = None
         self.spared = 0.0
         self.counts = dict.fromkeys(_COUNTED, 0)

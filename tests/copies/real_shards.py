@@ -19,6 +19,7 @@ from dev.stack.topics import create_topic
 from tests.copies.real import FLUSH_MS, LANES, _connector, _drop_slot
 from tests.copies.test_shards import ShardedWorld
 from tests.copies.writer import Table
+from tests.databases.mysql_server import JARS
 from tests.databases.servers import Server
 from tests.real_kafka import RealKafka
 from tidegate.adapters.clock import SystemClock
@@ -69,7 +70,8 @@ class RealShards(ShardedWorld):
         launcher = Launcher(
             run_id=self.prefix, logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
         )
-        self.connect = Connect(folder / "connect", bootstrap, port, {self.prefix: made}, launcher, LANES, FLUSH_MS)
+        given, jars = {self.prefix: made}, JARS if server.mysql else "connect"
+        self.connect = Connect(folder / "connect", bootstrap, port, given, launcher, LANES, FLUSH_MS, jars)
         self._port = port
 
     def _how_far(self) -> tuple[LogPosition, LogPosition]:

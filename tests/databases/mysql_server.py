@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import getpass
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pymysql
 
+from dev.demo.mirror.connect import Settings
 from dev.stack.debian import SID, unpacked
 from dev.stack.errors import StackError
 from dev.stack.places import Places
@@ -19,6 +21,7 @@ from dev.stack.ports import LOOPBACK
 from dev.stack.processes import Launcher, Program, Running
 
 PACKAGES = ("mysql-server-core",)
+JARS = "connect-mysql"
 PASSWORD = "s3cret"
 _START_S = 120.0
 _USERS = (
@@ -89,3 +92,9 @@ class MySQL:
         except pymysql.err.Error:
             return False
         return True
+
+
+def connector(made: Mapping[str, str]) -> Settings:
+    """MariaDB's settings, for MySQL's connector, which the jars `connect-mysql` have."""
+    kept = {name: value for name, value in made.items() if name != "database.ssl.mode"}
+    return kept | {"connector.class": "io.debezium.connector.mysql.MySqlConnector"}

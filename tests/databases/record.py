@@ -1,4 +1,7 @@
-"""Records what Debezium makes of a column of each type, into `messages/`: `python -m tests.databases.record`
+"""Records what Debezium makes of a column of each type, into `messages/`.
+
+    python -m tests.databases.record          of MariaDB and PostgreSQL
+    python -m tests.databases.record mysql    of MySQL
 
 It needs Debian's apt, Maven Central, and some minutes. Rows are there before the connectors start (a snapshot reads
 them), and come again while they stream.
@@ -8,8 +11,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
@@ -20,10 +26,12 @@ from dev.stack.ports import choose_ports
 from dev.stack.processes import Identity, Launcher
 from dev.stack.stack import Stack
 from tests.databases import tables
-from tests.databases.servers import Server, mariadb, postgresql
+from tests.databases.mysql_server import JARS, connector
+from tests.databases.servers import Server, mariadb, mysql, postgresql
 
 MESSAGES = Path(__file__).parent / "messages"
 KINDS = ("mariadb", "postgresql")
+STARTS = {"mariadb": mariadb, "mysql": mysql, "postgresql": postgresql}
 STREAMED = 100
 """What is added to the numbers of rows that come while the connectors stream."""
 _PATIENCE_S = 180.0
@@ -32,10 +40,11 @@ _PATIENCE_S = 180.0
 def connectors(servers: dict[str, Server], folder: Path) -> dict[str, Settings]:
     """One for each database, and one that sends schemas."""
     found: dict[str, Settings] = {}
-    for n, (kind, form) in enumerate((kind, form) for kind in KINDS for form in ("plain", "schema")):
+    for n, (kind, form) in enumerate((kind, form) for kind in servers for form in ("plain", "schema")):
         name, at = f"{kind}-{form}", servers[kind].connection
-        if kind == "mariadb":
+        if kind != "postgresql":
             made = mariadb_connector(at.port or 0, name, folder / name, server_id=100 + n)
+            made = connector(made) if kind == "mysql" else made
         else:
             made = {
                 "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -52,29 +61,26 @@ def connectors(servers: dict[str, Server], folder: Path) -> dict[str, Settings]:
     return found
 
 
-def record(folder: Path) -> None:
+def record(folder: Path, kinds: Sequence[str] = KINDS) -> None:
     """Run all, and write what comes."""
     ports = choose_ports(("connect",), {})
     launcher = Launcher(
         run_id="recording", logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
     )
-    with (
-        Stack(folder / "kafka", ("kafka",), progress=print) as info,
-        mariadb(folder / "m") as source,
-        postgresql(folder / "p") as other,
-    ):
-        servers = {"mariadb": source, "postgresql": other}
-        source.run(tables.MARIADB_TABLE, *tables.mariadb_rows(1), tables.mariadb_zero_dates(11)[0])
-        other.run(*tables.POSTGRESQL_TABLE, *tables.postgresql_rows(1))
+    with Stack(folder / "kafka", ("kafka",), progress=print) as info, ExitStack() as started:
+        servers = {kind: started.enter_context(STARTS[kind](folder / kind[:2])) for kind in kinds}
+        for kind, server in servers.items():
+            server.run(*_first(kind))
         wanted = connectors(servers, folder)
-        connect = Connect(folder / "connect", info.kafka_bootstrap, ports["connect"], wanted, launcher)
+        jars = JARS if "mysql" in servers else "connect"
+        connect = Connect(folder / "connect", info.kafka_bootstrap, ports["connect"], wanted, launcher, jars=jars)
         connect.start()
         try:
-            counts = {"mariadb": 6, "postgresql": 5}
+            counts = {kind: 5 if kind == "postgresql" else 6 for kind in servers}
             for name in wanted:
                 _read(info.kafka_bootstrap, name, counts[name.split("-")[0]])
-            source.run(*tables.mariadb_rows(1 + STREAMED), *tables.mariadb_zero_dates(11 + STREAMED))
-            other.run(*tables.postgresql_rows(1 + STREAMED))
+            for kind, server in servers.items():
+                server.run(*_then(kind))
             found = {
                 name: _read(info.kafka_bootstrap, name, 2 * counts[name.split("-")[0]] + (name[0] == "m"))
                 for name in wanted
@@ -82,11 +88,23 @@ def record(folder: Path) -> None:
         finally:
             connect.stop()
     MESSAGES.mkdir(exist_ok=True)
-    for kind in KINDS:
+    for kind in kinds:
         lines = [json.dumps({"key": k, "value": v}, ensure_ascii=False) for k, v in found[f"{kind}-plain"]]
         (MESSAGES / f"{kind}.jsonl").write_text("".join(line + "\n" for line in lines))
         after = json.loads(found[f"{kind}-schema"][0][1])["schema"]["fields"][1]["fields"]
         (MESSAGES / f"{kind}.schema.json").write_text(json.dumps(after, indent=1, ensure_ascii=False) + "\n")
+
+
+def _first(kind: str) -> Sequence[str]:
+    if kind == "postgresql":
+        return (*tables.POSTGRESQL_TABLE, *tables.postgresql_rows(1))
+    return (tables.MARIADB_TABLE, *tables.mariadb_rows(1), tables.mariadb_zero_dates(11)[0])
+
+
+def _then(kind: str) -> Sequence[str]:
+    if kind == "postgresql":
+        return tables.postgresql_rows(1 + STREAMED)
+    return (*tables.mariadb_rows(1 + STREAMED), *tables.mariadb_zero_dates(11 + STREAMED))
 
 
 def _read(bootstrap: str, name: str, count: int) -> list[tuple[str, str]]:
@@ -112,4 +130,4 @@ def _read(bootstrap: str, name: str, count: int) -> list[tuple[str, str]]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="recording-") as made:
-        record(Path(made))
+        record(Path(made), tuple(sys.argv[1:]) or KINDS)

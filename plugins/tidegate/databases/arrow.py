@@ -15,6 +15,7 @@ from pyarrow import csv
 
 from tidegate.core.base.hivetypes import Decimal, HiveType
 from tidegate.core.files.failure import JobError, refuse
+from tidegate.databases.mariadb.documents import as_in_events
 from tidegate.databases.types import Conversion
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -192,6 +193,10 @@ def _iso(array: pa.Array, kind: pa.DataType) -> pa.Array:
 _ISO = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}([.][0-9]{1,6})?Z$"
 
 
+def _json(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return pa.array([None if text is None else as_in_events(text) for text in array.to_pylist()], kind)
+
+
 def _ms(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.cast(pa.timestamp("ms")).cast(pa.int64())
 
@@ -199,6 +204,6 @@ def _ms(array: pa.Array, kind: pa.DataType) -> pa.Array:
 _HOW: dict[str, Callable[[Any, Any], Any]] = {
     "finite": _finite, "bytes": _bytes, "base64": _base64, "base64_bytes": _base64, "exact": _exact, "number": _number,
     "days": lambda array, kind: array.cast(pa.int32()).cast(kind), "utc": lambda array, kind: array.cast(kind),
-    "iso": _iso,
+    "iso": _iso, "json": _json,
     "ms": _ms, "us": lambda array, kind: array.cast(pa.int64()),
 }  # fmt: skip

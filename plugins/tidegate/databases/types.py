@@ -1,12 +1,13 @@
 """Which type of a database's column becomes which Hive type, and how: the same values as decoded change events have.
 
-| family | types of MariaDB | types of PostgreSQL | becomes |
+| family | types of MariaDB, MySQL | types of PostgreSQL | becomes |
 |---|---|---|---|
 | integer | tinyint to bigint, unsigned, year | smallint, integer, bigint | integers, decimal, double, string |
 | boolean | tinyint(1) too, bit(1) | boolean, bit(1) | boolean |
 | decimal | decimal | numeric | decimal, string (as it stands there), double; without a fraction also integers |
 | float4, float8 | float, double | real, double precision | float, double: each only its own; float(m,d) both |
 | text | char, varchar, text, enum, set | char, varchar, text, enums, json, jsonb, uuid, inet | string |
+| json | json of MySQL | | string (as events have it) |
 | bytes | binary, varbinary, blob | bytea | binary, string (Base64) |
 | date | date | date | date, int and bigint (days since 1970) |
 | datetime | datetime | timestamp | timestamp (as if UTC), bigint (since 1970: ms if it has up to 3 digits, else us) |
@@ -61,7 +62,7 @@ _MARIADB = {
     **{word: "integer" for word in ("tinyint", "smallint", "mediumint", "int", "bigint", "year")},
     **{word: "text" for word in ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")},
     **{word: "bytes" for word in ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")},
-    **{"decimal": "decimal", "float": "float4", "double": "float8", "bit": "bit", "json": "text"},
+    **{"decimal": "decimal", "float": "float4", "double": "float8", "bit": "bit", "json": "json"},
     **{"date": "date", "datetime": "datetime", "timestamp": "instant"},
 }
 _POSTGRESQL = {
@@ -128,6 +129,8 @@ def _how(found: Family, hive: HiveType, binary: Bytes) -> str | None:
         return "finite" if word in ("float", "double") else ""
     if found.name == "float4" and found.scale is not None and word == "double":
         return "finite"  # a connector takes FLOAT(m,d) for a double
+    if found.name == "json":
+        return "json" if word == "string" else None
     if found.name == "bytes":
         return {"binary": "bytes" if binary == "bytes" else "base64_bytes", "string": "base64"}.get(word)
     if found.name == "date":
@@ -184,7 +187,7 @@ def _others(found: Family) -> str:
     of = {
         "integer": "decimal(20,0)" if found.unsigned and found.word == "bigint" else "bigint",
         "boolean": "boolean", "decimal": f"decimal({digits},{found.scale or 0}) or string", "float4": "float",
-        "float8": "double", "text": "string", "bytes": "binary", "date": "date, or int (days since 1970)",
+        "float8": "double", "text": "string", "json": "string", "bytes": "binary", "date": "date, or int (days since 1970)",
         "datetime": "timestamp, or bigint (since 1970)", "instant": "timestamp",
     }  # fmt: skip
     return of[found.name]

@@ -134,7 +134,7 @@ def field(each: Conversion, has_default: bool) -> str:
 
 def _text(each: Conversion, name: str, has_default: bool) -> str:
     family = each.family.name
-    if family == "text":
+    if family in ("text", "json"):
         return f"CONCAT({_Q}, REPLACE(CONVERT({name} USING utf8mb4), {_Q}, CONCAT({_Q}, {_Q})), {_Q})"
     if family == "bytes":
         return f"CONCAT({_Q}, HEX({name}), {_Q})"
