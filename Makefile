@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-failover demo-mirror dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-nightly test-operators test-install test-registry types windows
+.PHONY: help setup demo demo-failover demo-mirror dist docs test bench soak lint lock clean distclean fuzz mutation model pictures simulate stack-up stack-down test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-mysql test-nightly test-operators test-install test-registry types windows
 
 # The first Python 3.11 that runs; a name alone may be a shim without an interpreter behind it.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
@@ -31,7 +31,7 @@ test: setup ## every test, of the slowest a sample
 
 # goes on after what fails, and then fails itself
 test-nightly: setup ## all that `make test` leaves out or takes a sample of, after `make test` (hours)
-	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-operators test-install test-registry fuzz types windows simulate model demo-failover demo-mirror
+	@TIDEGATE_NIGHTLY=all $(MAKE) --keep-going --no-print-directory test test-clickhouse test-cluster test-copies test-failover test-faults test-hive test-mysql test-operators test-install test-registry fuzz types windows simulate model demo-failover demo-mirror
 
 test-operators: setup ## Clear, backfills and kills in Airflow, every case (`make test` takes a sample)
 	@TIDEGATE_OPERATORS=all $(VENV)/python -m pytest tests/operators tests/e2e/test_no_hole.py -s
@@ -48,6 +48,10 @@ test-clickhouse: setup ## deliveries to ClickHouse: a server of 18.16, two as sh
 
 test-copies: setup ## copies of tables of a real PostgreSQL and MariaDB, by Debezium, while random transactions go on and things die (minutes)
 	@TIDEGATE_COPIES=all $(VENV)/python -m pytest tests/copies/test_real.py -s
+
+# Debian has MySQL in sid alone, its distribution that changes daily: 60 MB with the libraries it needs, kept once unpacked.
+test-mysql: setup ## deliveries to, tables without a log of, and copies from a real MySQL 9.7, by its own Debezium connector (minutes)
+	@TIDEGATE_MYSQL=all TIDEGATE_COPIES=all $(VENV)/python -m pytest tests/contract/test_databases*.py tests/deliver/test_relational.py tests/deliver/test_process.py tests/offline/test_real.py tests/copies/test_real.py -k mysql -s
 
 test-failover: setup ## a source's second site: the drill on two real brokers, and stock MirrorMaker 2 (minutes)
 	@TIDEGATE_FAILOVER=all $(VENV)/python -m pytest tests/failover -s

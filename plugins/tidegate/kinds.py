@@ -258,6 +258,7 @@ _DELIVERIES = {
     "cluster": "tidegate.targets.cluster.kind:KIND",
     "postgresql": "tidegate.targets.relational.kind:POSTGRESQL",
     "mariadb": "tidegate.targets.relational.kind:MARIADB",
+    "mysql": "tidegate.targets.relational.kind:MYSQL",
 }
 DELIVERIES = Kinds("delivery", _DELIVERIES, DeliveryKind, DeliveryRefused)
 source_kind = SOURCES.get

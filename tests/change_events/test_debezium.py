@@ -47,9 +47,7 @@ MARIADB += ["d AP//////////", "c Aw==", "c BA=="]
 POSTGRES = ["r 1", "c 2", "u 1", "u 2", "d 2", "c 20", "d 20", "c 3", "c 6", "c 8", "c 5", "c 7", "c 4"]
 
 
-@pytest.mark.parametrize(
-    ("database", "expected"), [("mariadb", MARIADB), ("mysql", MARIADB), ("postgres", POSTGRES)]
-)
+@pytest.mark.parametrize(("database", "expected"), [("mariadb", MARIADB), ("mysql", MARIADB), ("postgres", POSTGRES)])
 @pytest.mark.parametrize("form", ["plain", "flat"])
 def test_events_have_their_order_and_repeats_their_positions(database: str, expected: list[str], form: str) -> None:
     """A key change is d and c at one position; transactions of PostgreSQL interleave; Connect was killed, and has sent

@@ -79,8 +79,7 @@ def described(server: Server, table: str = "shop.kinds") -> SourceTable:
 
 def recorded(server: Server) -> list[Message]:
     """Events that came while the connector streamed."""
-    kind = server.kind if server.mysql is None else "mysql"
-    lines = [json.loads(line) for line in (MESSAGES / f"{kind}.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (MESSAGES / f"{server.product}.jsonl").read_text().splitlines()]
     return [(one["key"].encode(), one["value"].encode()) for one in lines if json.loads(one["key"])["id"] > STREAMED]
 
 

@@ -1,8 +1,8 @@
 """Mirrors of tables in a real PostgreSQL and a real MariaDB, by real Debezium and Kafka, copied while they change.
 
-A tier of its own: `make test-copies`, with a MySQL `make test-mysql`. TIDEGATE_COPIES_SEEDS=20 lives 20 lives of each database, of which each changes
-for TIDEGATE_COPIES_SECONDS=40; TIDEGATE_COPIES_SEED=7 draws one by that seed. A seed gives the same statements and
-turns again, not the moments at which they meet."""
+A tier of its own: `make test-copies`, with a MySQL `make test-mysql`. TIDEGATE_COPIES_SEEDS=20 lives 20 lives of each
+database, of which each changes for TIDEGATE_COPIES_SECONDS=40; TIDEGATE_COPIES_SEED=7 draws one by that seed. A seed
+gives the same statements and turns again, not the moments at which they meet."""
 
 from __future__ import annotations
 
@@ -49,16 +49,15 @@ def test_a_mirror_is_the_table(
     server: Server, kafka: StackInfo, tmp_path: Path, rng: random.Random, number: int
 ) -> None:
     seed = rng.randrange(10**6) if GIVEN is None else int(GIVEN)
-    name = "mysql" if server.mysql else server.kind
     with real_world(tmp_path, server, kafka.kafka_bootstrap, seed) as world:
         try:
             world.live(SECONDS)
         except Exception as e:
             tail = "\n".join(world.said[-40:])
-            pytest.fail(f"{name}, TIDEGATE_COPIES_SEED={seed}: {type(e).__name__}: {e}\n{tail}")
+            pytest.fail(f"{server.product}, TIDEGATE_COPIES_SEED={seed}: {type(e).__name__}: {e}\n{tail}")
         w = world.writer
         print(
-            f"{name} {seed}: {w.statements:,} statements, {w.commits:,} commits, {w.rollbacks} rolled back, "
+            f"{server.product} {seed}: {w.statements:,} statements, {w.commits:,} commits, {w.rollbacks} rolled back, "
             f"{len(w.quiet)} quiet moments; {world.counts}"
         )
         assert world.counts["certificates"]

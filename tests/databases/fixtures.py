@@ -11,7 +11,6 @@ from dev.stack import debian
 from tests.databases import h2, servers
 from tests.databases.servers import Server
 
-
 KINDS = ("mariadb", "postgresql", *(("mysql",) if "TIDEGATE_MYSQL" in os.environ else ()))
 """What tests run on. MySQL comes from Debian's sid, which is 60 MB and not there every day: `make test-mysql`."""
 

@@ -29,8 +29,8 @@ _USERS = (
     "CREATE USER 'safe'@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY '{password}' REQUIRE SSL",
 )
 _RIGHTS = "GRANT {rights} ON *.* TO '{user}'@'127.0.0.1'"
-READS = "SELECT, REPLICATION CLIENT, REPLICATION SLAVE"
-"""What docs/mirrors.md says that a copy and a connector need."""
+READS = "SELECT, REPLICATION CLIENT"
+"""What docs/mirrors.md says that a copy needs."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class MySQL:
     def serve(self) -> Running:
         """Go on with the data that is there; return when it answers. Raises StackError."""
         # the socket's name is relative to the data: absolute ones may be too long
-        net = [f"--port={self.port}", f"--bind-address={LOOPBACK}", "--socket=s", "--mysqlx=OFF", "--secure-file-priv=NULL"]
+        net = [f"--port={self.port}", f"--bind-address={LOOPBACK}", "--socket=s", "--mysqlx=OFF"]
         log = ["--log-bin=binlog", "--server-id=1", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"]
         small = ["--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--innodb-buffer-pool-size=64M"]
         running = self.launcher.start("mysql", Program([*self._server, *net, *log, *small], cwd=self.folder))
@@ -84,6 +84,7 @@ class MySQL:
         return [
             str(loader), "--library-path", str(libraries), str(root / "sbin/mysqld"), "--no-defaults",
             f"--basedir={root}", f"--datadir={self.folder / 'data'}", f"--user={getpass.getuser()}",
+            "--secure-file-priv=NULL",
         ]  # fmt: skip
 
     def _answers(self) -> bool:

@@ -31,6 +31,11 @@ class Server:
     sessions: list[Any] = field(default_factory=list)
     crash: Callable[[], None] | None = None
 
+    @property
+    def product(self) -> str:
+        """What people call it: `mysql` is a name of its own."""
+        return "mysql" if self.mysql else self.kind
+
     def session(self, autocommit: bool = True) -> Any:
         """A new session of the test's own; the server's end closes it."""
         made = self._pymysql(autocommit) if self.kind == "mariadb" else self._psycopg2(autocommit)

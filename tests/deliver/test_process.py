@@ -1,4 +1,4 @@
-"""The whole way: a world's hours, by the process that reads files, into a real PostgreSQL and a real MariaDB."""
+"""The whole way: a world's hours, by the process that reads files, into a real PostgreSQL, MariaDB and MySQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.databases.fixtures import mariadb, mysql, postgresql  # noqa: F401
+from tests.databases.fixtures import KINDS, mariadb, mysql, postgresql  # noqa: F401
 from tests.databases.servers import Server
 from tests.deliver.lab import SHOP, RealLab
 from tests.fakes.proxy import Fate, LossyProxy
@@ -21,7 +21,7 @@ from tidegate.databases.kinds import for_workers
 from tidegate.workflow.deliver import deliver
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
+@pytest.fixture(params=KINDS)
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(request.param)
     return found
@@ -32,10 +32,11 @@ class Real(RealLab):
 
     def __init__(self, folder: Path, server: Server) -> None:
         self.real, self.port, self.table = server, server.connection.port, f"shop.r_{uuid.uuid4().hex[:8]}"
-        super().__init__(folder, replace(SHOP, kind=server.kind, table=self.table), self._reached)
+        super().__init__(folder, replace(SHOP, kind=server.product, table=self.table), self._reached)
 
     def _reached(self) -> Mapping[str, Any]:
-        return for_workers(replace(self.real.connection, port=self.port))
+        plain = {} if self.port == self.real.connection.port else {"ssl_disabled": "yes"}  # a proxy reads along
+        return for_workers(replace(self.real.connection, port=self.port)) | plain
 
     def ids(self) -> list[str]:
         return sorted(str(row[0]) for row in self.real.run(f"SELECT id FROM {self.table}"))

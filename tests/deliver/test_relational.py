@@ -45,7 +45,7 @@ def opened(server: Server, name: str) -> Iterator[Open]:
         at: Connection = server.connection if port is None else replace(server.connection, port=port)
         plain = {} if port is None else {"ssl_disabled": "yes"}  # a proxy reads along
         settings = for_workers(at) | plain
-        made.append(delivery_kind(server.kind).opened(settings, table(name, columns, pipeline), checksum, 20.0))
+        made.append(delivery_kind(server.product).opened(settings, table(name, columns, pipeline), checksum, 20.0))
         return made[-1]
 
     yield open_

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from dev.stack.ports import choose_ports
-from tests.databases.reading import series
 from tests.databases.fixtures import KINDS
+from tests.databases.reading import series
 from tests.databases.servers import Server
 from tests.offline.test_life import balanced, ids
 from tests.offline.worlds import TableWorld

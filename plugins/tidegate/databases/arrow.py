@@ -15,7 +15,7 @@ from pyarrow import csv
 
 from tidegate.core.base.hivetypes import Decimal, HiveType
 from tidegate.core.files.failure import JobError, refuse
-from tidegate.databases.mariadb.documents import as_in_events
+from tidegate.databases.documents import as_in_events
 from tidegate.databases.types import Conversion
 
 TIMESTAMP = pa.timestamp("us", "UTC")

@@ -187,7 +187,8 @@ def _others(found: Family) -> str:
     of = {
         "integer": "decimal(20,0)" if found.unsigned and found.word == "bigint" else "bigint",
         "boolean": "boolean", "decimal": f"decimal({digits},{found.scale or 0}) or string", "float4": "float",
-        "float8": "double", "text": "string", "json": "string", "bytes": "binary", "date": "date, or int (days since 1970)",
+        "float8": "double", "text": "string", "json": "string", "bytes": "binary",
+        "date": "date, or int (days since 1970)",
         "datetime": "timestamp, or bigint (since 1970)", "instant": "timestamp",
     }  # fmt: skip
     return of[found.name]

@@ -64,7 +64,7 @@ class Times:
 @dataclass(frozen=True)
 class ReadAfter:
     """What is known before a chunk is read (S2). `position`: of the log; what the database itself says when it is read
-    is used instead where that belongs to the read's own snapshot (MariaDB); None: nothing has landed yet.
+    is used instead where that belongs to the read's own snapshot (MariaDB, MySQL); None: nothing has landed yet.
     `unseen`: transactions that were in progress when `position` was known; a read must see the end of each of them,
     since one of them may have been logged below `position` and not be visible yet (PostgreSQL)."""
 

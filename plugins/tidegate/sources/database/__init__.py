@@ -1,4 +1,4 @@
-"""Tables of MariaDB and PostgreSQL as a source, from the YAML section to the worker's reader: no log is needed."""
+"""Tables of MariaDB, MySQL and PostgreSQL as a source, from the YAML section to the worker's reader, without a log."""
 
 from __future__ import annotations
 

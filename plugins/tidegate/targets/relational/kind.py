@@ -1,7 +1,8 @@
-"""The kinds of deliveries `postgresql` and `mariadb`."""
+"""The kinds of deliveries `postgresql`, `mariadb` and `mysql`; the last two are one, by two names."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tidegate.core.base.connection import Connection
@@ -34,7 +35,7 @@ POSTGRESQL = DeliveryKind(
 )
 MARIADB = DeliveryKind(
     name="mariadb",
-    title="MariaDB or MySQL",
+    title="MariaDB",
     connection_types=("mysql", "mariadb"),
     port=3306,
     section=_section,
@@ -42,3 +43,4 @@ MARIADB = DeliveryKind(
     opened=late(f"{_HERE}.system:mariadb"),
     examined=late(f"{_HERE}.doctor:examined"),
 )
+MYSQL = replace(MARIADB, name="mysql", title="MySQL")

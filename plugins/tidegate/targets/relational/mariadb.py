@@ -31,7 +31,7 @@ _NO_VARIABLE = 1193
 class MariaDB:
     """Implements `dialect.Dialect`."""
 
-    kind, title = session.KIND, "MariaDB"
+    kind, title = session.KIND, session.TITLE
     errors: tuple[Any, ...] = (pymysql.err.Error, OSError)
     count, short, when = "bigint", "varchar(200) CHARACTER SET ascii", "datetime(6)"
 

@@ -1,7 +1,7 @@
-"""JSON as MySQL writes it out -> the text that events have of it: MySQL keeps no text, and Debezium (3.1) writes its own.
+"""JSON as MySQL writes it -> the text that events have of it: MySQL keeps no text, and Debezium (3.1) writes its own.
 
-Numbers with a fraction or an exponent are doubles: a document has decimals, and texts of times, only where a function of
-SQL has put them in, and then events may have another text of them."""
+Numbers with a fraction or an exponent are doubles: a document has decimals, and texts of times, only where a function
+of SQL has put them in, and then events may have another text of them."""
 
 from __future__ import annotations
 
