@@ -104,6 +104,16 @@ def test_a_server_without_gtids_is_refused(mysql: Server) -> None:
         mysql.run(*(f"SET GLOBAL gtid_mode = {step}" for step in (*steps[1::-1], "ON")))
 
 
+def test_a_log_of_parts_of_documents_is_refused(mysql: Server) -> None:
+    """Debezium 3.1 was seen to leave out an update that is logged so, without a word."""
+    mysql.run("SET GLOBAL binlog_row_value_options = 'PARTIAL_JSON'")
+    try:
+        with pytest.raises(SourceError, match="Debezium sends no event of such an update"):
+            kinds.opened(mysql.connection, 10.0).position()
+    finally:
+        mysql.run("SET GLOBAL binlog_row_value_options = ''")
+
+
 @pytest.mark.parametrize("user", ["shop", "safe"])
 def test_a_user_with_the_rights_of_the_docs_reads_a_chunk(mysql: Server, user: str) -> None:
     """`caching_sha2_password`, over TLS whether the user has to or not, and the server's certificate is looked at."""

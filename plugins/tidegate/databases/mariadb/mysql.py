@@ -16,6 +16,7 @@ PATIENCE_S = 60
 """How long commits that are in the log may take until they are seen: a replica, or semi-synchronous replication, needs
 more than a moment."""
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
+_SETTINGS = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('gtid_mode', 'binlog_row_value_options')"
 _OWNER = re.compile(r"#[0-9]+")
 
 
@@ -38,11 +39,18 @@ def limited(version: str, timeout_s: float) -> str:
     return f"SET SESSION max_statement_time = {timeout_s:.3f}"
 
 
-def has_gtids(cursor: Any) -> bool:
-    """Whether each transaction has one."""
-    cursor.execute("SELECT @@GLOBAL.gtid_mode")
-    found = cursor.fetchone()
-    return found is not None and found[0] == "ON"
+def unfit(cursor: Any, tells_place: bool) -> tuple[str, str] | None:
+    """Why its log does not do, and what would help. `tells_place`: of a snapshot, as Percona's servers do."""
+    cursor.execute(_SETTINGS)
+    found = {name.lower(): value for name, value in cursor.fetchall()}
+    if "PARTIAL_JSON" in found.get("binlog_row_value_options", ""):
+        return "binlog_row_value_options is PARTIAL_JSON: Debezium sends no event of such an update", "set it to ''"
+    if not tells_place and found.get("gtid_mode") != "ON":
+        why = (
+            "does not say which commits in its log a snapshot has not seen: its log's end may be ahead of what a query"
+        )
+        return f"the server {why} sees, and gtid_mode is not ON", "set gtid_mode=ON there"
+    return None
 
 
 def wait_until_seen(cursor: Any, patience_s: int = PATIENCE_S) -> None:

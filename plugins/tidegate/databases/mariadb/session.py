@@ -55,12 +55,8 @@ def check_server(cursor: Any, logged: bool = True) -> None:
         raise Unusable("the server writes no binary log (log_bin is off)", "start it with log_bin")
     if form.upper() != "ROW":
         raise Unusable(f"binlog_format is {form}: the log does not have rows", "set binlog_format=ROW")
-    if mysql.is_one(version) and not snapshot_status(cursor) and not mysql.has_gtids(cursor):
-        raise Unusable(
-            f"the server ({version}) does not say which commits in its log a snapshot has not seen: its log's end may "
-            "be ahead of what a query sees, and gtid_mode is not ON",
-            "set gtid_mode=ON there",
-        )
+    if mysql.is_one(version) and (why := mysql.unfit(cursor, bool(snapshot_status(cursor)))):
+        raise Unusable(*why)
 
 
 def snapshot_status(cursor: Any) -> dict[str, str]:
