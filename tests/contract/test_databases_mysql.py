@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.test_databases import insert, read_while_many_write
+from tests.contract.test_databases_refusals import ONE, TWO
 from tests.databases.mysql_server import PASSWORD
 from tests.databases.reading import known, numbers, read, refused
 from tests.databases.servers import Server
@@ -74,15 +75,17 @@ def test_a_commit_that_does_not_come_is_told_and_tried_again(mysql: Server, monk
     numbers(mysql, 3)
     table = kinds.opened(mysql.connection, 10.0).describe("shop.t")
     monkeypatch.setattr(rules.wait_until_seen, "__defaults__", (1,))
-    session = mysql.session(autocommit=False)
-    mine = "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"
-    with session.cursor() as cursor:
-        cursor.execute(f"SET gtid_next = '{mine}'")
-        said = refused(lambda: read(mysql, table, [("id", "bigint")]), retry=True)
+    owned = [f"{ONE}:23", f"{ONE}:25", f"{TWO}:1", f"{TWO}:a_tag:7"]
+    cursors = [mysql.session(autocommit=False).cursor() for _ in owned]
+    for cursor, gtid in zip(cursors, owned, strict=True):
+        cursor.execute(f"SET gtid_next = '{gtid}'")
+    said = refused(lambda: read(mysql, table, [("id", "bigint")]), retry=True)
+    for cursor in cursors:
         cursor.execute("BEGIN")
         cursor.execute("COMMIT")
         cursor.execute("SET gtid_next = 'AUTOMATIC'")
-    assert mine in said
+    for gtid in owned:
+        assert gtid.rsplit(":", 1)[0] in said
     rows, _, _ = read(mysql, table, [("id", "bigint")])
     assert len(rows) == 3
 

@@ -13,10 +13,13 @@ from tests.databases.servers import Server
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.copy.port import KeyRange, SourceTable
+from tidegate.core.files.failure import JobError
 from tidegate.databases import kinds
+from tidegate.databases.mariadb import mysql
 from tidegate.databases.mariadb import session as mariadb_session
 from tidegate.databases.postgresql import session as postgresql_session
 
+ONE, TWO = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
 TABLE = SourceTable(schema="shop", name="t", key=("id",), columns=())
 
 
@@ -25,12 +28,14 @@ class Cursor:
 
     def __init__(self, answers: dict[str, Any], version: str = "5.5.5-10.11.6-MariaDB") -> None:
         self._answers, self._found, self._version = answers, None, version
-        self.connection = self
+        self.connection, self.asked, self.said = self, list[Any](), list[str]()
 
     def get_server_info(self) -> str:
         return self._version
 
     def execute(self, sql: str, args: Any = None) -> None:
+        self.asked.append(args)
+        self.said.append(sql)
         self._found = next((row for start, row in self._answers.items() if sql.startswith(start)), None)
 
     def fetchone(self) -> Any:
@@ -77,6 +82,36 @@ def test_a_server_that_says_the_place_of_a_snapshot_is_taken_by_any_name() -> No
 def test_the_log_s_end_is_asked_in_the_server_s_words(version: str, statement: str) -> None:
     cursor = Cursor({statement: ("binlog.000001", 4, "", "")}, version)
     assert mariadb_session.end(cursor) == ((1 << 40) + 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("owned", "asked"),
+    [
+        ("", None),
+        (f"{ONE}:23#45", f"{ONE}:23"),
+        (f"{ONE}:23#45:25#9{TWO}:tag:1#7{TWO}:9#812", f"{ONE}:23:25,{TWO}:tag:1,{TWO}:9"),
+        (f"{ONE}:23#45,\n{TWO}:1#7", f"{ONE}:23,{TWO}:1"),
+    ],
+)
+def test_commits_of_mysql_that_are_under_way_are_waited_for_in_one_question(owned: str, asked: str | None) -> None:
+    for late in (0, 1):
+        cursor = Cursor({"SELECT @@GLOBAL.gtid_owned": (owned,), "SELECT WAIT_FOR": (late,)})
+        if late and asked:
+            with pytest.raises(JobError, match="not seen to be committed within 7 s") as caught:
+                mysql.wait_until_seen(cursor, 7)
+            assert caught.value.failure.retry
+        else:
+            mysql.wait_until_seen(cursor, 7)
+        assert cursor.asked[1:] == ([] if asked is None else [(asked, 7)])
+
+
+def test_the_log_s_end_of_mysql_is_known_before_it_is_asked_what_is_under_way() -> None:
+    """The other way round a commit that begins in between is below LOW, and not waited for."""
+    answers = {"SHOW BINARY": ("binlog.000001", 4, "", ""), "SELECT @@GLOBAL.gtid_owned": ("",)}
+    cursor = Cursor(answers, "9.7.4")
+    assert mariadb_session.begin_snapshot(cursor) == ((1 << 40) + 4, 0)
+    order = ("SHOW STATUS", "SHOW BINARY LOG STATUS", "SELECT @@GLOBAL.gtid_owned", "START TRANSACTION")
+    assert [said.startswith(start) for said, start in zip(cursor.said, order, strict=True)] == [True] * 4
 
 
 @pytest.mark.parametrize(("only", "ignored"), [("other", ""), ("", "a,shop"), ("shops", None)])

@@ -22,6 +22,7 @@ from tests.databases.servers import Server
 from tidegate.core.base.hivetypes import PRIMITIVES, parse
 from tidegate.core.copy.port import SourceColumn, SourceTable
 from tidegate.databases import kinds
+from tidegate.databases.documents import as_in_events
 from tidegate.databases.types import conversion
 
 MESSAGES = Path(__file__).parents[1] / "databases" / "messages"
@@ -289,6 +290,23 @@ def test_types_and_positions_are_those_of_the_engine() -> None:
     for name in (*PRIMITIVES, "decimal(38,9)"):
         assert arrow_type(parse(name)) == engine.arrow_type(parse(name))
     assert places.FILE_UNIT == FILE_UNIT
+
+
+@pytest.mark.parametrize(
+    ("text", "in_events"),
+    [
+        ('{"b": 1, "c": true, "aa": [1, 2.5, {"x": null}]}', '{"b":1,"c":true,"aa":[1,2.5,{"x":null}]}'),
+        (r'{"a, : ": "x, y: \\", "b": "\" , 1e20"}', r'{"a, : ":"x, y: \\","b":"\" , 1e20"}'),
+        ("[1e20, 12345678.9]", "[100000000000000000000,12345678.90000000037252902984619140625]"),
+        ("-0.0001", "-0.000100000000000000004792173602385929598312941379845142364501953125"),
+        ("[0.0, -0.0, 0.001, 9999999.5, 18446744073709551615]", "[0.0,-0.0,0.001,9999999.5,18446744073709551615]"),
+        ("12345678901234567890123456789012345.50", "12345678901234567890123456789012345.50"),
+        ("[]", "[]"),
+    ],
+)  # fmt: skip
+def test_documents_of_mysql_become_those_of_events(text: str, in_events: str) -> None:
+    """Recorded of MySQL 9.7 and Debezium 3.1."""
+    assert as_in_events(text) == in_events
 
 
 def test_kinds_import_no_driver() -> None:

@@ -17,7 +17,9 @@ PATIENCE_S = 60
 more than a moment."""
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
 _SETTINGS = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('gtid_mode', 'binlog_row_value_options')"
-_OWNER = re.compile(r"#[0-9]+")
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_OWNER = re.compile(rf"#[0-9]+?(?=[:,\s]|$|{_UUID})")
+_SERVER = re.compile(rf"[,\s]*({_UUID})")
 
 
 def is_one(version: str) -> bool:
@@ -53,10 +55,16 @@ def unfit(cursor: Any, tells_place: bool) -> tuple[str, str] | None:
     return None
 
 
+def as_set(owned: str) -> str:
+    """`gtid_owned` as a set of GTIDs. It has the number of its owner's thread behind each (`#12`), and nothing between
+    the last one of a server and the next server's UUID."""
+    return _SERVER.sub(r",\1", _OWNER.sub("", owned)).lstrip(",")
+
+
 def wait_until_seen(cursor: Any, patience_s: int = PATIENCE_S) -> None:
     """Return when a new snapshot sees every commit that is in the log now. Raises JobError."""
     cursor.execute("SELECT @@GLOBAL.gtid_owned")
-    owned = _OWNER.sub("", cursor.fetchone()[0])
+    owned = as_set(cursor.fetchone()[0])
     if not owned:
         return
     cursor.execute("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (owned, patience_s))
