@@ -61,6 +61,14 @@ def content(names: Names, table: str, columns: Sequence[Column], window_ms: int 
     return f"SELECT count(), sum({sql_row_hash(columns)}) FROM {names.full(table)}{only}"
 
 
+def content_by(names: Names, columns: Sequence[Column], by: Sequence[str], window_ms: int) -> str:
+    """The same of a window of the target, for each group of values of the columns `by`, which come first."""
+    keys = [quoted(name) for name in by]
+    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
+    only = f"WHERE {quoted(columns[0].name)} = toDateTime({window_ms // 1000}){grouped}"
+    return f"SELECT {', '.join([*keys, 'count()'])}, sum({sql_row_hash(columns)}) FROM {names.target} {only}"
+
+
 def parts(names: Names, staging: str) -> str:
     """How many the server reads the staging from."""
     where = f"database = {text(names.database)} AND table = {text(staging)} AND active"

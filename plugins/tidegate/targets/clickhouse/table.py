@@ -17,11 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.core.base.errors import DeliveryRefused, DeliveryUnsure, LostComparison
-from tidegate.core.deliver.port import Attempt, Content, Holds, Needed, Rows, Standing, Table
+from tidegate.core.base.partition_values import PartitionValues
+from tidegate.core.deliver.parts import added, paired
+from tidegate.core.deliver.port import Attempt, Content, Holds, Needed, Part, Rows, Standing, Table
 from tidegate.targets.clickhouse import native, prepare, statements
 from tidegate.targets.clickhouse.client import NOT_EXECUTED, UNKNOWN_TABLE, Client, Failed, Unanswered, Unsent
 from tidegate.targets.clickhouse.statements import EMPTY_SOURCE, Names, window_name
 from tidegate.targets.clickhouse.types import Column, columns, row_hashes
+from tidegate.targets.grouping import by_partition
 
 _BODY_BYTES = 64 << 20
 """Rows of a shard are sent when they are so many bytes: each INSERT makes a part or a few."""
@@ -64,6 +67,23 @@ class ClickHouseTable:
     def standing(self, window_ms: int) -> Standing:
         with _before_readers():
             return Standing(content=_total(self._contents(self._names.table, window_ms)))
+
+    def parts(self, window_ms: int, rows: Rows) -> tuple[Part, ...]:
+        names, of = self._table.partitions, self._columns(self._shards[0])
+        here, there = dict[PartitionValues, Content](), dict[PartitionValues, Content]()
+        for batch in rows.batches():
+            stored = [one.stored(values) for one, values in zip(of, batch.columns, strict=True)]
+            hashes = row_hashes(of, stored)
+            for values, places in by_partition(names, batch.columns[1 : len(names) + 1], len(batch)):
+                checksum = int(hashes[places.to_numpy()].sum(dtype=np.uint64))
+                added(here, values, Content(rows=len(places), checksum=checksum))
+        with _before_readers():
+            for shard in self._shards:
+                sql = statements.content_by(self._names, self._columns(shard), names, window_ms)
+                for *texts, count, total in shard.ask(sql):
+                    values = tuple((n, None if v is None else str(v)) for n, v in zip(names, texts, strict=True))
+                    added(there, values, Content(rows=int(count), checksum=int(total)))
+        return paired(here, there)
 
     def sweep(self, needed: Needed) -> list[str]:
         done = []

@@ -13,6 +13,7 @@ from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, LedgerErro
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.due import differs, of_window_in_words, unknown_generation
+from tidegate.core.deliver.parts import Differing, differing, in_words
 from tidegate.core.deliver.sender import Generation, Sender
 from tidegate.core.deliver.states import REFUSED as HELD
 from tidegate.core.deliver.states import SENDING, SKIPPED, STANDING, Delivered, Due
@@ -41,7 +42,8 @@ DIFFERS, WAITS = "differs", "waits"
 class Sent:
     """What became of a window. `what`: delivered, unchanged (it stands there as it should), overtaken, skipped,
     refused (a person has to decide) or failed (the next try may heal it), the last two with `why` and `advice`. Where
-    it was compared only: differs, or waits (its generation in force has not come there yet)."""
+    it was compared only: differs, or waits (its generation in force has not come there yet). `parts`: of one that was
+    found to differ, the partitions that do."""
 
     window_ms: int
     generation: int
@@ -49,6 +51,7 @@ class Sent:
     rows: int = 0
     why: str = ""
     advice: str = ""
+    parts: tuple[Differing, ...] = ()
 
     @property
     def well(self) -> bool:
@@ -112,7 +115,9 @@ def compare(
 
     def told(one: Due) -> Sent:
         verdict = _compared(sender, one)
-        return verdict if verdict.what != DIFFERS else replace(verdict, advice=_way_on(ctx, delivery, one))
+        if verdict.what != DIFFERS:
+            return verdict
+        return replace(_by_partition(ctx, sender, one, verdict), advice=_way_on(ctx, delivery, one))
 
     yield from _each(ctx, delivery, sender, found, lambda: True, told)
 
@@ -124,7 +129,17 @@ def fix(ctx: Context, delivery: Delivery, sender: Sender, found: Sequence[Sent],
         return list(found)
     prepare(ctx, sender)
     done = {one.window_ms: one for one in verify(ctx, delivery, sender, wanted, why=why)}
-    return [done.get(one.window_ms, one) for one in found]
+    return [replace(done.get(one.window_ms, one), parts=one.parts) for one in found]
+
+
+def _by_partition(ctx: Context, sender: Sender, one: Due, verdict: Sent) -> Sent:
+    """Which partitions of a window differ. One that cannot be read as a whole differs all the same."""
+    generation = _generation(ctx, one)
+    try:
+        parts = sender.parts(one.window_ms, _files(ctx, generation))
+    except TidegateError as e:
+        return replace(verdict, why=f"{verdict.why}; its partitions could not be compared: {first_line(e)}")
+    return replace(verdict, why=in_words(parts, verdict.why), parts=differing(parts))
 
 
 def _way_on(ctx: Context, delivery: Delivery, one: Due) -> str:
