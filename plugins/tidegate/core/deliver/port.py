@@ -81,10 +81,12 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What readers there meet of a window, read back. `token`: of the try it came by, where the system keeps it."""
+    """What readers there meet of a window, read back. `token`: of the try it came by, where the system keeps it.
+    `behind`: copies there that do not show it (yet), in words, which the system itself brings on."""
 
     content: Content
     token: Token | None = None
+    behind: tuple[str, ...] = ()
 
 
 class Rows(Protocol):

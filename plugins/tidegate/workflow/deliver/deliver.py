@@ -14,6 +14,7 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.due import differs, of_window_in_words, unknown_generation
 from tidegate.core.deliver.parts import Differing, differing, in_words
+from tidegate.core.deliver.port import Standing
 from tidegate.core.deliver.sender import Generation, Sender
 from tidegate.core.deliver.states import REFUSED as HELD
 from tidegate.core.deliver.states import SENDING, SKIPPED, STANDING, Delivered, Due
@@ -36,6 +37,7 @@ DOWN = 3
 """After so many windows in a row that the next try may heal, the system is taken for down: the rest waits."""
 DELIVERED, UNCHANGED, OVERTAKEN, LEFT_OUT = "delivered", "unchanged", "overtaken", "skipped"
 DIFFERS, WAITS = "differs", "waits"
+CATCHES_UP = "it catches up by itself; if it does not, look there at why (of ClickHouse: system.replicas)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,7 @@ class Sent:
     """What became of a window. `what`: delivered, unchanged (it stands there as it should), overtaken, skipped,
     refused (a person has to decide) or failed (the next try may heal it), the last two with `why` and `advice`. Where
     it was compared only: differs, or waits (its generation in force has not come there yet). `parts`: of one that was
-    found to differ, the partitions that do."""
+    found to differ, the partitions that do. `behind`: copies there (replicas) that do not show it, in words."""
 
     window_ms: int
     generation: int
@@ -52,6 +54,7 @@ class Sent:
     why: str = ""
     advice: str = ""
     parts: tuple[Differing, ...] = ()
+    behind: tuple[str, ...] = ()
 
     @property
     def well(self) -> bool:
@@ -115,6 +118,8 @@ def compare(
 
     def told(one: Due) -> Sent:
         verdict = _compared(sender, one)
+        if verdict.behind:
+            return replace(verdict, what=FAILED, rows=0, why="; ".join(verdict.behind), advice=CATCHES_UP)
         if verdict.what != DIFFERS:
             return verdict
         return replace(_by_partition(ctx, sender, one, verdict), advice=_way_on(ctx, delivery, one))
@@ -227,11 +232,12 @@ def _compared(sender: Sender, one: Due) -> Sent:
         return replace(said, why=of_window_in_words(row, one.generation))
     if row.state != STANDING:
         return replace(said, what=LEFT_OUT if row.state == SKIPPED else REFUSED, why=row.why)
-    why = differs(row, sender.standing(one.window_ms))
+    found = sender.standing(one.window_ms)
+    why = differs(row, found)
     if why is not None:
         return replace(said, what=DIFFERS, why=why)
     assert row.content is not None
-    return replace(said, what=UNCHANGED, rows=row.content.rows)
+    return replace(said, what=UNCHANGED, rows=row.content.rows, behind=found.behind)
 
 
 def _again(ctx: Context, one: Due, why: str) -> Due:
@@ -253,7 +259,7 @@ def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
     for _ in range(ATTEMPTS):
         tried = ctx.ledger.deliveries.take(ctx.name, delivery.name, one, generation.digest, ctx.nonce(), above)
         try:
-            _try(ctx, sender, tried, generation, rows)
+            standing = _try(ctx, sender, tried, generation, rows)
         except DeliveryAhead as e:
             above = _above(ctx, one, tried, e)
             one = replace(one, row=tried)
@@ -263,7 +269,8 @@ def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
         except TidegateError as e:
             _remember(ctx, tried, e)
             raise
-        return Sent(window_ms=one.window_ms, generation=one.generation, what=DELIVERED, rows=rows)
+        sent = Sent(window_ms=one.window_ms, generation=one.generation, what=DELIVERED, rows=rows)
+        return replace(sent, behind=standing.behind)
     raise LostComparison(f"{iso(one.window_ms)}: other tries keep coming before this one")
 
 
@@ -278,11 +285,12 @@ def _stands(ctx: Context, sender: Sender, row: Delivered, one: Due, rows: int) -
     return True
 
 
-def _try(ctx: Context, sender: Sender, tried: Delivered, generation: PublishedGeneration, rows: int) -> None:
+def _try(ctx: Context, sender: Sender, tried: Delivered, generation: PublishedGeneration, rows: int) -> Standing:
     standing = sender.send(tried.attempt(rows), _files(ctx, generation), lambda: ctx.ledger.deliveries.holds(tried))
     if standing.content.rows != rows:
         raise DeliveryRefused(f"{standing.content.rows:,} rows stand there, the generation has {rows:,}", retry=False)
     ctx.ledger.deliveries.stands(tried, standing.content)
+    return standing
 
 
 def _remember(ctx: Context, tried: Delivered, error: TidegateError) -> None:
@@ -334,3 +342,5 @@ def _sweep(ctx: Context, delivery: Delivery, sender: Sender) -> None:
 def _say(ctx: Context, delivery: Delivery, sent: Sent) -> None:
     told = f"{many(sent.rows, 'row')}" if sent.well and not sent.why else sent.why
     ctx.say(f"{delivery.name}: {iso(sent.window_ms)} generation {sent.generation} {sent.what}: {told}")
+    for one in sent.behind:
+        ctx.say(f"{delivery.name}: {iso(sent.window_ms)}: {one}")
