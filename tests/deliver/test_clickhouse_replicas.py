@@ -20,11 +20,16 @@ from tests.clickhouse.turns import FIRST, NOTHING, SECOND, Ledger, deliver
 from tests.deliver.lab import SHOP, Lab
 from tests.deliver.rows import COLUMNS, T0
 from tests.deliver.test_clickhouse_rules import ATTACKS
-from tests.world import window
+from tests.world import make_pipeline, window
+from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import DeliveryRefused, DeliveryUnsure
 from tidegate.core.deliver.port import WINDOW_COLUMN, Content, Standing, Table
+from tidegate.core.doctor.findings import OK, WRONG, Finding
+from tidegate.core.spec.pipeline import Delivery
+from tidegate.kinds import delivery_kind
 from tidegate.targets.clickhouse import replicas as rules
 from tidegate.targets.clickhouse.client import Client, Unsent
+from tidegate.targets.clickhouse.kind import clients
 from tidegate.targets.clickhouse.table import ClickHouseTable
 from tidegate.workflow.deliver import deliver as workflow
 
@@ -121,13 +126,25 @@ def test_a_replica_that_is_down_is_named_and_catches_up(servers: Replicas) -> No
     assert place.system().prepare() == [f"no connection to {second.address}: its table is looked at by a later run"]
     stands = deliver(place, ledger, 2, FIRST)
     assert (stands.behind, place.system().standing(T0).behind) == (named, named)
+    ok, down = examined(servers)
+    assert (ok.level, down.level, down.what) == (OK, WRONG, f"no connection to {second.address}")
     servers.stack.down()
     servers.up()
+    ok, *others = examined(servers)
+    assert (ok.level, [f.level for f in others]) == (OK, [OK])
     later = servers.place()
     later.name = place.name
     comes_to(lambda: shows(later), [4, 4])
     assert later.system().standing(T0).content == stands.content
     assert later.system().standing(T0).behind == ()
+
+
+def examined(servers: Replicas) -> list[Finding]:
+    """What the doctor says."""
+    hosts = {"host": "|".join(servers.found.addresses), "login": servers.found.user, "password": servers.found.password}
+    one = Delivery(name="shop", kind="clickhouse", conn_id="ch", table="t")
+    pipeline = make_pipeline("file:///nowhere")
+    return delivery_kind("clickhouse").examined(pipeline, one, Connection(conn_id="ch", **hosts), 10.0)
 
 
 def test_a_quorum_that_cannot_be_is_refused(place: Place) -> None:
@@ -176,6 +193,13 @@ def system(shown: dict[str, Content | None], quorum: str = "1") -> ClickHouseTab
     )
     made._content = looking(shown)  # type: ignore[method-assign]
     return made
+
+
+def test_a_connection_names_replicas_with_bars() -> None:
+    told = delivery_kind("clickhouse").settings(Connection(conn_id="ch", host="a | b:9, c", login="u"))
+    assert told["shards"] == ["a:8123|b:9", "c:8123"]
+    first, second = clients(told, 1.0)
+    assert (first.address, [r.address for r in first.replicas], second.replicas) == ("a:8123", ["b:9"], ())
 
 
 def test_replicas_that_show_something_else_are_named() -> None:

@@ -26,12 +26,16 @@ def settings(connection: Connection) -> dict[str, Any]:
             f"connection {connection.conn_id} has no host", advice="fix it: host is the shards'", retry=False
         )
     return {
-        "shards": ["|".join(at if ":" in at else f"{at}:{port}" for at in host.split("|")) for host in hosts],
+        "shards": ["|".join(_at(server.strip(), port) for server in host.split("|")) for host in hosts],
         "user": connection.login or "default",
         "password": connection.password or "",
         "database": connection.schema or "default",
         "secure": secure,
     }
+
+
+def _at(server: str, port: int) -> str:
+    return server if ":" in server else f"{server}:{port}"
 
 
 def clients(settings: Mapping[str, Any], timeout_s: float) -> list[Any]:
