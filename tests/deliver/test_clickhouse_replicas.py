@@ -124,6 +124,7 @@ def test_a_replica_that_is_down_is_named_and_catches_up(servers: Replicas) -> No
     servers.end("clickhouse-2")
     named = (f"no connection to {second.address}: the replica does not answer",)
     assert place.system().prepare() == [f"no connection to {second.address}: its table is looked at by a later run"]
+    place.settles = True
     stands = deliver(place, ledger, 2, FIRST)
     assert (stands.behind, place.system().standing(T0).behind) == (named, named)
     ok, down = examined(servers)
