@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine import identity
 from spark_jobs.engine.identity import OVERFLOW, refuse_unknown
-from spark_jobs.engine.rewrite.sources import located, proved, spoilt
+from spark_jobs.engine.rewrite.sources import located, proved, spoilt, tables
 from spark_jobs.engine.sinks import Columns, finished
 from spark_jobs.engine.types import schema_of
 from tidegate.core.deliver.port import WINDOW_COLUMN
@@ -58,6 +58,12 @@ class DeliveredRows:
         """Read the rows of a copy. Raises JobError unless number and checksum are the manifest's."""
         for _ in self._proved(file, file.uris[0], copy):
             pass
+
+    def count(self, path: str, copy: BinaryIO) -> int:
+        """Rows of a file that is in no manifest, by its name's format. Raises JobError where it cannot be read."""
+        with spoilt(path):
+            file = finished(path, copy, self._told)
+        return sum(map(len, tables(file, path))) if file.rows is None else file.rows
 
     def _proved(self, source: Source, uri: str, stream: BinaryIO) -> Iterator[pa.Table]:
         refuse_unknown(source.entry, uri)

@@ -5,6 +5,7 @@ settled by the rules D1 to D8. Requests, and their answers:
     {"prepare": true}                                       {"done": ["what was done", ...]}
     {"send": {"attempt", "files", "columns"}}               {"standing": ...}
     {"standing": window start ms}                           {"standing": ...}
+    {"parts": {"window_ms", "files", "columns"}}            {"parts": [...]}
     {"sweep": true}                                         {"done": ["what was removed", ...]}
 
 Before an answer it may ask back, and reads the reply as the next request:
@@ -85,6 +86,9 @@ class Conversation:
             return self._send(self._system, request["send"])
         if "standing" in request:
             return {"standing": to_plain(self._system.standing(request["standing"]))}
+        if "parts" in request:
+            asked = request["parts"]
+            return {"parts": to_plain(self._system.parts(asked["window_ms"], self._rows(asked["window_ms"], asked)))}
         return {"done": self._system.sweep(self._needed)}
 
     def _open(self, asked: dict[str, Any]) -> None:
@@ -93,11 +97,13 @@ class Conversation:
         self._system = opened(asked["settings"], self._table, checksum, asked["timeout_s"])
 
     def _send(self, system: FurtherSystem, asked: dict[str, Any]) -> dict[str, Any]:
-        assert self._table is not None
         attempt = from_plain(Attempt, asked["attempt"])
+        return {"standing": to_plain(system.send(attempt, self._rows(attempt.token.unit, asked), self._holds))}
+
+    def _rows(self, window_ms: int, asked: dict[str, Any]) -> DeliveredRows:
+        assert self._table is not None
         sources = from_plain(tuple[Source, ...], asked["files"])
-        rows = DeliveredRows(self._table.columns, attempt.token.unit, sources, asked["columns"], open_file)
-        return {"standing": to_plain(system.send(attempt, rows, self._holds))}
+        return DeliveredRows(self._table.columns, window_ms, sources, asked["columns"], open_file)
 
     def _holds(self) -> bool:
         return self._ask({"asks": "holds"}) is True

@@ -107,7 +107,9 @@ def d4_a_drop_that_is_lost(place: Place) -> None:
         held = ledger.holds(tried)
         proxies = [_losing(address, b"DROP TABLE") for address in place.addresses]
         try:
-            deliver(place, ledger, 2, SECOND, place.system([f"127.0.0.1:{each.port}" for each in proxies]))
+            before = zip(proxies, place.addresses, strict=True)  # of each shard the one that is written to
+            addresses = ["|".join([f"127.0.0.1:{each.port}", *of.split("|")[1:]]) for each, of in before]
+            deliver(place, ledger, 2, SECOND, place.system(addresses))
         finally:
             for each in proxies:
                 assert each.matched
@@ -124,16 +126,20 @@ def d4_a_replace_under_way(place: Place) -> None:
     ledger, client = Ledger(), place.clients()[0]
     newer = client.knows("min_bytes_for_wide_part")  # an old server's DROP waits by itself, and its parts take seconds
     names = [f"c{i}" for i in range(300 if newer else 30)]
-    place.run(f"CREATE TABLE {place.name} (`_window` DateTime COMMENT 'tidegate: readings/shop', "
-              + ", ".join(f"{name} Nullable(Int32)" for name in names)
-              + ") ENGINE = MergeTree PARTITION BY `_window` ORDER BY tuple()"
-              + (" SETTINGS min_bytes_for_wide_part = 0" if newer else ""))  # fmt: skip
+    if client.replicas:
+        place.system(columns=(("_window", "timestamp"), *((name, "int") for name in names))).prepare()
+    else:
+        place.run(f"CREATE TABLE {place.name} (`_window` DateTime COMMENT 'tidegate: readings/shop', "
+                  + ", ".join(f"{name} Nullable(Int32)" for name in names)
+                  + ") ENGINE = MergeTree PARTITION BY `_window` ORDER BY tuple()"
+                  + (" SETTINGS min_bytes_for_wide_part = 0" if newer else ""))  # fmt: skip
     columns = (("_window", "timestamp"), ("c0", "int"))
     rows, older = Made([{"c0": 2}], columns=columns), ledger.taken(1, FIRST)
     system = place.system(columns=columns)
     system.prepare()
     staging = system._names.prefix + older.staging
-    client.do(f"CREATE TABLE {staging} AS {place.name}")
+    plain = " ENGINE = MergeTree PARTITION BY `_window` ORDER BY tuple()" if client.replicas else ""
+    client.do(f"CREATE TABLE {staging} AS {place.name}{plain}")
     client.do("SYSTEM STOP MERGES" + (f" {staging}" if newer else ""))
     for _ in range(24 if newer else 8):
         client.do(f"INSERT INTO {staging} (`_window`, c0) SELECT toDateTime({T0 // 1000}), 1")
@@ -196,5 +202,5 @@ def d7_what_readers_meet_is_read_back(place: Place) -> None:
 
 
 def _losing(address: str, marker: bytes) -> LossyProxy:
-    host, _, port = address.partition(":")
+    host, _, port = address.partition("|")[0].partition(":")
     return LossyProxy(host, int(port), marker, Fate.LOSE_REQUEST, once=True)

@@ -46,7 +46,12 @@ class Place:
 
     def clients(self, addresses: list[str] | None = None, kind: type[Client] = Client) -> list[Client]:
         given = {"user": self.user, "password": self.password, "database": "default", "timeout_s": 30.0}
-        return [kind(address=address, **given) for address in addresses or self.addresses]  # type: ignore[arg-type]
+
+        def of(address: str, replicas: tuple[Client, ...] = ()) -> Client:
+            return kind(address=address, replicas=replicas, **given)  # type: ignore[arg-type]
+
+        shards = (address.split("|") for address in addresses or self.addresses)
+        return [of(first, tuple(map(of, others))) for first, *others in shards]
 
     def table(self, columns: Any = COLUMNS, pipeline: str = "readings", order_by: str = "") -> Table:
         options = (("order_by", order_by),) if order_by else ()
@@ -72,14 +77,16 @@ class Place:
             str(row[0]) for row in self.ask(f"SELECT name FROM system.tables WHERE startsWith(name, '{self.name}__')")
         ]
 
-    def rows(self, columns: Any = COLUMNS, where: str = "1") -> list[tuple[Any, ...]]:
-        """Values as they stand there, by the format RowBinary, which nothing of the product reads or writes."""
+    def rows(self, columns: Any = COLUMNS, where: str = "1", of: int = 0) -> list[tuple[Any, ...]]:
+        """Values as they stand there, by the format RowBinary, which nothing of the product reads or writes. `of`:
+        the replicas of this number."""
         names = ", ".join(f"`{name}`" for name, _ in columns)
         kinds = dict(self.ask(f"SELECT name, type FROM system.columns WHERE table = '{self.name}'"))
         found = []
         for address in self.addresses:
             answer = requests.post(
-                f"http://{address}/", data=f"SELECT {names} FROM {self.name} WHERE {where} FORMAT RowBinary",
+                f"http://{address.split('|')[of]}/",
+                data=f"SELECT {names} FROM {self.name} WHERE {where} FORMAT RowBinary",
                 headers={"X-ClickHouse-User": self.user, "X-ClickHouse-Key": self.password}, timeout=30,
             )  # fmt: skip
             answer.raise_for_status()

@@ -11,10 +11,14 @@ import pyarrow.parquet as pq
 
 from tests.deliver.lab import SHOP, Direct, Lab
 from tests.fakes.catalogue import FakeCatalogue
-from tests.world import T0, window
+from tests.world import HOUR, T0, window
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.deliver.columns import table_of
-from tidegate.core.spec.pipeline import Delivery
+from tidegate.core.deliver.sender import Generation
+from tidegate.core.deliver.states import Delivered
+from tidegate.core.files.merge import Source
+from tidegate.core.spec.pipeline import Column, Delivery
+from tidegate.core.target.paths import join
 from tidegate.storage.local import LocalStorage
 from tidegate.targets.cluster.hive import HiveCopy
 from tidegate.targets.cluster.kind import there
@@ -154,4 +158,59 @@ class ClusterLab(Lab):
         return sorted(p for at in self.locations(hour) for p in Path(at.removeprefix("file://")).glob("*.parquet"))
 
 
-__all__ = ["T0", "TABLE", "ClusterLab", "Met"]
+def more_columns(lab: ClusterLab, name: str = "x") -> None:
+    """So that a replay makes another generation."""
+    lab.world.change_spec(columns=(*lab.pipeline.columns, Column(name=name, type="string", path="$.id")))
+
+
+class Around:
+    """Before a port: `changes[method]` is called instead of the method, once, with what would do it."""
+
+    def __init__(self, **changes: Callable[[Callable[[], Any]], Any]) -> None:
+        self.changes, self.calls = changes, list[str]()
+
+    def __call__(self, name: str, port: Any) -> Any:
+        return _Port(self, port)
+
+
+class _Port:
+    def __init__(self, around: Around, port: Any) -> None:
+        self._around, self._port = around, port
+
+    def __getattr__(self, method: str) -> Any:
+        real = getattr(self._port, method)
+        if not callable(real):
+            return real
+
+        def called(*given: Any, **named: Any) -> Any:
+            self._around.calls.append(f"{method} {given[0] if given else ''}")
+            change = self._around.changes.pop(method, None)
+            return real(*given, **named) if change is None else change(lambda: real(*given, **named))
+
+        return called
+
+
+def take(lab: ClusterLab, hour: int = 0) -> tuple[Delivered, Generation]:
+    """A try of an hour, begun as a task begins it."""
+    with lab.context() as ctx:
+        (one,) = [o for o in ctx.ledger.deliveries.in_force("readings", "shop", 0, 2**60)
+                  if o.window_ms == T0 + hour * HOUR]  # fmt: skip
+        row = ctx.ledger.deliveries.take("readings", "shop", one, "digest", ctx.nonce())
+        found = ctx.ledger.windows.generation("readings", window(hour), one.generation)
+    files = tuple(Source(0, f, (join(found.location, f.path),)) for f in found.files)
+    return row, Generation(files=files)
+
+
+def send(lab: ClusterLab, tried: tuple[Delivered, Generation], holds: bool | None = None) -> Any:
+    row, generation = tried
+    system = lab.opened()
+    system.prepare()
+
+    def asks() -> bool:
+        with lab.context() as ctx:
+            return bool(ctx.ledger.deliveries.holds(row)) if holds is None else holds
+
+    return system.send(row.attempt(sum(f.entry.rows for f in generation.files)), generation, asks)
+
+
+__all__ = ["T0", "TABLE", "Around", "ClusterLab", "Met", "more_columns", "send", "take"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +12,10 @@ from spark_jobs.engine.delivered import DeliveredRows, checksum
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.delivery import SenderProcess
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.deliver.columns import table_of
-from tidegate.core.deliver.port import Attempt, Content, FurtherSystem, Holds, Needed, Rows, Standing, Table
+from tidegate.core.deliver.parts import added, paired
+from tidegate.core.deliver.port import Attempt, Content, FurtherSystem, Holds, Needed, Part, Rows, Standing, Table
 from tidegate.core.deliver.sender import Generation
 from tidegate.core.files.failure import JobError
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
@@ -68,6 +70,17 @@ class _System:
         self._up()
         token = self.server.tokens.get(window_ms)
         return Standing(content=content(self.server.rows.get(window_ms, [])), token=None if token is None else token[0])
+
+    def parts(self, window_ms: int, rows: Rows) -> tuple[Part, ...]:
+        self._up()
+        return paired(self._by_site(rows.batches()), self._by_site(self.server.rows.get(window_ms, [])))
+
+    def _by_site(self, batches: Iterable[Any]) -> dict[PartitionValues, Content]:
+        found: dict[PartitionValues, Content] = {}
+        for batch in batches:
+            for at, site in enumerate(batch["site"].to_pylist()):
+                added(found, (("site", site),), content([batch.slice(at, 1)]))
+        return found
 
     def close(self) -> None: ...
 
@@ -185,13 +198,25 @@ class Direct:
         )
 
     def send(self, attempt: Attempt, generation: Generation, holds: Holds) -> Standing:
-        rows = DeliveredRows(
-            self.table.columns, attempt.token.unit, generation.files, generation.columns, self.store.open_existing
+        with _as_the_process_tells():
+            return self.system.send(attempt, self._rows(attempt.token.unit, generation), holds)
+
+    def parts(self, window_ms: int, generation: Generation) -> tuple[Part, ...]:
+        with _as_the_process_tells():
+            return self.system.parts(window_ms, self._rows(window_ms, generation))
+
+    def _rows(self, window_ms: int, generation: Generation) -> DeliveredRows:
+        return DeliveredRows(
+            self.table.columns, window_ms, generation.files, generation.columns, self.store.open_existing
         )
-        try:
-            return self.system.send(attempt, rows, holds)
-        except JobError as e:  # as the process tells it
-            raise DeliveryRefused(e.failure.what, advice=e.failure.advice, retry=e.failure.retry) from None
+
+
+@contextmanager
+def _as_the_process_tells() -> Iterator[None]:
+    try:
+        yield
+    except JobError as e:
+        raise DeliveryRefused(e.failure.what, advice=e.failure.advice, retry=e.failure.retry) from None
 
 
 class Lab:
@@ -252,6 +277,14 @@ class Lab:
             sender = ctx.sender(SHOP)
             deliver.prepare(ctx, sender)
             return [s.what for s in deliver.verify(ctx, SHOP, sender, [window(h) for h in hours], why=why)]
+
+    def differences(self) -> list[list[str]]:
+        """What a comparison says of the partitions of each hour that was sent."""
+        from tidegate.workflow.deliver import deliver
+
+        with self.context() as ctx:
+            one = self.pipeline.deliver[0]
+            return [[str(p) for p in s.parts] for s in deliver.compare(ctx, one, ctx.sender(one))]
 
     def states(self) -> list[str]:
         with self.context() as ctx:

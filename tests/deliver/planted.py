@@ -42,6 +42,14 @@ def _only_rows(original, row, found):
     return None if same else original(row, found)
 
 
+def _only_rows_of_parts(original, parts):
+    return original([part for part in parts if part.here.rows != part.there.rows])
+
+
+def _ours_alone(original, here, there):
+    return original(here, {values: found for values, found in there.items() if values in here})
+
+
 def _no_intent(original, self, window_ms, name):
     return f"{self._folder(window_ms)}/{name}.asked"
 
@@ -96,6 +104,8 @@ DELIVERY_BUGS = {
         _bug("what stands there is taken for the try's", "D7", (seams.DELIVERY_STANDS, _any_token)),
         _bug("nothing is compared later", "D8", (seams.DELIVERY_DIFFERS, always(None))),
         _bug("rows are counted and not summed", "D8", (seams.DELIVERY_DIFFERS, _only_rows)),
+        _bug("partitions are counted and not summed", "D8", (seams.DELIVERY_PARTS, _only_rows_of_parts)),
+        _bug("a partition that stands there alone is not named", "D8", (seams.DELIVERY_PAIRED, _ours_alone)),
         _bug("the token is not compared", "token", (seams.DELIVERY_COMPARE, always(None))),
         _bug("a commit without an answer is taken for done", "token", (seams.DELIVERY_COMMITTED, always(True))),
         _bug("a commit without an answer is taken for lost", "token", (seams.DELIVERY_COMMITTED, always(False))),

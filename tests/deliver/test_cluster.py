@@ -1,4 +1,4 @@
-"""Hours on their way to another cluster: bytes, checksums, one rename, its catalogue; and tries that come late."""
+"""Hours on their way to another cluster: bytes, checksums, one rename; a try goes on where one ended."""
 
 from __future__ import annotations
 
@@ -11,94 +11,24 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.engine.delivered import DeliveredRows
-from tests.deliver.cluster_lab import T0, TABLE, ClusterLab
-from tests.world import HOUR, record, window
+from tests.deliver.cluster_lab import T0, TABLE, Around, ClusterLab, more_columns, send, take
+from tests.world import record, window
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import (
     CatalogueError,
-    CatalogueUnsure,
-    DeliveryAhead,
     DeliveryRefused,
-    DeliveryUnsure,
-    LostComparison,
-    OutcomeUnknown,
 )
-from tidegate.core.deliver.sender import Generation
-from tidegate.core.deliver.states import Delivered
 from tidegate.core.doctor.findings import OK, WRONG
-from tidegate.core.files.merge import Source
-from tidegate.core.spec.pipeline import Column
-from tidegate.core.target.paths import join
 from tidegate.kinds import delivery_kind
-from tidegate.targets.cluster.copying import Copying, Pace
+from tidegate.targets.cluster.copying import Pace
 from tidegate.targets.hive.ports import TableDef
 from tidegate.wiring import sender_of
-from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.replay import rollback
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> ClusterLab:
     return ClusterLab(tmp_path)
-
-
-def more_columns(lab: ClusterLab, name: str = "x") -> None:
-    """So that a replay makes another generation."""
-    lab.world.change_spec(columns=(*lab.pipeline.columns, Column(name=name, type="string", path="$.id")))
-
-
-class Around:
-    """Before a port: `changes[method]` is called instead of the method, once, with what would do it."""
-
-    def __init__(self, **changes: Callable[[Callable[[], Any]], Any]) -> None:
-        self.changes, self.calls = changes, list[str]()
-
-    def __call__(self, name: str, port: Any) -> Any:
-        return _Port(self, port)
-
-
-class _Port:
-    def __init__(self, around: Around, port: Any) -> None:
-        self._around, self._port = around, port
-
-    def __getattr__(self, method: str) -> Any:
-        real = getattr(self._port, method)
-        if not callable(real):
-            return real
-
-        def called(*given: Any, **named: Any) -> Any:
-            self._around.calls.append(f"{method} {given[0] if given else ''}")
-            change = self._around.changes.pop(method, None)
-            return real(*given, **named) if change is None else change(lambda: real(*given, **named))
-
-        return called
-
-
-def take(lab: ClusterLab, hour: int = 0) -> tuple[Delivered, Generation]:
-    """A try of an hour, begun as a task begins it."""
-    with lab.context() as ctx:
-        (one,) = [o for o in ctx.ledger.deliveries.in_force("readings", "shop", 0, 2**60)
-                  if o.window_ms == T0 + hour * HOUR]  # fmt: skip
-        row = ctx.ledger.deliveries.take("readings", "shop", one, "digest", ctx.nonce())
-        found = ctx.ledger.windows.generation("readings", window(hour), one.generation)
-    files = tuple(Source(0, f, (join(found.location, f.path),)) for f in found.files)
-    return row, Generation(files=files)
-
-
-def send(lab: ClusterLab, tried: tuple[Delivered, Generation], holds: bool | None = None) -> Any:
-    row, generation = tried
-    system = lab.opened()
-    system.prepare()
-
-    def asks() -> bool:
-        with lab.context() as ctx:
-            return bool(ctx.ledger.deliveries.holds(row)) if holds is None else holds
-
-    return system.send(row.attempt(sum(f.entry.rows for f in generation.files)), generation, asks)
-
-
-# ---------------------------------------------------------------- what arrives
 
 
 def test_an_hour_arrives_byte_by_byte(lab: ClusterLab) -> None:
@@ -221,6 +151,14 @@ def test_a_table_that_is_another_one_is_refused(lab: ClusterLab) -> None:
     with pytest.raises(DeliveryRefused, match="is not the one that the spec describes") as caught:
         lab.deliver()
     assert not caught.value.retry
+
+
+def test_records_of_late_rows_stay_at_home(lab: ClusterLab) -> None:
+    lab.hours(1)
+    lab.world.produce(record("late", 0.2))
+    lab.world.ingest("second")
+    lab.deliver()
+    assert lab.ids() == ["0-0", "0-1"]
 
 
 # ---------------------------------------------------------------- checksums
@@ -351,207 +289,6 @@ def test_a_catalogue_that_was_down_makes_no_second_copy(tmp_path: Path) -> None:
     assert lab.deliver() == ["delivered"]
     assert [call for call in around.calls if call.startswith("open_new")] == []
     assert lab.verify(0) == ["unchanged"]
-
-
-# ---------------------------------------------------------------- tries that come late
-
-
-def test_an_older_try_that_comes_late_is_refused(lab: ClusterLab) -> None:
-    lab.hours(1)
-    old, new = take(lab), take(lab)
-    send(lab, new)
-    with pytest.raises(DeliveryAhead) as caught:
-        send(lab, old, holds=True)
-    assert (caught.value.generation, caught.value.epoch) == (1, 2)
-
-
-def test_who_does_not_hold_any_more_shows_nothing(lab: ClusterLab) -> None:
-    lab.hours(1)
-    tried = take(lab)
-    with pytest.raises(LostComparison):
-        send(lab, tried, holds=False)
-    assert lab.locations() == []
-    assert lab.deliver() == ["delivered"]
-
-
-def test_an_older_generation_that_wakes_up_in_its_request_does_not_come_back(tmp_path: Path) -> None:
-    """It stood still after it had asked the ledger; until its request cannot live any more nobody changes the hour."""
-    late: list[Callable[[], Any]] = []
-
-    def later(do: Callable[[], Any]) -> Any:
-        late.append(do)
-        raise CatalogueUnsure("no answer")
-
-    around = Around(add_partitions=later)
-    lab = ClusterLab(tmp_path, wrap_far=around)
-    lab.hours(1)
-    with pytest.raises(DeliveryUnsure):
-        send(lab, take(lab))
-    more_columns(lab)
-    lab.world.replay(0)
-    assert lab.deliver() == ["failed"]
-    assert lab.locations() == []
-    lab.world.clock.advance(REQUEST_TTL_MS // 2)
-    assert lab.deliver() == ["failed"]
-    late.pop()()  # executed as late as it can be
-    assert lab.ids() == ["0-0", "0-1"]
-    lab.world.clock.advance(REQUEST_TTL_MS)
-    assert lab.deliver() == ["delivered"]
-    assert lab.copied() == lab.own()
-    assert all("x" in row for row in lab.rows())
-
-
-def test_a_try_that_is_overtaken_between_its_copy_and_its_request(tmp_path: Path) -> None:
-    around = Around()
-    lab = ClusterLab(tmp_path, wrap_far=around)
-    lab.hours(1)
-    old = take(lab)
-
-    def meanwhile(do: Callable[[], Any]) -> Any:
-        do()
-        more_columns(lab)
-        lab.world.replay(0)
-        assert lab.deliver() == ["delivered"]
-
-    around.changes["rename_no_replace"] = meanwhile
-    with pytest.raises(LostComparison):
-        send(lab, old)
-    assert lab.copied() == lab.own()
-    assert lab.states() == ["STANDING 2.2"]
-    assert lab.verify(0) == ["unchanged"]
-
-
-def test_files_that_a_later_try_took_are_missed_before_anything_is_shown(tmp_path: Path) -> None:
-    around = Around()
-    lab = ClusterLab(tmp_path, wrap_far=around)
-    lab.hours(1)
-    old = take(lab)
-
-    def meanwhile(do: Callable[[], Any]) -> Any:
-        """Right before its rename another try of the same generation takes the files, and fails."""
-        row, generation = take(lab)
-        system = lab.system()
-        rows = _rows(lab, row, generation)
-        attempt = row.attempt(2)
-        staging = system._layout.copied(attempt.staging)
-        for file in rows.files[:1]:
-            system._one(Copying(lab.storage, rows, Pace(None)), file, staging, system._earlier(attempt))
-        return do()
-
-    around.changes["rename_no_replace"] = meanwhile
-    with pytest.raises(DeliveryRefused, match="is not whole"):
-        send(lab, old, holds=True)
-    assert lab.locations() == []
-    assert lab.deliver() == ["delivered"]
-    assert lab.copied() == lab.own()
-
-
-def _rows(lab: ClusterLab, row: Delivered, generation: Generation) -> Any:
-    return DeliveredRows(
-        lab.opened().table.columns, row.window_ms, generation.files, generation.columns, lab.storage.open_existing
-    )
-
-
-def test_a_rename_without_an_answer_is_looked_at(tmp_path: Path) -> None:
-    def lost(do: Callable[[], Any]) -> Any:
-        do()
-        raise OutcomeUnknown("no answer")
-
-    lab = ClusterLab(tmp_path, wrap_far=Around(rename_no_replace=lost))
-    lab.hours(1)
-    assert lab.deliver() == ["delivered"]
-    assert lab.copied() == lab.own()
-
-
-def test_a_ledger_that_was_restored_goes_on_above_what_it_finds(lab: ClusterLab) -> None:
-    lab.hours(1)
-    lab.world.close()
-    before = lab.world.database.read_bytes()
-    lab.deliver()
-    lab.verify(0, why="twice")
-    lab.world.database.write_bytes(before)
-    assert lab.deliver() == ["delivered"]
-    assert lab.states() == ["STANDING 1.3"]
-    assert lab.verify(0) == ["unchanged"]
-
-
-# ---------------------------------------------------------------- what makes way
-
-
-def test_replaced_files_stay_for_queries_under_way_and_go_then(lab: ClusterLab) -> None:
-    lab.hours(2)
-    lab.deliver()
-    old = lab.files()
-    more_columns(lab)
-    lab.world.replay(0)
-    lab.deliver()
-    assert all(path.exists() for path in old)
-    assert [name.partition("-")[0].split(".", 1)[1] for name in lab.names("replaced")] == ["20130105T000000Z.2.2"]
-    lab.world.clock.advance(86_400_001)
-    lab.deliver()
-    assert not any(path.exists() for path in old)
-    assert lab.names("replaced") == []
-    assert len(lab.names("generations/20130105T000000Z")) == len(lab.names("delivered/20130105T000000Z")) == 1
-    assert lab.copied() == lab.own()
-    assert lab.verify(0, 1) == ["unchanged", "unchanged"]
-
-
-def test_what_readers_still_meet_does_not_go(tmp_path: Path) -> None:
-    """A later try has left its record, and came to no end."""
-
-    def down(do: Callable[[], Any]) -> Any:
-        raise CatalogueError("connection refused")
-
-    around = Around()
-    lab = ClusterLab(tmp_path, wrap_far=around)
-    lab.hours(1)
-    lab.deliver()
-    more_columns(lab)
-    lab.world.replay(0)
-    around.changes["set_location"] = down
-    assert lab.deliver() == ["failed"]
-    assert len(lab.names("replaced")) == 1
-    lab.world.clock.advance(10 * 86_400_000)
-    with lab.context() as ctx:
-        lab.system().sweep(lambda found: ctx.ledger.deliveries.needed("readings", "shop", found))
-    assert lab.ids() == ["0-0", "0-1"]
-
-
-def test_what_has_just_made_way_stays_though_others_did_before(lab: ClusterLab) -> None:
-    lab.hours(1)
-    lab.deliver()
-    more_columns(lab)
-    lab.world.replay(0)
-    lab.deliver()
-    middle = lab.files()
-    lab.world.clock.advance(86_400_001)
-    more_columns(lab, "y")
-    lab.world.replay(0)
-    lab.deliver()
-    assert all(path.exists() for path in middle)
-    lab.world.clock.advance(86_400_001)
-    lab.deliver()
-    assert not any(path.exists() for path in middle)
-    assert lab.names("replaced") == []
-    assert lab.copied() == lab.own()
-
-
-def test_an_hour_that_is_not_replaced_is_left_alone(lab: ClusterLab) -> None:
-    lab.hours(1)
-    lab.deliver()
-    lab.verify(0, why="again")  # another try, the same place
-    lab.world.clock.advance(10 * 86_400_000)
-    lab.deliver()
-    assert lab.ids() == ["0-0", "0-1"]
-    assert lab.states() == ["STANDING 1.2"]
-
-
-def test_records_of_late_rows_stay_at_home(lab: ClusterLab) -> None:
-    lab.hours(1)
-    lab.world.produce(record("late", 0.2))
-    lab.world.ingest("second")
-    lab.deliver()
-    assert lab.ids() == ["0-0", "0-1"]
 
 
 # ---------------------------------------------------------------- the doctor

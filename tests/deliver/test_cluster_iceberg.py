@@ -11,9 +11,8 @@ import pytest
 from pyiceberg.schema import index_by_name
 
 from tests.crash import lakehouse
-from tests.deliver.cluster_lab import TABLE
+from tests.deliver.cluster_lab import TABLE, Around, more_columns, send, take
 from tests.deliver.iceberg_lab import IcebergLab
-from tests.deliver.test_cluster import Around, more_columns, send, take
 from tests.world import T0, record, window
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure, DeliveryAhead, DeliveryRefused, LostComparison
 from tidegate.core.spec.pipeline import Column

@@ -116,6 +116,7 @@ def lives(lab: Real) -> None:
     assert lab.deliver() == ["delivered"]
     assert (lab.query(), lab.bytes_there()) == (whole, lab.bytes_here())
 
+    assert lab.differences() == [[], []]
     storage = for_uri(lab.there)
     place = next(iter(lab.far.partitions(lab.table).values()))
     (gone,) = [f.path for f in storage.list_files(place) or [] if f.path.endswith(".parquet")]

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from tests.cli.test_cli_commands import YAML, Tide, the_json, write_env
 from tests.deliver.lab import Lab
-from tests.world import T0
+from tests.world import HOUR, T0
 from tidegate.cli import surroundings
 from tidegate.cli.main import main
 from tidegate.core.base.errors import DeliveryRefused
@@ -185,7 +185,9 @@ def test_compare_changes_nothing_and_names_what_differs(tide: Tide, lab: Lab) ->
     assert found.exit_code == 1
     assert found.stdout == (
         "shop: 1 differs, 1 unchanged, 2 rows\n"
-        "  2013-01-05T00:00Z differs: 0 rows stand there, 2 were delivered\n"
+        "  2013-01-05T00:00Z differs: 0 rows there, 2 were delivered\n"
+        "    site=a: 1 row here, 0 there\n"
+        "    site=b: 1 row here, 0 there\n"
         "    what to do: to send it again: tidegate deliver readings 2013-01-05T00:00Z --to shop\n"
     )
     assert (lab.server.sent, T0 in lab.server.rows) == (sent, False)
@@ -196,13 +198,15 @@ def test_compare_changes_nothing_and_names_what_differs(tide: Tide, lab: Lab) ->
 def test_compare_fixes_what_differs_alone(tide: Tide, lab: Lab) -> None:
     tide("deliver", "readings")
     del lab.server.rows[T0]
+    lab.server.rows[T0 + HOUR].pop()
     sent = len(lab.server.sent)
     assert "--fix needs --why" in tide("compare", "readings", "--fix").output
     found = tide("compare", "readings", "--fix", "--why", "deleted by hand", "--json")
     (first, second), others = the_json(found)["deliveries"]["shop"], the_json(found)["deliveries"]["other"]
-    assert (found.exit_code, first["what"], second["what"]) == (0, "delivered", "unchanged")
+    assert (found.exit_code, first["what"], second["what"]) == (0, "delivered", "delivered")
+    assert [len(first["parts"]), len(second["parts"])] == [2, 1], "it says what it has put right"
     assert [one["what"] for one in others] == ["unchanged", "unchanged"]
-    assert (lab.server.ids(T0), len(lab.server.sent)) == (["0-0", "0-1"], sent + 1)
+    assert (lab.server.ids(T0), len(lab.server.sent)) == (["0-0", "0-1"], sent + 2)
 
 
 def test_compare_tells_of_what_waits_and_of_a_system_that_is_down(tide: Tide, lab: Lab) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.databases.fixtures import mariadb, mysql, postgresql  # noqa: F401
-from tests.deliver import test_deliver, test_relational
+from tests.deliver import test_deliver, test_parts, test_relational
 from tests.deliver.lab import Lab, Staged, Transactional
 from tests.deliver.planted import DELIVERY_BUGS
 from tests.deliver.test_relational import name, opened  # noqa: F401
@@ -30,6 +30,9 @@ FOUND_BY: dict[str, tuple[Any, Callable[..., None]]] = {
     "what stands there is taken for the try's": (Transactional, test_deliver.test_a_try_that_sent_nothing_is_not_found),
     "nothing is compared later": (Staged, test_deliver.test_clear_compares_and_sends_what_differs),
     "rows are counted and not summed": (Transactional, test_deliver.test_clear_sees_other_values),
+    "partitions are counted and not summed": (Transactional, test_parts.test_the_partitions_that_differ_are_named),
+    "a partition that stands there alone is not named":
+        (Transactional, test_parts.test_the_partitions_that_differ_are_named),
     "the token is not compared":
         (None, partial(test_relational.test_an_older_token_that_comes_late_is_refused, generation=1, epoch=9)),
     "a commit without an answer is taken for done": (None, partial(_answers, fate=Fate.LOSE_REQUEST)),

@@ -62,6 +62,7 @@ def test_hours_arrive(real: Real) -> None:
     assert tokens == [(1, 1, "shop"), (1, 1, "shop")]
     assert real.verify(0, 1) == ["unchanged", "unchanged"]
     real.real.run(f"DELETE FROM {real.table} WHERE id = '1-1'")
+    assert real.differences() == [[], ["site=a: 1 row here, 0 there"]]
     real.world.change_spec(columns=(*real.pipeline.columns, Column(name="x", type="string", path="$.id")))
     real.world.replay(0)
     assert real.verify(0, 1) == ["delivered", "delivered"]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dev.demo.failover import check
+from dev.demo.failover import check, check_copy
+from tests.deliver.cluster_lab import more_columns
+from tests.deliver.iceberg_lab import IcebergLab
 
 IDS = [f"oslo-{n:07}" for n in range(20)]
 
@@ -34,3 +37,27 @@ def test_each_record_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_damage(landed: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert checked(tmp_path, landed, IDS) == 1
     assert said in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- the checker of the copy
+
+
+def test_the_checker_of_the_copy_sees_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = IcebergLab(tmp_path)
+    lab.hours(2)
+    lab.deliver()
+    copy, own = (path.removeprefix("file://") for path in (lab.there, lab.pipeline.sink.location))
+    assert check_copy.main(copy, own) == check_copy.main(copy) == 0
+    assert "4 rows are in the copy\n0 rows are in one of both alone" in capsys.readouterr().out
+    more_columns(lab)
+    lab.world.replay(0)
+    assert check_copy.main(copy, own) == 1
+    assert "4 rows are in one of both alone" in capsys.readouterr().out
+
+
+def test_the_checker_of_the_copy_sees_rows_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Counter({("a",): 2, ("b",): 1})
+    monkeypatch.setattr(check_copy, "rows", lambda folder: found)
+    assert check_copy.main("copy", "own") == 1
+    found.clear()
+    assert check_copy.main("copy", "own") == 1, "a copy without rows proves nothing"

@@ -161,6 +161,8 @@ ADDED += [
 
 CLICKHOUSE = "{kind: clickhouse, name: ch, conn_id: ch, table: hours, order_by: [nowhere]}"
 ADDED += [(f"deliver: [{CLICKHOUSE}] #!", "deliver[0].order_by", "nowhere is not a column of the pipeline")]
+NO_QUORUM = "{kind: clickhouse, name: ch, conn_id: ch, table: hours, quorum: 0}"
+ADDED += [(f"deliver: [{NO_QUORUM}] #!", "deliver[0].quorum", "greater than or equal to 1")]
 
 CLUSTER = "kind: cluster, name: other, conn_id: hive_there, table: lake.orders, location: hdfs://there/lake/orders"
 ADDED += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -26,11 +27,19 @@ def _run(out: Output) -> int:
     pipelines = root / "pipelines"
     ports = choose_ports(("oslo", "bergen"), {})
     oslo, bergen = (Site(name, root / name, ports[name], out.line) for name in ("oslo", "bergen"))
-    conns = {"AIRFLOW_CONN_KAFKA_OSLO": oslo.connection, "AIRFLOW_CONN_KAFKA_BERGEN": bergen.connection}
+    storage = root / "storage-bergen"
+    catalogue = {"conn_type": "sqlite", "host": str(storage / "catalogue.db")}
+    conns = {
+        "AIRFLOW_CONN_KAFKA_OSLO": oslo.connection,
+        "AIRFLOW_CONN_KAFKA_BERGEN": bergen.connection,
+        "AIRFLOW_CONN_ICEBERG_BERGEN": json.dumps(catalogue),
+        "TIDEGATE_BERGEN": str(storage),
+    }
     stack = Stack(root, ("postgres", "airflow"), env={**pipelines_in(pipelines), **conns}, progress=out.line)
     out.heading("Start a broker in Oslo and one in Bergen, PostgreSQL and Airflow, without earlier data")
     stack.wipe()
     pipelines.mkdir(parents=True)
+    storage.mkdir()
     (pipelines / "shipments.yaml").write_text(_PIPELINE.read_text())
     with stack as info:
         launcher = launcher_of(root)
@@ -73,6 +82,9 @@ def _play(world: World) -> None:
 
     out.heading("Count: what has landed against the producers' own log")
     scenes.count(world)
+
+    out.heading("The table's files are in Bergen, too: published hours are copied to its storage, and Oslo's is lost")
+    scenes.lose_storage(world)
 
 
 if __name__ == "__main__":

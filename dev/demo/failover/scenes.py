@@ -11,16 +11,17 @@ from pathlib import Path
 from dev.copier import Copier
 from dev.demo.airflow_rest import Airflow
 from dev.demo.commands import Commands, Finished
-from dev.demo.failover import check
+from dev.demo.failover import check, check_copy
 from dev.demo.failover.sites import TOPIC, Producers, Site
 from dev.demo.output import Output
 from dev.demo.world import DemoFailed, wait_until
 from tidegate.core.batch.states import LandedBatch, WritingBatch
 from tidegate.core.ledger import Ledger
 
-NAME, INGEST = "shipments", "shipments.ingest"
+NAME, INGEST, ARCHIVE = "shipments", "shipments.ingest", "shipments.archive"
 FIRST, SECOND, THERE, LATER, LAST = 40_000, 60_000, 20_000, 10_000, 20_000
 _CROSSED = 15_000  # of the second lot, in each partition: half of it
+_HOURS = 4  # that all records span, but for the last one, which is open
 _PARSE_S, _RUN_S, _COMMAND_S = 180.0, 600.0, 300.0
 _COPIERS = {"bergen": "shipments-to-bergen", "oslo": "shipments-to-oslo"}
 
@@ -121,6 +122,33 @@ def count(world: World) -> None:
     world.out.check(finished.ok, "each record that a broker has acknowledged has landed exactly once")
     audit = world.tidegate("audit", NAME, "--deep", "-q")
     world.out.check(audit.ok, "the audit says balanced")
+
+
+def lose_storage(world: World) -> None:
+    """Hours are published and copied; then the first storage is not there any more."""
+    world.airflow.pause(ARCHIVE, False)
+
+    def waiting() -> int:
+        return len(world.ledger.deliveries.due(NAME, "bergen", None, 100))
+
+    wait_until(lambda: waiting() >= _HOURS, _RUN_S, lambda: f"{waiting()} hours; runs: {world.airflow.runs(ARCHIVE)}")
+    world.airflow.pause(ARCHIVE, True)
+    sent = world.tidegate("deliver", NAME)
+    world.out.check(sent.ok, "each published hour stands in Bergen's storage, by number and checksum")
+    own, copy = world.root / "lake", world.root / "storage-bergen" / NAME
+    world.out.check(_reads(world, copy, own / NAME), "the copy has the rows of the table, read by pyiceberg alone")
+    lost = own.rename(own.with_name("lake-lost"))
+    world.out.line(f"$ mv {own.name} {lost.name}")
+    world.out.check(_reads(world, copy), "without Oslo's storage all of it is read in Bergen")
+    lost.rename(own)
+
+
+def _reads(world: World, *folders: Path) -> bool:
+    argv = [sys.executable, "-I", os.path.abspath(check_copy.__file__), *map(str, folders)]
+    world.out.line("$ python -I check_copy.py  (pyiceberg; imports nothing of Tidegate)")
+    finished = world.commands.run("check-copy", argv, _COMMAND_S)
+    world.out.line(finished.text)
+    return bool(finished.ok)
 
 
 def drain(world: World, rows: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from tidegate.adapters.child import ByChild, Child
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison, StorageError
 from tidegate.core.base.plain import from_plain, to_plain
-from tidegate.core.deliver.port import Attempt, Holds, Needed, Standing, Table
+from tidegate.core.deliver.port import Attempt, Holds, Needed, Part, Standing, Table
 from tidegate.core.deliver.sender import Generation
 
 ANSWERS_S = 600.0
@@ -34,13 +34,16 @@ class LineSender(ABC):
         return list(self._asked({"prepare": True})["done"])
 
     def send(self, attempt: Attempt, generation: Generation, holds: Holds) -> Standing:
-        columns = None if generation.columns is None else [list(c) for c in generation.columns]
-        asked = {"attempt": to_plain(attempt), "files": to_plain(generation.files), "columns": columns}
+        asked = {"attempt": to_plain(attempt), **_told(generation)}
         answer = self._asked({"send": asked}, lambda question: holds())
         return from_plain(Standing, answer["standing"])
 
     def standing(self, window_ms: int) -> Standing:
         return from_plain(Standing, self._asked({"standing": window_ms})["standing"])
+
+    def parts(self, window_ms: int, generation: Generation) -> tuple[Part, ...]:
+        answer = self._asked({"parts": {"window_ms": window_ms, **_told(generation)}})
+        return from_plain(tuple[Part, ...], answer["parts"])
 
     def sweep(self, needed: Needed) -> list[str]:
         return list(self._asked({"sweep": True}, lambda question: sorted(needed(set(question["of"]))))["done"])
@@ -104,6 +107,11 @@ class SenderProcess(ByChild, LineSender):
     def close(self) -> None:
         LineSender.close(self)
         self._child.close()
+
+
+def _told(generation: Generation) -> dict[str, Any]:
+    columns = None if generation.columns is None else [list(c) for c in generation.columns]
+    return {"files": to_plain(generation.files), "columns": columns}
 
 
 def _refuse(answer: Mapping[str, Any]) -> NoReturn:

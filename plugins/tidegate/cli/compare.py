@@ -65,8 +65,9 @@ def compare(
 
     Of a pipeline with deliveries the windows there are read, and their number of rows and their checksum are compared
     with what was read back when they came: all windows that were ever sent, or a range of them (-s, -e). Windows that
-    wait to be sent, or were left out, are no difference. --fix sends those that differ once more. To compare hours with
-    their topic: `tidegate replay --dry-run`.
+    wait to be sent, or were left out, are no difference. Of one that differs each partition is compared with the files
+    here, and those that differ are named, with their rows on both sides. --fix sends windows that differ once more. To
+    compare hours with their topic: `tidegate replay --dry-run`.
 
     \b
     Examples:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli import surroundings
-from tidegate.cli.deliver import named, print_unwell, told
+from tidegate.cli.deliver import SHOWN, named, print_parts, print_unwell, told
 from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import print_json, progress
+from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
@@ -67,3 +68,6 @@ def _print(name: str, found: Sequence[Sent], error: str | None) -> None:
         f"{name}: {error}" if error is not None else f"{name}: {words}, {many(sum(s.rows for s in found), 'row')}"
     )
     print_unwell(found)
+    for fixed in [s for s in found if s.well and s.parts][:SHOWN]:
+        click.echo(f"  {iso(fixed.window_ms)} was sent again")
+        print_parts(fixed)

@@ -207,5 +207,15 @@ def print_unwell(sent: Sequence[Sent]) -> None:
 
     for s in [s for s in sent if not s.well][:SHOWN]:
         click.echo(f"  {iso(s.window_ms)} {s.what}: {s.why}")
+        print_parts(s)
         if s.advice:
             click.echo(f"    what to do: {s.advice}")
+
+
+def print_parts(sent: Sent) -> None:
+    """The partitions of a window that differ from those there."""
+    named = [one for one in sent.parts if one.values]
+    for one in named[:SHOWN]:
+        click.echo(f"    {one}")
+    if len(named) > SHOWN:
+        click.echo(f"    and {len(named) - SHOWN:,} more: --json names all")

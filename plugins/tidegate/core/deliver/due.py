@@ -17,7 +17,7 @@ def differs(row: Delivered, found: Standing) -> str | None:
     if found.token is not None and found.token != row.token:
         return f"its token is of generation {found.token.generation}, try {found.token.epoch}"
     if found.content.rows != row.content.rows:
-        return f"{many(found.content.rows, 'row')} stand there, {row.content.rows:,} were delivered"
+        return f"{many(found.content.rows, 'row')} there, {row.content.rows:,} were delivered"
     return None if found.content == row.content else "values there are not those that were delivered"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.files.merge import Source
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.port import Token
@@ -33,6 +34,11 @@ class Table:
     columns: tuple[tuple[str, str], ...]
     options: tuple[tuple[str, str], ...] = ()
     spec: Pipeline | None = None
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The columns by which an hour is divided here: the first ones after `_window`."""
+        return () if self.spec is None else self.spec.dynamic_partitions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +66,27 @@ class Content:
     checksum: int
 
 
+NOTHING = Content(rows=0, checksum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A partition of a window by the columns `Table.partitions`: its rows in the generation's files, and those that
+    readers there meet. Both checksums are of one kind, which need not be the one of `Standing`."""
+
+    values: PartitionValues
+    here: Content
+    there: Content
+
+
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What readers there meet of a window, read back. `token`: of the try it came by, where the system keeps it."""
+    """What readers there meet of a window, read back. `token`: of the try it came by, where the system keeps it.
+    `behind`: copies there that do not show it (yet), in words, which the system itself brings on."""
 
     content: Content
     token: Token | None = None
+    behind: tuple[str, ...] = ()
 
 
 class Rows(Protocol):
@@ -88,6 +109,10 @@ class Rows(Protocol):
 
     def prove(self, file: Source, copy: BinaryIO) -> None:
         """Read the rows of a copy. Raises JobError unless number and checksum are the manifest's."""
+        ...
+
+    def count(self, path: str, copy: BinaryIO) -> int:
+        """Rows of a file that is in no manifest, by its name's format. Raises JobError where it cannot be read."""
         ...
 
 
@@ -123,6 +148,12 @@ class FurtherSystem(Protocol):
 
     def standing(self, window_ms: int) -> Standing:
         """What stands for the window, counted and summed from its rows (D7, D8); a missing window has zero rows."""
+        ...
+
+    def parts(self, window_ms: int, rows: Rows) -> tuple[Part, ...]:
+        """What stands for the window beside the rows that should, partition by partition: each that either side has.
+
+        Asked for a window that differs as a whole. Raises JobError for a file here that is not its manifest's."""
         ...
 
     def sweep(self, needed: Needed) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.core.deliver.port import Attempt, Holds, Needed, Standing
+from tidegate.core.deliver.port import Attempt, Holds, Needed, Part, Standing
 from tidegate.core.files.merge import Source
 
 
@@ -29,6 +29,8 @@ class Sender(Protocol):
     def send(self, attempt: Attempt, generation: Generation, holds: Holds) -> Standing: ...
 
     def standing(self, window_ms: int) -> Standing: ...
+
+    def parts(self, window_ms: int, generation: Generation) -> tuple[Part, ...]: ...
 
     def sweep(self, needed: Needed) -> list[str]: ...
 

@@ -51,7 +51,7 @@ class Unsent(Failed):
 
 @dataclass
 class Client:
-    """`address`: host:port, of a server that is one shard."""
+    """`address`: host:port, of the server of a shard that is written to. `replicas`: the others that have its table."""
 
     address: str
     user: str
@@ -59,6 +59,7 @@ class Client:
     database: str
     secure: bool = False
     timeout_s: float = 600.0
+    replicas: tuple[Client, ...] = ()
 
     def ask(self, sql: str) -> list[list[Any]]:
         """The rows of a query. Raises Failed, Unanswered."""

@@ -16,7 +16,8 @@ _PORT, _SECURE_PORT = 8123, 8443
 
 
 def settings(connection: Connection) -> dict[str, Any]:
-    """What the process that sends needs. `host`: of each shard, with commas between; `host:port` where ports differ."""
+    """What the process that sends needs. `host`: of each shard, with commas between; `host:port` where ports differ.
+    Replicas of a shard have bars between: the first one is written to."""
     secure = bool(connection.extra.get("secure"))
     port = connection.port or (_SECURE_PORT if secure else _PORT)
     hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
@@ -25,7 +26,7 @@ def settings(connection: Connection) -> dict[str, Any]:
             f"connection {connection.conn_id} has no host", advice="fix it: host is the shards'", retry=False
         )
     return {
-        "shards": [host if ":" in host else f"{host}:{port}" for host in hosts],
+        "shards": ["|".join(_at(server.strip(), port) for server in host.split("|")) for host in hosts],
         "user": connection.login or "default",
         "password": connection.password or "",
         "database": connection.schema or "default",
@@ -33,12 +34,21 @@ def settings(connection: Connection) -> dict[str, Any]:
     }
 
 
+def _at(server: str, port: int) -> str:
+    return server if ":" in server else f"{server}:{port}"
+
+
 def clients(settings: Mapping[str, Any], timeout_s: float) -> list[Any]:
-    """One for each shard, in their order."""
+    """One for each shard, in their order, with its replicas."""
     from tidegate.targets.clickhouse.client import Client
 
     shared = {name: settings[name] for name in ("user", "password", "database", "secure")}
-    return [Client(address=address, timeout_s=timeout_s, **shared) for address in settings["shards"]]
+
+    def of(address: str, replicas: tuple[Client, ...] = ()) -> Client:
+        return Client(address=address, timeout_s=timeout_s, replicas=replicas, **shared)
+
+    shards = (address.split("|") for address in settings["shards"])
+    return [of(first, tuple(map(of, others))) for first, *others in shards]
 
 
 def opened(settings: Mapping[str, Any], table: Table, checksum: Checksum, timeout_s: float) -> FurtherSystem:

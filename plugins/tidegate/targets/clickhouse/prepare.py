@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidegate.core.base.errors import DeliveryRefused
 from tidegate.core.deliver.port import Table
-from tidegate.targets.clickhouse import statements
+from tidegate.targets.clickhouse import replicas, statements
 from tidegate.targets.clickhouse.client import (
     DUPLICATE_COLUMN,
     ILLEGAL_COLUMN,
@@ -21,8 +21,10 @@ from tidegate.targets.clickhouse.statements import Names
 from tidegate.targets.clickhouse.types import WINDOW_TYPE, Column
 
 
-def prepared(shard: Client, names: Names, columns: Sequence[Column], table: Table) -> list[str]:
-    """What was done, in words. Looks first. Raises DeliveryRefused, Failed, Unanswered."""
+def prepared(shard: Client, number: int, names: Names, columns: Sequence[Column], table: Table) -> list[str]:
+    """What was done, in words. Looks first. Raises DeliveryRefused, Failed, Unanswered. `number`: of the shard."""
+    if shard.replicas:
+        return [*replicas.prepared(shard, number, names, columns, table), *_evolved(shard, names, columns)]
     owner = f"tidegate: {table.pipeline}/{table.delivery}"
     done = []
     if not shard.ask(statements.described(names)):
@@ -42,8 +44,10 @@ def _check_table(shard: Client, names: Names, window: Column, owner: str) -> Non
     comments = {name: (kind, comment) for name, kind, comment in shard.ask(statements.described_columns(names))}
     kind, comment = comments.get(window.name, ("", ""))
     wrong = None
-    if not str(engine).endswith("MergeTree") or str(engine).startswith("Replicated"):
-        wrong = f"its engine is {engine}: windows go into plain MergeTree tables", "take a table of its own"
+    if str(engine).startswith("Replicated"):
+        wrong = f"its engine is {engine}, and one server is named", "name all replicas: a host like ch1|ch2"
+    elif not str(engine).endswith("MergeTree"):
+        wrong = f"its engine is {engine}: windows go into MergeTree tables", "take a table of its own"
     elif str(partition_key).strip("`") != window.name or kind not in ("DateTime", WINDOW_TYPE):
         wrong = f"it is not partitioned by a DateTime column {window.name}", "take a table of its own"
     elif comment != owner:

@@ -11,6 +11,7 @@ from tidegate.targets.clickhouse.types import Column, sql_row_hash
 
 OLD_PARTS_S = 1
 """What made way for a REPLACE leaves the disk so soon: until then older servers show it again when they restart."""
+_NULLABLE_KEY = "allow_nullable_key = 1"
 EMPTY_SOURCE = "allow_replace_partition_from_empty_source"
 
 
@@ -30,19 +31,52 @@ class Names:
         return self.full(self.table)
 
 
+def sorted_by(order_by: Sequence[str], client: Client) -> str:
+    """The key of a new table's order. Its columns may be null; older versions take a default for null there."""
+    plain = client.knows("allow_nullable_key")
+    return ", ".join(quoted(name) if plain else f"assumeNotNull({quoted(name)})" for name in order_by)
+
+
 def create_table(names: Names, columns: Sequence[Column], order_by: Sequence[str], owner: str, client: Client) -> str:
-    """The target, whose first column says whose it is. Columns of the order may be null; older versions take a default
-    for null there."""
+    """The target, whose first column says whose it is."""
     declared = [f"{quoted(one.name)} {one.full_type}" for one in columns]
     declared[0] += f" COMMENT {text(owner)}"
-    nullable_keys = client.knows("allow_nullable_key")
-    order = ", ".join(quoted(name) if nullable_keys else f"assumeNotNull({quoted(name)})" for name in order_by)
-    keys = ", allow_nullable_key = 1" if nullable_keys and order else ""
+    order = sorted_by(order_by, client)
+    keys = f", {_NULLABLE_KEY}" if client.knows("allow_nullable_key") and order else ""
     return (
         f"CREATE TABLE {names.target} ({', '.join(declared)}) ENGINE = MergeTree "
         f"PARTITION BY {quoted(columns[0].name)} ORDER BY ({order or 'tuple()'})"
         f" SETTINGS index_granularity = 8192, old_parts_lifetime = {OLD_PARTS_S}{keys}"
     )
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A table's place in ZooKeeper or Keeper, and what the replica is called there."""
+
+    path: str
+    name: str
+
+
+def create_replica(names: Names, declared: Sequence[tuple[str, str]], order: str, at: Replica, client: Client) -> str:
+    """The target as one of several replicas; `declared`: name and type. Whose it is says its path: 18.16 lets no other
+    replica join a table whose columns have comments."""
+    columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in declared)
+    engine = f"ReplicatedMergeTree({text(at.path)}, {text(at.name)})"
+    return (
+        f"CREATE TABLE {names.target} ({columns}) ENGINE = {engine} PARTITION BY {quoted(declared[0][0])} "
+        f"ORDER BY ({order or 'tuple()'}) SETTINGS index_granularity = 8192, old_parts_lifetime = {OLD_PARTS_S}"
+        f"{', ' + _NULLABLE_KEY if client.knows('allow_nullable_key') and order else ''}"
+    )
+
+
+def create_staging(names: Names, staging: str, window: Column, order: str | None, client: Client) -> str:
+    """`order`: the target's, where it is replicated; None: it is not, and the staging is as the target."""
+    engine = ""
+    if order is not None:
+        keys = f" SETTINGS {_NULLABLE_KEY}" if client.knows("allow_nullable_key") and order else ""
+        engine = f" ENGINE = MergeTree PARTITION BY {quoted(window.name)} ORDER BY ({order or 'tuple()'}){keys}"
+    return f"CREATE TABLE {names.full(staging)} AS {names.target}{engine}"
 
 
 def insert(names: Names, staging: str, columns: Sequence[Column]) -> str:
@@ -59,6 +93,14 @@ def content(names: Names, table: str, columns: Sequence[Column], window_ms: int 
     """Count and sum of hashes of a staging, or of a window of the target."""
     only = "" if window_ms is None else f" WHERE {quoted(columns[0].name)} = toDateTime({window_ms // 1000})"
     return f"SELECT count(), sum({sql_row_hash(columns)}) FROM {names.full(table)}{only}"
+
+
+def content_by(names: Names, columns: Sequence[Column], by: Sequence[str], window_ms: int) -> str:
+    """The same of a window of the target, for each group of values of the columns `by`, which come first."""
+    keys = [quoted(name) for name in by]
+    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
+    only = f"WHERE {quoted(columns[0].name)} = toDateTime({window_ms // 1000}){grouped}"
+    return f"SELECT {', '.join([*keys, 'count()'])}, sum({sql_row_hash(columns)}) FROM {names.target} {only}"
 
 
 def parts(names: Names, staging: str) -> str:
@@ -91,6 +133,19 @@ def described(names: Names) -> str:
     """Engine and partition key of the target; no row where it is missing."""
     where = f"database = {text(names.database)} AND name = {text(names.table)}"
     return f"SELECT engine, partition_key FROM system.tables WHERE {where}"
+
+
+def sorting_key(names: Names) -> str:
+    """The target's."""
+    return (
+        f"SELECT sorting_key FROM system.tables WHERE database = {text(names.database)} AND name = {text(names.table)}"
+    )
+
+
+def replica_path(names: Names) -> str:
+    """Path of the target's replicas; no row where it is not replicated."""
+    where = f"database = {text(names.database)} AND table = {text(names.table)}"
+    return f"SELECT zookeeper_path FROM system.replicas WHERE {where}"
 
 
 def described_columns(names: Names) -> str:

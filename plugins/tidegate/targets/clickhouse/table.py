@@ -17,11 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.core.base.errors import DeliveryRefused, DeliveryUnsure, LostComparison
-from tidegate.core.deliver.port import Attempt, Content, Holds, Needed, Rows, Standing, Table
-from tidegate.targets.clickhouse import native, prepare, statements
+from tidegate.core.base.partition_values import PartitionValues
+from tidegate.core.deliver.parts import added, paired
+from tidegate.core.deliver.port import Attempt, Content, Holds, Needed, Part, Rows, Standing, Table
+from tidegate.targets.clickhouse import native, prepare, replicas, statements
 from tidegate.targets.clickhouse.client import NOT_EXECUTED, UNKNOWN_TABLE, Client, Failed, Unanswered, Unsent
 from tidegate.targets.clickhouse.statements import EMPTY_SOURCE, Names, window_name
 from tidegate.targets.clickhouse.types import Column, columns, row_hashes
+from tidegate.targets.grouping import by_partition
 
 _BODY_BYTES = 64 << 20
 """Rows of a shard are sent when they are so many bytes: each INSERT makes a part or a few."""
@@ -43,10 +46,10 @@ class ClickHouseTable:
 
     def prepare(self) -> list[str]:
         with _before_readers():
-            return [line for shard in self._shards for line in self._prepared(shard)]
+            return [line for number, shard in enumerate(self._shards, 1) for line in self._prepared(number, shard)]
 
-    def _prepared(self, shard: Client) -> list[str]:
-        return prepare.prepared(shard, self._names, self._columns(shard), self._table)
+    def _prepared(self, number: int, shard: Client) -> list[str]:
+        return prepare.prepared(shard, number, self._names, self._columns(shard), self._table)
 
     def send(self, attempt: Attempt, rows: Rows, holds: Holds) -> Standing:
         staging = self._names.prefix + attempt.staging
@@ -63,7 +66,25 @@ class ClickHouseTable:
 
     def standing(self, window_ms: int) -> Standing:
         with _before_readers():
-            return Standing(content=_total(self._contents(self._names.table, window_ms)))
+            found = self._contents(self._names.table, window_ms)
+            return Standing(content=_total(found), behind=tuple(self._behind(window_ms, found, 0)))
+
+    def parts(self, window_ms: int, rows: Rows) -> tuple[Part, ...]:
+        names, of = self._table.partitions, self._columns(self._shards[0])
+        here, there = dict[PartitionValues, Content](), dict[PartitionValues, Content]()
+        for batch in rows.batches():
+            stored = [one.stored(values) for one, values in zip(of, batch.columns, strict=True)]
+            hashes = row_hashes(of, stored)
+            for values, places in by_partition(names, batch.columns[1 : len(names) + 1], len(batch)):
+                checksum = int(hashes[places.to_numpy()].sum(dtype=np.uint64))
+                added(here, values, Content(rows=len(places), checksum=checksum))
+        with _before_readers():
+            for shard in self._shards:
+                sql = statements.content_by(self._names, self._columns(shard), names, window_ms)
+                for *texts, count, total in shard.ask(sql):
+                    values = tuple((n, None if v is None else str(v)) for n, v in zip(names, texts, strict=True))
+                    added(there, values, Content(rows=int(count), checksum=int(total)))
+        return paired(here, there)
 
     def sweep(self, needed: Needed) -> list[str]:
         done = []
@@ -84,7 +105,9 @@ class ClickHouseTable:
         """What each shard's staging has, and was found to have."""
         with _before_readers():
             for shard in self._shards:
-                shard.do(f"CREATE TABLE {self._names.full(staging)} AS {self._names.target}")
+                order = replicas.sorting_key(shard, self._names) if shard.replicas else None
+                window = self._columns(shard)[0]
+                shard.do(statements.create_staging(self._names, staging, window, order, shard))
             wanted = self._filled(staging, attempt, rows)
             self._check(staging, wanted)
         return wanted
@@ -142,6 +165,9 @@ class ClickHouseTable:
         with _before_readers():
             for shard in self._shards:
                 self._fence_shard(shard, f"{attempt.token.unit}_", own, end)
+                for replica in shard.replicas:  # a try of before another one was named first
+                    with suppress(Unsent, Unanswered):
+                        self._fence_shard(replica, f"{attempt.token.unit}_", own, end)
 
     def _fence_shard(self, shard: Client, window: str, own: str, end: float) -> None:
         while others := [name for name in self._stagings(shard, window) if name != own]:
@@ -216,7 +242,21 @@ class ClickHouseTable:
                 raise DeliveryUnsure(
                     f"{self._where(attempt)}: {shard.address} shows {_words(there)} of it; sent were {_words(content)}"
                 )
-        return Standing(content=_total(found))
+        behind = self._behind(attempt.token.unit, wanted, replicas.WAIT_S)
+        return Standing(content=_total(found), behind=tuple(behind))
+
+    def _behind(self, window_ms: int, wanted: list[Content], wait_s: float) -> list[str]:
+        """Replicas that show something else, or nothing. Raises DeliveryUnsure below the quorum, but of a look."""
+        named = []
+        for shard, content in zip(self._shards, wanted, strict=True):
+            found = replicas.behind(shard, content, lambda at: self._content(at, self._names.table, window_ms), wait_s)
+            if wait_s and 1 + len(shard.replicas) - len(found) < replicas.quorum_of(self._table):
+                raise DeliveryUnsure(
+                    f"window {window_name(window_ms)} in {self._names.table}: fewer replicas of {shard.address} than "
+                    f"the quorum show it: {'; '.join(found)}"
+                )
+            named += found
+        return named
 
     def _contents(self, table: str, window_ms: int | None) -> list[Content]:
         return [self._content(shard, table, window_ms) for shard in self._shards]

@@ -121,10 +121,15 @@ class Copying:
 
 def digest(there: Files, path: str) -> str:
     """SHA-256 of a file's bytes. Raises PathMissing, StorageError."""
-    found = hashlib.sha256()
     with there.open_existing(path) as file:
-        for piece in pieces(file):
-            found.update(piece)
+        return digest_of(file)
+
+
+def digest_of(file: BinaryIO) -> str:
+    """SHA-256 of all bytes."""
+    found = hashlib.sha256()
+    for piece in pieces(file):
+        found.update(piece)
     return found.hexdigest()
 
 

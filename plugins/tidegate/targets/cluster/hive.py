@@ -6,7 +6,7 @@ files instead of in the ledger (`targets/cluster/tries.py`).
 
 from __future__ import annotations
 
-from tidegate.core.base.partition_values import partition_path
+from tidegate.core.base.partition_values import PartitionValues, partition_path
 from tidegate.core.deliver.port import Holds
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import Shown, Targets
@@ -55,13 +55,19 @@ class HiveCopy(ClusterTable):
         key = self._key(window_ms)
         at = self._table.values(key)
         shown = self._table.catalogue.partitions(self._table.name, at)
-        files = {}
+        files, of = dict[str, str](), dict[str, PartitionValues]()
         for values, location in shown.items():
             listing = [f.path for f in self._storage.list_files(location) or []]
             for path in strays(listing, ()):
                 below = values[len(at) :]
-                files[join(partition_path(below), path) if below else path] = join(location, path)
-        return Met(files=files, places=tuple(shown.values()), by=lambda record: self._wanted(record) == shown)
+                name = join(partition_path(below), path) if below else path
+                files[name], of[name] = join(location, path), below
+        return Met(
+            files=files,
+            places=tuple(shown.values()),
+            by=lambda record: self._wanted(record) == shown,
+            values=of,
+        )
 
     def _wanted(self, record: Record) -> Shown:
         entries = tuple(c.entry for c in record.files)

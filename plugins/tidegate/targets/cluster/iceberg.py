@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure, DeliveryAhead, LostComparison
 from tidegate.core.base.instants import iso
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.port import Holds
 from tidegate.core.target.paths import join
@@ -18,6 +19,7 @@ from tidegate.targets.cluster.table import ClusterTable, Met, Options, Site
 from tidegate.targets.cluster.tries import Record
 from tidegate.targets.iceberg import live, snapshot
 from tidegate.targets.iceberg.catalogue import Conflict, Loaded
+from tidegate.targets.iceberg.columns import WINDOW
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import below, data_files, held
 from tidegate.targets.iceberg.leftovers import leftovers
@@ -113,11 +115,18 @@ class IcebergCopy(ClusterTable):
         seen = live.look(loaded.metadata, loaded.io, {window_ms * 1000})
         uris = tuple(file.file_path for file in seen.files)
         home = f"{self._home(window_ms)}/"
-        files = {uri.removeprefix(home).partition("/")[2] if uri.startswith(home) else uri: uri for uri in uris}
+        names = [uri.removeprefix(home).partition("/")[2] if uri.startswith(home) else uri for uri in uris]
+        parts = {name: self._values(live.part_in(file)) for name, file in zip(names, seen.files, strict=True)}
         newest = live.newest_token(loaded.metadata, window_ms)
 
         def by(record: Record) -> bool:
             wanted = {join(record.place, copied.entry.path) for copied in record.files}
             return wanted == {*uris} and (bool(wanted) or newest is None or newest == record.token)
 
-        return Met(files=files, places=uris, by=by, altered="; ".join(sorted({*seen.altered.values()})))
+        altered = {self._values(part): who for part, who in seen.altered.items()}
+        return Met(files=dict(zip(names, uris, strict=True)), places=uris, by=by, values=parts, altered=altered)
+
+    def _values(self, part: live.Part) -> PartitionValues:
+        """Without the window's."""
+        found = zip(self._definition.parts, part, strict=False)
+        return tuple((c.name, None if value is None else str(value)) for c, value in found if c.name != WINDOW)

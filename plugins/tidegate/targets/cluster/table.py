@@ -31,15 +31,18 @@ from tidegate.core.base.errors import (
     PathMissing,
     StorageError,
 )
+from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
-from tidegate.core.deliver.port import Attempt, Content, Holds, Needed, Rows, Standing
+from tidegate.core.deliver.parts import added, paired
+from tidegate.core.deliver.port import Attempt, Content, Holds, Needed, Part, Rows, Standing
+from tidegate.core.files.failure import JobError
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import Layout, join
 from tidegate.core.window.cut import parse_window_id, window_from, window_id
 from tidegate.core.window.states import WindowKey
-from tidegate.targets.cluster.copying import Copied, Copying, Files, Pace, digest, path_there
+from tidegate.targets.cluster.copying import Copied, Copying, Files, Pace, digest, digest_of, path_there
 from tidegate.targets.cluster.tries import Order, Record, Tries, name_of, order_of
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.base.places import strays
@@ -87,12 +90,14 @@ class Options:
 class Met:
     """What readers meet of a window: URIs of its files by their paths below the window's place, or whatever names them
     for certain. `places`: URIs that the table knows; none of them may be deleted. `by`: whether this is what a try has
-    shown. `altered`: by whom else, in words."""
+    shown. `values`: of the partition in which each file is. `altered`: partitions that somebody else has changed, and
+    who, in words."""
 
     files: Mapping[str, str]
     places: tuple[str, ...]
     by: Callable[[Record], bool]
-    altered: str = ""
+    values: Mapping[str, PartitionValues] = field(default_factory=dict)
+    altered: Mapping[PartitionValues, str] = field(default_factory=dict)
 
 
 class ClusterTable(ABC):
@@ -134,6 +139,38 @@ class ClusterTable(ABC):
             by = next((record.token for record in records if met.by(record)), None)
             known = [copied for record in records for copied in record.files]
             return Standing(content=_content(self._read(met), known), token=by)
+
+    def parts(self, window_ms: int, rows: Rows) -> tuple[Part, ...]:
+        here, own = dict[PartitionValues, Content](), dict[str, str]()
+        for file in rows.files:
+            path, entry = path_there(file.entry), file.entry
+            with rows.opened(file) as stream:
+                own[path] = digest_of(stream)
+            added(here, entry.values, Content(rows=entry.rows, checksum=_sum({path: own[path]})))
+        with _told():
+            return paired(here, self._parts_there(window_ms, rows, own))
+
+    def _parts_there(self, window_ms: int, rows: Rows, own: Mapping[str, str]) -> dict[PartitionValues, Content]:
+        """`own`: SHA-256 of the files here. Files there that are not the same are opened, and their rows counted."""
+        there: dict[PartitionValues, Content] = {}
+        known = {path_there(file.entry): file.entry.rows for file in rows.files}
+        met = self._met(window_ms)
+        for path, uri in met.files.items():
+            with suppress(PathMissing):
+                found = digest(self._storage, uri)
+                count = known[path] if own.get(path) == found else self._counted(uri, rows)
+                added(there, met.values[path], Content(rows=count, checksum=_sum({path: found})))
+        for values, who in met.altered.items():
+            added(there, values, Content(rows=0, checksum=_sum({who: ""})))
+        return there
+
+    def _counted(self, uri: str, rows: Rows) -> int:
+        """Rows that readers find in a file; none in one that cannot be read."""
+        try:
+            with self._storage.open_existing(uri) as copy:
+                return rows.count(uri, copy)
+        except JobError:
+            return 0
 
     def sweep(self, needed: Needed) -> list[str]:
         with _told():
@@ -257,7 +294,7 @@ class ClusterTable(ABC):
 
     def _read(self, met: Met) -> dict[str, str]:
         """SHA-256 of each file that readers meet, by its path; of one that is gone nothing."""
-        found = {met.altered: ""} if met.altered else {}
+        found = {"; ".join(sorted({*met.altered.values()})): ""} if met.altered else {}
         for path, uri in met.files.items():
             with suppress(PathMissing):
                 found[path] = digest(self._storage, uri)
@@ -325,10 +362,12 @@ class ClusterTable(ABC):
 def _content(digests: Mapping[str, str], known: tuple[Copied, ...] | list[Copied]) -> Content:
     """Rows of the files by what is `known` of them; the sum of the hashes of their paths and bytes."""
     rows = {(c.entry.path, c.digest): c.entry.rows for c in known}
-    total = sum(
-        int.from_bytes(hashlib.sha256(f"{path}\n{found}".encode()).digest()[:8]) for path, found in digests.items()
-    )
-    return Content(rows=sum(rows.get(one, 0) for one in digests.items()), checksum=total % CHECKSUM_MODULUS)
+    return Content(rows=sum(rows.get(one, 0) for one in digests.items()), checksum=_sum(digests))
+
+
+def _sum(digests: Mapping[str, str]) -> int:
+    hashes = (hashlib.sha256(f"{path}\n{found}".encode()).digest()[:8] for path, found in digests.items())
+    return sum(map(int.from_bytes, hashes)) % CHECKSUM_MODULUS
 
 
 @contextmanager

@@ -7,16 +7,30 @@ still holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison
 from tidegate.core.base.instants import iso
-from tidegate.core.deliver.port import WINDOW_COLUMN, Attempt, Checksum, Content, Holds, Needed, Rows, Standing, Table
+from tidegate.core.base.partition_values import PartitionValues
+from tidegate.core.deliver.parts import added, paired
+from tidegate.core.deliver.port import (
+    WINDOW_COLUMN,
+    Attempt,
+    Checksum,
+    Content,
+    Holds,
+    Needed,
+    Part,
+    Rows,
+    Standing,
+    Table,
+)
 from tidegate.core.files.failure import JobError
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
 from tidegate.core.target.port import Token
+from tidegate.targets.grouping import by_partition
 from tidegate.targets.relational.columns import Column, column
 from tidegate.targets.relational.definition import Definition
 from tidegate.targets.relational.dialect import Dialect
@@ -31,6 +45,7 @@ class Relational:
     ) -> None:
         self._dialect, self._settings, self._checksum, self._timeout_s = dialect, settings, checksum, timeout_s
         self._columns: tuple[Column, ...] = tuple(column(dialect.kind, n, kind) for n, kind in table.columns)
+        self._partitions = table.partitions
         self._definition = Definition(dialect, settings, table, self._columns)
         self._found: Any = None
 
@@ -61,6 +76,22 @@ class Relational:
             content = self._content(found, window_ms)
             cursor.execute("COMMIT")
         return Standing(content=content, token=token)
+
+    def parts(self, window_ms: int, rows: Rows) -> tuple[Part, ...]:
+        here = self._grouped(as_sent(batch, self._columns) for batch in rows.batches())
+        with self._answering() as found:
+            there = self._grouped(
+                self._dialect.read(found, self._definition.table, self._columns, self._where(window_ms))
+            )
+        return paired(here, there)
+
+    def _grouped(self, batches: Iterable[Any]) -> dict[PartitionValues, Content]:
+        names, found = self._partitions, dict[PartitionValues, Content]()
+        for batch in batches:
+            for values, places in by_partition(names, batch.columns[1 : len(names) + 1], len(batch)):
+                some = batch.take(places)
+                added(found, values, Content(rows=len(some), checksum=self._checksum(some)))
+        return found
 
     def sweep(self, needed: Needed) -> list[str]:
         """There are no stagings: a transaction leaves nothing behind."""

@@ -13,6 +13,8 @@ from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, LedgerErro
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.due import differs, of_window_in_words, unknown_generation
+from tidegate.core.deliver.parts import Differing, differing, in_words
+from tidegate.core.deliver.port import Standing
 from tidegate.core.deliver.sender import Generation, Sender
 from tidegate.core.deliver.states import REFUSED as HELD
 from tidegate.core.deliver.states import SENDING, SKIPPED, STANDING, Delivered, Due
@@ -35,13 +37,15 @@ DOWN = 3
 """After so many windows in a row that the next try may heal, the system is taken for down: the rest waits."""
 DELIVERED, UNCHANGED, OVERTAKEN, LEFT_OUT = "delivered", "unchanged", "overtaken", "skipped"
 DIFFERS, WAITS = "differs", "waits"
+CATCHES_UP = "it catches up by itself; if it does not, look there at why (of ClickHouse: system.replicas)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
     """What became of a window. `what`: delivered, unchanged (it stands there as it should), overtaken, skipped,
     refused (a person has to decide) or failed (the next try may heal it), the last two with `why` and `advice`. Where
-    it was compared only: differs, or waits (its generation in force has not come there yet)."""
+    it was compared only: differs, or waits (its generation in force has not come there yet). `parts`: of one that was
+    found to differ, the partitions that do. `behind`: copies there (replicas) that do not show it, in words."""
 
     window_ms: int
     generation: int
@@ -49,6 +53,8 @@ class Sent:
     rows: int = 0
     why: str = ""
     advice: str = ""
+    parts: tuple[Differing, ...] = ()
+    behind: tuple[str, ...] = ()
 
     @property
     def well(self) -> bool:
@@ -112,7 +118,11 @@ def compare(
 
     def told(one: Due) -> Sent:
         verdict = _compared(sender, one)
-        return verdict if verdict.what != DIFFERS else replace(verdict, advice=_way_on(ctx, delivery, one))
+        if verdict.behind:
+            return replace(verdict, what=FAILED, rows=0, why="; ".join(verdict.behind), advice=CATCHES_UP)
+        if verdict.what != DIFFERS:
+            return verdict
+        return replace(_by_partition(ctx, sender, one, verdict), advice=_way_on(ctx, delivery, one))
 
     yield from _each(ctx, delivery, sender, found, lambda: True, told)
 
@@ -124,7 +134,17 @@ def fix(ctx: Context, delivery: Delivery, sender: Sender, found: Sequence[Sent],
         return list(found)
     prepare(ctx, sender)
     done = {one.window_ms: one for one in verify(ctx, delivery, sender, wanted, why=why)}
-    return [done.get(one.window_ms, one) for one in found]
+    return [replace(done.get(one.window_ms, one), parts=one.parts) for one in found]
+
+
+def _by_partition(ctx: Context, sender: Sender, one: Due, verdict: Sent) -> Sent:
+    """Which partitions of a window differ. One that cannot be read as a whole differs all the same."""
+    generation = _generation(ctx, one)
+    try:
+        parts = sender.parts(one.window_ms, _files(ctx, generation))
+    except TidegateError as e:
+        return replace(verdict, why=f"{verdict.why}; its partitions could not be compared: {first_line(e)}")
+    return replace(verdict, why=in_words(parts, verdict.why), parts=differing(parts))
 
 
 def _way_on(ctx: Context, delivery: Delivery, one: Due) -> str:
@@ -212,11 +232,12 @@ def _compared(sender: Sender, one: Due) -> Sent:
         return replace(said, why=of_window_in_words(row, one.generation))
     if row.state != STANDING:
         return replace(said, what=LEFT_OUT if row.state == SKIPPED else REFUSED, why=row.why)
-    why = differs(row, sender.standing(one.window_ms))
+    found = sender.standing(one.window_ms)
+    why = differs(row, found)
     if why is not None:
         return replace(said, what=DIFFERS, why=why)
     assert row.content is not None
-    return replace(said, what=UNCHANGED, rows=row.content.rows)
+    return replace(said, what=UNCHANGED, rows=row.content.rows, behind=found.behind)
 
 
 def _again(ctx: Context, one: Due, why: str) -> Due:
@@ -238,7 +259,7 @@ def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
     for _ in range(ATTEMPTS):
         tried = ctx.ledger.deliveries.take(ctx.name, delivery.name, one, generation.digest, ctx.nonce(), above)
         try:
-            _try(ctx, sender, tried, generation, rows)
+            standing = _try(ctx, sender, tried, generation, rows)
         except DeliveryAhead as e:
             above = _above(ctx, one, tried, e)
             one = replace(one, row=tried)
@@ -248,7 +269,8 @@ def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
         except TidegateError as e:
             _remember(ctx, tried, e)
             raise
-        return Sent(window_ms=one.window_ms, generation=one.generation, what=DELIVERED, rows=rows)
+        sent = Sent(window_ms=one.window_ms, generation=one.generation, what=DELIVERED, rows=rows)
+        return replace(sent, behind=standing.behind)
     raise LostComparison(f"{iso(one.window_ms)}: other tries keep coming before this one")
 
 
@@ -263,11 +285,12 @@ def _stands(ctx: Context, sender: Sender, row: Delivered, one: Due, rows: int) -
     return True
 
 
-def _try(ctx: Context, sender: Sender, tried: Delivered, generation: PublishedGeneration, rows: int) -> None:
+def _try(ctx: Context, sender: Sender, tried: Delivered, generation: PublishedGeneration, rows: int) -> Standing:
     standing = sender.send(tried.attempt(rows), _files(ctx, generation), lambda: ctx.ledger.deliveries.holds(tried))
     if standing.content.rows != rows:
         raise DeliveryRefused(f"{standing.content.rows:,} rows stand there, the generation has {rows:,}", retry=False)
     ctx.ledger.deliveries.stands(tried, standing.content)
+    return standing
 
 
 def _remember(ctx: Context, tried: Delivered, error: TidegateError) -> None:
@@ -319,3 +342,5 @@ def _sweep(ctx: Context, delivery: Delivery, sender: Sender) -> None:
 def _say(ctx: Context, delivery: Delivery, sent: Sent) -> None:
     told = f"{many(sent.rows, 'row')}" if sent.well and not sent.why else sent.why
     ctx.say(f"{delivery.name}: {iso(sent.window_ms)} generation {sent.generation} {sent.what}: {told}")
+    for one in sent.behind:
+        ctx.say(f"{delivery.name}: {iso(sent.window_ms)}: {one}")

@@ -1,0 +1,123 @@
+"""A shard of several replicas: the first one is written to, the others get it from there, and are looked at.
+
+All tries go through one replica, so that what D4 looks for is there. A REPLACE is a line of the table's log in
+ZooKeeper or Keeper: each replica executes those in their order, and shows a window's old partition or its new one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from tidegate.core.base.errors import DeliveryRefused
+from tidegate.core.base.wording import many
+from tidegate.core.deliver.port import Content, Table
+from tidegate.targets.clickhouse import statements
+from tidegate.targets.clickhouse.client import TABLE_EXISTS, Client, Failed, Unanswered, Unsent
+from tidegate.targets.clickhouse.statements import Names, Replica
+from tidegate.targets.clickhouse.types import Column
+
+WAIT_S = 10.0
+"""So long other replicas may take to show a window before they are named."""
+_POLL_S = 0.2
+
+
+# ---------------------------------------------------------------- the table
+
+
+def prepared(shard: Client, number: int, names: Names, columns: Sequence[Column], table: Table) -> list[str]:
+    """The table on each replica that answers; what was done, in words. Raises DeliveryRefused, Failed, Unanswered."""
+    quorum, of = quorum_of(table), 1 + len(shard.replicas)
+    if quorum > of:
+        raise DeliveryRefused(
+            f"quorum is {quorum}, and the connection names {of} replicas of the shard {shard.address}",
+            advice="name all replicas in the connection's host, or lower quorum",
+            retry=False,
+        )
+    whose = f"/tidegate/{table.pipeline}/{table.delivery}/"
+    order = [name for name in dict(table.options).get("order_by", "").split(",") if name]
+    declared = [(one.name, one.full_type) for one in columns]
+    path = f"/clickhouse/tables{whose}{names.database}.{names.table}/{number}"
+    done = _made(shard, names, declared, statements.sorted_by(order, shard), path)
+    path = _checked(shard, names, columns[0], whose)
+    declared = [(str(name), str(kind)) for name, kind, _ in shard.ask(statements.described_columns(names))]
+    for replica in shard.replicas:
+        try:
+            done += _made(replica, names, declared, sorting_key(shard, names), path)
+            _checked(replica, names, columns[0], whose)
+        except (Unanswered, Unsent) as error:
+            done.append(f"{error}: its table is looked at by a later run")
+    return done
+
+
+def _made(at: Client, names: Names, declared: Sequence[tuple[str, str]], order: str, path: str) -> list[str]:
+    if at.ask(statements.described(names)):
+        return []
+    try:
+        at.do(statements.create_replica(names, declared, order, Replica(path, at.address), at))
+    except Failed as error:
+        if error.code != TABLE_EXISTS:  # made by another process meanwhile
+            raise
+    return [f"{at.address}: created {names.target}, a replica of {path}"]
+
+
+def _checked(at: Client, names: Names, window: Column, whose: str) -> str:
+    """The path of the table there. Raises DeliveryRefused for one that is not this delivery's."""
+    engine, partition_key = at.ask(statements.described(names))[0]
+    paths = [str(row[0]) for row in at.ask(statements.replica_path(names))]
+    wrong = None
+    if not str(engine).startswith("Replicated") or not paths:
+        wrong = f"its engine is {engine}, and the connection names several replicas"
+    elif str(partition_key).strip("`") != window.name:
+        wrong = f"it is not partitioned by {window.name}"
+    elif whose not in paths[0]:
+        wrong = f"its path {paths[0]} is not marked as this delivery's by {whose}"
+    if wrong:
+        raise DeliveryRefused(
+            f"{at.address}: {names.target} is not taken: {wrong}", advice="take a table of its own", retry=False
+        )
+    return paths[0]
+
+
+def sorting_key(shard: Client, names: Names) -> str:
+    """Of the target, which a staging has to have, too."""
+    return str(shard.ask(statements.sorting_key(names))[0][0])
+
+
+# ---------------------------------------------------------------- what they show
+
+
+def quorum_of(table: Table) -> int:
+    """How many replicas of a shard have to show a window before it stands."""
+    return int(dict(table.options).get("quorum", "1"))
+
+
+def behind(shard: Client, wanted: Content, look: Callable[[Client], Content], wait_s: float) -> list[str]:
+    """Replicas that do not show this of a window, in words, after so long. One that does not answer is not waited
+    for."""
+    end = time.monotonic() + wait_s
+    named = []
+    for replica in shard.replicas:
+        words = _other(replica, wanted, look)
+        while words and not words.endswith(_SILENT) and time.monotonic() < end:
+            time.sleep(_POLL_S)
+            words = _other(replica, wanted, look)
+        if words:
+            named.append(words)
+    return named
+
+
+_SILENT = "does not answer"
+
+
+def _other(replica: Client, wanted: Content, look: Callable[[Client], Content]) -> str:
+    """What the replica shows instead; nothing where it shows what it should."""
+    try:
+        found = look(replica)
+    except (Failed, Unanswered) as error:
+        return f"{error}: the replica {_SILENT}"
+    if found == wanted:
+        return ""
+    if found.rows == wanted.rows:
+        return f"the replica {replica.address} shows other values"
+    return f"the replica {replica.address} shows {many(found.rows, 'row')}, not {wanted.rows:,}"
