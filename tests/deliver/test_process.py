@@ -35,7 +35,8 @@ class Real(RealLab):
         super().__init__(folder, replace(SHOP, kind=server.product, table=self.table), self._reached)
 
     def _reached(self) -> Mapping[str, Any]:
-        plain = {} if self.port == self.real.connection.port else {"ssl_disabled": "yes"}  # a proxy reads along
+        through = self.port != self.real.connection.port and self.real.kind != "postgresql"
+        plain = {"ssl_disabled": "yes"} if through else {}  # a proxy reads along
         return for_workers(replace(self.real.connection, port=self.port)) | plain
 
     def ids(self) -> list[str]:
