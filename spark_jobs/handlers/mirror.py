@@ -5,6 +5,8 @@ before, which is the plan's base: asked by a deep audit. Requests, and their ans
     {"events": [["batch", "uri", rows, bytes, n], ...]}      takes up their events. {"unread": why they cannot be read}
     {"bucket": [number, [["uri", rows, bytes], ...]]}     `core.mirror.comparison.Compared`, plain; with
       "below": [commit, row, n]                           held against rows of the source, whose smallest LOW it is
+    {"greatest": ["uri", ...]}                            [commit, row, n] of their events; null: one is not there. Needs
+                                                          no plan
 
 Events wait in the plan's directory, cut by bucket, so that memory does not grow with the table. Who asks empties it.
 """
@@ -22,6 +24,8 @@ from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.mirror.base import read_base
 from spark_jobs.engine.mirror.compare import against_source, compare, newest
 from spark_jobs.engine.mirror.events import Handed, hand_over
+from spark_jobs.engine.mirror.positions import greatest
+from spark_jobs.engine.mirror.purge import without_older
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.storage import open_storage
 from tidegate.core.base.plain import to_plain
@@ -46,6 +50,8 @@ class Comparison:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if "plan" in request:
             return self._begin(request["plan"], request["buckets"])
+        if "greatest" in request:
+            return {"position": greatest(open_storage, request["greatest"])}
         assert self._plan is not None, "a plan comes first"
         if "events" in request:
             return {"unread": self._take_up(self._plan, [EventFile(*f) for f in request["events"]])}
@@ -80,6 +86,8 @@ class Comparison:
         try:
             base = read_base(shape, ids, open_storage, before, plan.buckets)
             made = newest(shape, open_storage, self._handed, number, base)
+            if plan.sweep:
+                made = without_older(shape, made, plan)
             if below is not None:
                 return against_source(shape, number, made, held, below, plan.part)
             return compare(shape, number, made, held, plan.purged_below)

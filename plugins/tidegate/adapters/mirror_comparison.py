@@ -46,6 +46,12 @@ class LineTables(ABC):
         return from_plain(Compared, self._ask({"bucket": [bucket.number, files], **source}))
 
 
+    def greatest(self, files: Sequence[EventFile]) -> Position | None:
+        """`workflow.copy.standing.Greatest`."""
+        found = self._ask({"greatest": [f.uri for f in files]})["position"]
+        return None if found is None else (found[0], found[1], found[2])
+
+
 class TableProcess(ByChild, LineTables):
     """Table reader by `spark_jobs/handlers/mirror.py`."""
 

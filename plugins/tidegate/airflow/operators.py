@@ -189,7 +189,8 @@ class ApplyOperator(PipelineOperator):
 
 
 class CopyOperator(PipelineOperator):
-    """Read the chunks of a mirror's source table that are left, and trigger their merge; skip where all is read.
+    """Read the chunks of a mirror's source table that are left, and trigger their merge, but by days; skip where all is
+    read.
 
     A cleared task reads what is left: a chunk that was read stays read."""
 
@@ -200,21 +201,28 @@ class CopyOperator(PipelineOperator):
 
         Raises AirflowSkipException where nothing was left to read, or no event has been merged yet (S4)."""
         from tidegate.adapters.airflow_connections import airflow_connection
+        from tidegate.adapters.mirror_comparison import TableProcess
         from tidegate.airflow.runs import trigger, trigger_apply
+        from tidegate.inspection import storage_secrets
         from tidegate.wiring import open_database
         from tidegate.workflow.copy.copy import copy
 
         until = time.monotonic() + LONGEST_APPLY_S
-        with open_database(self.pipeline, airflow_connection) as database:
-            try:
-                done = copy(ctx, database, go_on=lambda: time.monotonic() < until)
-            except NotReady as e:
-                raise AirflowSkipException(str(e)) from None
+        secrets = storage_secrets(self.pipeline, airflow_connection)
+        reader = TableProcess(user=self.pipeline.sink.user, secrets=secrets)
+        try:
+            with open_database(self.pipeline, airflow_connection) as database:
+                done = copy(ctx, database, go_on=lambda: time.monotonic() < until, greatest=reader.greatest)
+        except NotReady as e:
+            raise AirflowSkipException(str(e)) from None
+        finally:
+            reader.close()
         if not done.chunks:
             why = "another task reads what is left" if done.left else "every chunk of the newest copy is read"
             raise AirflowSkipException(f"nothing to read: {why}")
         run = context["dag_run"].run_id
-        self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"copied_by_{run}"))
+        if ctx.keyed is not None:  # a day takes a copy once it is whole
+            self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"copied_by_{run}"))
         if done.left:
             self.log.info(trigger(self.dag_id, f"after_{run}"[:250]))
 

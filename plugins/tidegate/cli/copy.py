@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tidegate.core.copy.rounds import Round
     from tidegate.core.mirror.copied import RoundIn
     from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.workflow.copy.copy import Read
 
 
 @click.command()
@@ -96,16 +98,25 @@ def _preview(spec: Pipeline, again: bool, as_json: bool) -> None:
 
 
 def _run(spec: Pipeline, why: str, keys: tuple[str, str] | None, as_json: bool) -> None:
+    from tidegate.adapters.mirror_comparison import TableProcess
     from tidegate.wiring import command_lookup, open_database
     from tidegate.workflow.apply.apply import apply
     from tidegate.workflow.copy import copy as workflow
 
-    with open_database(spec, command_lookup) as database, surroundings.working(spec, progress) as ctx:
+    reader = TableProcess(user=spec.sink.user, secrets=surroundings.storage_secrets(spec))
+    with (
+        closing(reader),
+        open_database(spec, command_lookup) as database,
+        surroundings.working(spec, progress) as ctx,
+    ):
         if why:
-            workflow.again(ctx, database, why, keys)
-        done = workflow.copy(ctx, database)
-        told = apply(ctx).told
+            workflow.again(ctx, database, why, keys, reader.greatest)
+        done = workflow.copy(ctx, database, greatest=reader.greatest)
+        told = None if ctx.keyed is None else apply(ctx).told
         newest = ctx.ledger.copies.newest(spec.name)
+    if told is None:
+        _tell_of_days(spec, done, newest, as_json)
+        return
     whole = told.copied.whole
     if as_json:
         print_json({"pipeline": spec.name, "read": done, "table": told})
@@ -113,6 +124,20 @@ def _run(spec: Pipeline, why: str, keys: tuple[str, str] | None, as_json: bool) 
     did = f"{many(done.rows, 'row')} of {many(done.chunks, 'chunk')} read" if done.chunks else "nothing to read"
     stands = _stands(newest, whole)
     click.echo(f"{spec.name}: {did}; {stands}: {many(told.rows, 'row')} up to batch {told.upto}")
+
+
+def _tell_of_days(spec: Pipeline, done: Read, newest: Round | None, as_json: bool) -> None:
+    """Which copy the next day takes."""
+    from tidegate.core.copy.rounds import RoundState
+
+    if as_json:
+        print_json({"pipeline": spec.name, "read": done, "copy": newest})
+        return
+    did = f"{many(done.rows, 'row')} of {many(done.chunks, 'chunk')} read" if done.chunks else "nothing to read"
+    stands = "the copy is not whole yet"
+    if newest is not None and newest.state == RoundState.WHOLE:
+        stands = f"copy {newest.number} is whole: the next day that is built has its rows"
+    click.echo(f"{spec.name}: {did}; {stands}")
 
 
 def _stands(newest: Round | None, whole: RoundIn | None) -> str:

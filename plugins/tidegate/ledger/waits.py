@@ -7,7 +7,7 @@ databases, and which PostgreSQL answers by one index probe for each pair, where 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import create_engine
@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tidegate.core.batch.states import INGEST, LANDED, OPEN_STATES
+from tidegate.core.copy.rounds import RoundState
 from tidegate.core.window.states import CLOSING, CURRENT, WindowState
 from tidegate.core.window.waits import Look, Standing, WindowRef
 from tidegate.core.window.watermark import TopicFacts
@@ -26,7 +27,9 @@ from tidegate.ledger.store import LIMITS, asked, in_our_words, sql_list
 _FACTS = f"""
 WITH asked(pipeline, known_batch, known_nonce) AS (VALUES {{rows}})
 SELECT b.pipeline, b.batch_id, b.nonce, b.clock_ms, p.partition, p.max_event_ms, p.drained, p.advanced_ms,
-       p.open_transaction_since_ms, p.last_stable_offset, p.timed_ms
+       p.open_transaction_since_ms, p.last_stable_offset, p.timed_ms, EXISTS (
+           SELECT 1 FROM copies AS r WHERE r.pipeline = a.pipeline AND r.state = '{RoundState.WHOLE}' AND r.part IS NULL
+       ) AS copied
 FROM asked AS a
 JOIN batches AS b ON b.pipeline = a.pipeline AND b.batch_id = (
     SELECT n.batch_id FROM batches AS n
@@ -106,6 +109,8 @@ class SqlWaits:
             if (before.batch_id, before.nonce) != (batch.batch_id, batch.nonce):
                 parts = tuple(partition_facts(row) for row in rows if row.partition is not None)
                 before = _Known(batch.batch_id, batch.nonce, TopicFacts(batch.batch_id, batch.clock_ms, parts))
+            if before.facts.copied != bool(batch.copied):
+                before = replace(before, facts=replace(before.facts, copied=bool(batch.copied)))
             self._known[name] = before
         return {name: one.facts for name, one in self._known.items()}
 

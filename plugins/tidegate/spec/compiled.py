@@ -162,6 +162,7 @@ def _windows(spec: PipelineSpec) -> Windows:
         idle_max_lag_ms=windows.idle_max_lag,
         closes=kind.unit is Unit.WINDOW,
         follows=kind.follows,
+        copied=kind.follows and spec.copy_ is not None,
         read_whole=source_kind(spec.source.kind).traits.windowed,
     )
 

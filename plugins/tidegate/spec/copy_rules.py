@@ -20,9 +20,11 @@ def check(spec: PipelineSpec) -> Iterator[Problem]:
     """What is wrong with the section, together with others."""
     if spec.copy_ is None:
         return
-    kind = spec.sink.kind
-    if target_kind(kind).unit is not Unit.PREFIX:
-        yield Problem(("copy",), "rows of a table are copied into a mirror in Iceberg only; leave it out")
+    kind = target_kind(spec.sink.kind)
+    if kind.unit is not Unit.PREFIX and not kind.follows:
+        yield Problem(("copy",), "rows of a table are copied into a mirror only; leave it out")
+    if kind.follows and spec.copy_.compare is not None:
+        yield Problem(("copy", "compare"), "a mirror by days is not compared with its source; leave it out")
     if spec.format.unknown_fields == "capture":
         yield Problem(("format", "unknown_fields"), "a copy captures no fields; set another one, or leave copy out")
     told = spec.copy_

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.mirror.base import read_base
 from spark_jobs.engine.mirror.events import Handed, taken
 from spark_jobs.engine.mirror.hashing import buckets_of
-from spark_jobs.engine.mirror.merge import merge_bucket, unmerged
+from spark_jobs.engine.mirror.merge import Merged, merge_bucket, unmerged
 from spark_jobs.engine.mirror.numbers import mask_of
 from spark_jobs.engine.mirror.purge import has_any, purged, swept
 from spark_jobs.engine.mirror.shape import Shape
@@ -112,19 +112,30 @@ def _merged(
         return _untouched(bucket), ()
     rows = read_base(shape, ids, open_storage, bucket, plan.buckets)
     before = len(rows)
-    if plan.sweep:
+    if plan.sweep and not plan.whole:
         merged = swept(shape, rows, plan.swept_below, plan.part)
     elif plan.settled:
         merged = purged(shape, rows, plan.purged_below)
     else:
         merged = unmerged(shape, rows) if events is None else merge_bucket(shape, rows, events, plan.purged_below)
-    now = rows if plan.whole and merged.rows is None else merged.rows
+    if plan.whole:
+        merged = _as_a_whole(plan, shape, rows, merged)
+    now = merged.rows
     del rows, events
     files, found = _files(plan, shape, open_storage, number, now, attempt)
     bounds |= found
     changed, counts = now is not None, merged.counts
     done = BucketDone(number, changed, counts, files, before, merged.tombstones_before, merged.purged, merged.swept)
     return done, merged.below_purge
+
+
+def _as_a_whole(plan: ApplyPlan, shape: Shape, rows: pa.Table, merged: Merged) -> Merged:
+    """What a day writes of a bucket: all of it, changed or not; without what a copy of the source has not found."""
+    now = rows if merged.rows is None else merged.rows
+    if not plan.sweep:
+        return replace(merged, rows=now)
+    left = swept(shape, now, plan.swept_below, plan.part)
+    return replace(merged, rows=now if left.rows is None else left.rows, purged=left.purged, swept=left.swept)
 
 
 def _files(

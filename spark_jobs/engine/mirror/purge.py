@@ -46,6 +46,12 @@ def swept(shape: Shape, rows: pa.Table, below: Position, part: KeyPart | None) -
     return _without(shape, rows, _older(shape, rows, below, part))
 
 
+def without_older(shape: Shape, rows: pa.Table, plan: ApplyPlan) -> pa.Table:
+    """The rows that a plan's sweep leaves."""
+    left = swept(shape, rows, plan.swept_below, plan.part).rows
+    return rows if left is None else left
+
+
 def _without(shape: Shape, rows: pa.Table, gone: Numbers) -> Merged:
     deleted = numbers(shape.deleted(rows))
     tombstones, count, of_them = int(deleted.sum()), int(gone.sum()), int((gone & deleted).sum())

@@ -133,7 +133,7 @@ class ApplyPlan(JobPlan):
     events; it is a purge of tombstones below their greatest commit (M6), without `events`. `cut_before`: how
     many buckets the base has, where all of its rows are cut into another number of them; 0: nothing is cut.
     `swept_below`: what is older says nothing of the source any more (S5). `sweep`: it ends a round of a copy: rows and
-    tombstones below `swept_below` go, without `events`. `swept_parts`: the same of parts of the keys. `part`: the keys
+    tombstones below `swept_below` go, without `events`; of a `whole` table once its `events` are in. `swept_parts`: the same of parts of the keys. `part`: the keys
     that a sweep, or a comparison with the source, is about; None: all."""
 
     mode = "apply"
@@ -161,7 +161,7 @@ class ApplyPlan(JobPlan):
     @property
     def drops(self) -> bool:
         """Whether it only takes rows or tombstones away."""
-        return self.sweep or bool(self.settled)
+        return not self.whole and (self.sweep or bool(self.settled))
 
     @property
     def visits_all(self) -> bool:

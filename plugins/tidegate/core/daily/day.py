@@ -13,7 +13,8 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.base.wording import many
 from tidegate.core.mirror.balance import Totals, after, imbalance
-from tidegate.core.mirror.jobs import ApplyReceipt, BaseFile, Bucket
+from tidegate.core.mirror.copied import RoundIn
+from tidegate.core.mirror.jobs import START, ApplyReceipt, BaseFile, Bucket, Position
 from tidegate.core.target.paths import ROWS, TOMBSTONES, join
 
 
@@ -45,12 +46,17 @@ class DayFile:
 class Day(Totals):
     """`_day.json`. The sums are those of all days up to this one; `base`: None of the first day. `newest_ms`: the
     newest time at the source (UTC) of all their events, 0 if none is known (M8). `conflicts`: why a person has let the
-    order decide between contradicting events of it (M7), so that each rebuild does too; empty: nobody has."""
+    order decide between contradicting events of it (M7), so that each rebuild does too; empty: nobody has. `taken`: the
+    copy of the source's table whose rows it has merged beside its events, 0 for none, so that each rebuild takes the
+    same; `copied`: the newest one that it or a day before has taken; `swept_below`: that one's smallest LOW (S5)."""
 
     base: Ground | None
     files: tuple[DayFile, ...]
     newest_ms: int = 0
     conflicts: str = field(default="", metadata=LEFT_OUT)
+    taken: int = field(default=0, metadata=LEFT_OUT)
+    copied: int = field(default=0, metadata=LEFT_OUT)
+    swept_below: Position = field(default=START, metadata=LEFT_OUT)
 
     @property
     def manifest(self) -> dict[str, int]:
@@ -67,10 +73,15 @@ def buckets_of(day: Day, location: str) -> tuple[Bucket, ...]:
 
 
 def made(
-    before: Day | None, base: Ground | None, receipt: ApplyReceipt, origin: str, conflicts: str = ""
+    before: Day | None,
+    base: Ground | None,
+    receipt: ApplyReceipt,
+    origin: str,
+    conflicts: str = "",
+    copy: RoundIn | None = None,
 ) -> tuple[Day, dict[str, str]]:
     """The day that a job has written onto the day `before`, and for each path of it the job's own. `origin`: what its
-    files' names begin with; `conflicts`: as in `Day`."""
+    files' names begin with; `conflicts`: as in `Day`; `copy`: the one that it takes."""
     files: list[DayFile] = []
     sources: dict[str, str] = {}
     for bucket in receipt.buckets:
@@ -90,8 +101,21 @@ def made(
         purged=sums.purged,
         newest_ms=max(receipt.newest_ms, 0 if before is None else before.newest_ms),
         conflicts=conflicts,
+        taken=0 if copy is None else copy.number,
+        copied=copied_of(before) if copy is None else copy.number,
+        swept_below=swept_of(before) if copy is None else copy.low,
     )
     return day, sources
+
+
+def copied_of(before: Day | None) -> int:
+    """The newest copy whose rows the day has; 0 for none."""
+    return 0 if before is None else before.copied
+
+
+def swept_of(before: Day | None) -> Position:
+    """Below which position nothing makes a row any more (S5); START without a copy."""
+    return START if before is None else before.swept_below
 
 
 def flaw(day: Day) -> str | None:

@@ -108,7 +108,7 @@ def _bucket_errors(bucket: BucketDone, before: int, whole: bool) -> list[str]:
             f"{name}: {many(rows, 'row')} in its new files, {before:,} before and {counts.inserted:,} inserted{less}"
         )
     left = sum(f.tombstones for f in bucket.files)
-    if gone and left != bucket.tombstones_before - bucket.purged:
+    if gone and not counts.events and left != bucket.tombstones_before - bucket.purged:
         had = many(bucket.tombstones_before, "tombstone")
         found.append(f"{name}: {bucket.purged:,} of {had} purged, {left:,} left")
     return found

@@ -117,7 +117,8 @@ class Windows:
     """`start_ms` is the start of the first window; rows of windows that ended before it are late. `idle_max_lag_ms`:
     beyond the delay, how old the newest event may be for `idle: clock` to trust the clock; None: always. `closes`:
     whether windows are ever closed and published; where they are not, they only sort a batch's files. `follows`:
-    whether each is built on the one before. `read_whole`: whether each is one reading of a table that has no log."""
+    whether each is built on the one before; `copied`: and waits until the source's table has been read as a whole.
+    `read_whole`: whether each is one reading of a table that has no log."""
 
     size_ms: int
     timezone: str
@@ -130,6 +131,7 @@ class Windows:
     idle_max_lag_ms: int | None = 86_400_000
     closes: bool = field(default=True, metadata=LEFT_OUT)
     follows: bool = field(default=False, metadata=LEFT_OUT)
+    copied: bool = field(default=False, metadata=LEFT_OUT)
     read_whole: bool = field(default=False, metadata=LEFT_OUT)
 
 

@@ -1,4 +1,5 @@
-"""Windows that are built on the one before (`Windows.follows`) wait until that one is published."""
+"""Windows that are built on the one before (`Windows.follows`) wait until that one is published, and until the source's
+table has been read as a whole (`Windows.copied`)."""
 
 from __future__ import annotations
 
@@ -19,11 +20,22 @@ def before(key: WindowKey, windows: Windows) -> WindowKey | None:
     return window_from(window_start(key.start_ms - 1, windows), windows)
 
 
-def in_turn(certificate: Certificate, windows: Windows, published: Callable[[WindowKey], bool]) -> Certificate:
-    """The certificate of a window that its watermark lets close, held while the window before has nothing in force;
-    one that is published itself is never held.
+UNCOPIED = "the first full copy of the source's table is not whole yet"
+"""Why a day waits: what is in the table without it lacks rows (S9')."""
 
-    What has been published once stays so: an answer of `published` may be old."""
+
+def in_turn(
+    certificate: Certificate,
+    windows: Windows,
+    published: Callable[[WindowKey], bool],
+    copied: Callable[[], bool] = lambda: True,
+) -> Certificate:
+    """The certificate of a window that its watermark lets close, held while the window before has nothing in force, or
+    no copy of the source's table is whole (`copied`); one that is published itself is never held.
+
+    What has been published once stays so, and what is whole: an answer of `published` or `copied` may be old."""
+    if certificate.ready and windows.copied and not copied() and not published(certificate.window):
+        return replace(certificate, ready=False, reason=UNCOPIED)
     key = certificate.window
     ground = before(key, windows) if certificate.ready else None
     if ground is None or published(ground) or published(key):

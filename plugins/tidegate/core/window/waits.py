@@ -115,7 +115,10 @@ class ReadyWait:
                 return Answer(False, f"{name}: {standing.state}, but it {turn.words(ground)}"), self
             return Answer(True, f"{name}: ready: it is {standing.state} now"), self
         certificate = certify(self.pipeline, self.windows, look, self.window, now_ms)
-        certificate = turn.in_turn(certificate, self.windows, lambda key: self._published(look, key))
+        facts = look.facts.get(self.pipeline, NOTHING_LANDED)
+        certificate = turn.in_turn(
+            certificate, self.windows, lambda key: self._published(look, key), lambda: facts.copied
+        )
         return Answer(certificate.ready, certificate.text(), certificate), self
 
     def _published(self, look: Look, key: WindowKey) -> bool:

@@ -50,11 +50,13 @@ class PartitionFacts:
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """`batch_id` and `clock_ms` are of the newest LANDED batch; None: nothing has landed yet."""
+    """`batch_id` and `clock_ms` are of the newest LANDED batch; None: nothing has landed yet. `copied`: a copy of the
+    whole source table has been read; only waits are told."""
 
     batch_id: int | None
     clock_ms: int | None
     partitions: tuple[PartitionFacts, ...]
+    copied: bool = False
 
 
 class Held:

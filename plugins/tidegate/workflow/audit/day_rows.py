@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tidegate.core.audit.keyed import problems_of_day
 from tidegate.core.audit.problems import Problem
 from tidegate.core.audit.scope import Part
-from tidegate.core.base.errors import Alarm, StorageError
+from tidegate.core.base.errors import Alarm, StorageAhead, StorageError
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.daily.day import Day, buckets_of
@@ -20,10 +20,11 @@ from tidegate.core.mirror.comparison import Compared, Recomputed
 from tidegate.core.mirror.jobs import Daily, EventFile
 from tidegate.core.target.paths import join
 from tidegate.core.window.states import CURRENT, PublishedGeneration
+from tidegate.workflow.apply.copies import chunk_files
 from tidegate.workflow.audit.keyed import SPACE, Found, TableReader, compare, job, take_up
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
-from tidegate.workflow.generation import daily
+from tidegate.workflow.generation import copies, daily
 
 LOOKS = 5
 """How often a day is looked at while it is being replaced, or what it is built on."""
@@ -130,13 +131,12 @@ class _Days:
             day = daily.read(self._ctx, current.location)
             base = daily.ground_of(self._ctx, day)
             before = None if base is None else daily.read(self._ctx, base.location)
-        except Alarm as e:
-            look = _Look(why=str(e.args[0]))
-        else:
             if day.base is not None and base is None:
                 look = _Look(why=f"the ledger does not have {daily.words(day.base)}, which it is built on")
             else:
                 look = self._compared(current, day, base, before)
+        except (Alarm, StorageAhead) as e:
+            look = _Look(why=str(e.args[0]))
         return look if look.is_clean else replace(look, still=self._still(current, base))
 
     def _compared(
@@ -157,11 +157,15 @@ class _Days:
                 base=ground,
                 columns=table.columns,
                 whole=True,
+                swept_below=day.swept_below,
+                sweep=bool(day.taken),
             ),
             drawn,
         )
         events = [EventFile(0, join(current.location, f.path), f.rows, f.bytes) for f in files]
-        read, unread = take_up(self._ctx, self._reader, [events], sum(f.rows for f in files))
+        chunks = copies.read_of(self._ctx, day.taken) if day.taken else []
+        due = sum(f.rows for f in files) + sum(chunk.rows for chunk in chunks)
+        read, unread = take_up(self._ctx, self._reader, [events, *(chunk_files(self._ctx, c) for c in chunks)], due)
         if unread:
             return _Look(unread=unread)
         compared = list(compare(self._ctx, self._reader, drawn, held))

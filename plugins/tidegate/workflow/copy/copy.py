@@ -22,10 +22,11 @@ from tidegate.core.base.plain import loads, to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import CopyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
+from tidegate.core.copy.days import all_read
 from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedTable
 from tidegate.core.copy.port import Database, ReadAfter, TableRange
 from tidegate.core.copy.rounds import BRINGS_NOTHING, RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState
-from tidegate.core.copy.steps import cut, to_read, too_old, uncut, unread_topic
+from tidegate.core.copy.steps import cut, to_read, too_old, uncut
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.parts import KeyPart
 from tidegate.core.spec.pipeline import Copy
@@ -35,6 +36,8 @@ from tidegate.workflow.apply.copies import CopyFacts, gather
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import run_to_its_end
+from tidegate.workflow.copy import standing
+from tidegate.workflow.copy.standing import Greatest, no_files
 from tidegate.workflow.copy.tables import Keys, SourceTables, section
 
 _AGAIN = (
@@ -56,23 +59,32 @@ class Read:
     left: bool = False
 
 
-def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: True, compared: bool = False) -> Read:
+def copy(
+    ctx: Context,
+    database: Database,
+    go_on: Callable[[], bool] = lambda: True,
+    compared: bool = False,
+    greatest: Greatest = no_files,
+) -> Read:
     """Read what is left of the newest round; begin the first one. `go_on` is asked before each job but the first.
-    `compared`: of the round that is to be compared.
+    `compared`: of the round that is to be compared; `greatest`: of a mirror by days.
 
     Raises NotReady (S4: no event has been merged yet), SpecError (the source's table is another than the spec's),
     SourceError, StorageAhead (R11), JobFailed, LostComparison."""
     guard(ctx)
     preflight.check(ctx)
-    keyed(ctx).prepare()
+    _prepare(ctx)
+    if standing.needs_nothing(ctx):
+        return Read()
     done, lost = Read(), 0
     while True:
         try:
             tables = SourceTables(ctx, database)
-            round_, chunks = _next(ctx, database, tables, compared)
+            told = _told(ctx, greatest)
+            round_, chunks = _next(ctx, database, tables, told, compared)
             if round_ is None or (done.chunks and not go_on()):
                 return replace(done, left=round_ is not None)
-            accepted = _read(ctx, database, tables, chunks)
+            accepted = _read(ctx, database, tables, told, chunks)
             if not accepted:
                 ctx.say(f"{ctx.name}: another task reads these chunks: they are left to it")
                 return replace(done, left=True)
@@ -86,31 +98,45 @@ def copy(ctx: Context, database: Database, go_on: Callable[[], bool] = lambda: T
         _say_how_far(ctx, database, tables, round_)
 
 
-def _next(ctx: Context, database: Database, tables: SourceTables, compared: bool) -> tuple[Round | None, list[Chunk]]:
+def _prepare(ctx: Context) -> None:
+    if ctx.keyed is not None:  # days are prepared when they are published
+        ctx.keyed.prepare()
+
+
+def _next(
+    ctx: Context, database: Database, tables: SourceTables, told: Told, compared: bool
+) -> tuple[Round | None, list[Chunk]]:
     """The round that is to go on, with the chunks to read now; no round if all is read. Begins the first one."""
-    told = _told(ctx)
     facts = gather(ctx, told)
     if not compared and all(one.state in BRINGS_NOTHING for one in facts.rounds):
         _begin(ctx, tables, told, facts)  # a comparison is no copy, and one that was given up has no successor yet
-        return _next(ctx, database, tables, compared)
+        return _next(ctx, database, tables, told, compared)
     found = to_read(facts.rounds, facts.chunks, compared)
     if found is None:
+        _whole_by_days(ctx, facts)
         return None, []
     round_, left = found
     _refuse_other(ctx, round_, tables)
     most = _at_once(section(ctx))
     if round_.state in UNDER_WAY and not round_.ended and len(left) < most:
         _cut(ctx, database, tables, round_, facts)
-        return _next(ctx, database, tables, compared)
+        return _next(ctx, database, tables, told, compared)
     return round_, left[:most]
 
 
-def _told(ctx: Context) -> Told:
+def _whole_by_days(ctx: Context, facts: CopyFacts) -> None:
+    """A copy that is read is whole, and the next day takes it; of a table in Iceberg its snapshot says so."""
+    if ctx.keyed is not None:
+        return
+    for one in facts.rounds:
+        if all_read(one, facts.chunks.get(one.number, ())):
+            ctx.ledger.copies.whole(ctx.name, one.number)
+            ctx.say(f"{ctx.name}: {one.words} is whole: the next day that is published has its rows")
+
+
+def _told(ctx: Context, greatest: Greatest) -> Told:
     """What the table says. Raises NotReady (S4)."""
-    told = Told.by(keyed(ctx).standing())
-    why = unread_topic(told.begins)
-    if why is not None:
-        raise NotReady(f"{ctx.name}: {why}")
+    told = standing.told(ctx, greatest)
     if told.copied.whole is None:
         _wait_for_the_connector(ctx, told)
     return told
@@ -135,16 +161,18 @@ def _wait_for_the_connector(ctx: Context, told: Told) -> None:
         )
 
 
-def again(ctx: Context, database: Database, why: str, keys: Keys | None = None) -> Round:
+def again(
+    ctx: Context, database: Database, why: str, keys: Keys | None = None, greatest: Greatest = no_files
+) -> Round:
     """A new round, which reads the whole source table once more, or some `keys` of it; one that is OPEN is given up for
     it, but never one of the whole table for some keys.
 
     Raises as `copy` does; LostComparison where another task begins one; for some keys NotReady while all are read, or
     never were, SpecError where the table has no parts."""
     guard(ctx)
-    keyed(ctx).prepare()
+    _prepare(ctx)
     tables = SourceTables(ctx, database)
-    told = _told(ctx)
+    told = _told(ctx, greatest)
     part = _part(ctx, tables, told, keys)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
@@ -158,6 +186,9 @@ def again(ctx: Context, database: Database, why: str, keys: Keys | None = None) 
 def _part(ctx: Context, tables: SourceTables, told: Told, keys: Keys | None) -> KeyPart | None:
     if keys is None:
         return None
+    if ctx.keyed is None:
+        what = f"{ctx.name}: a mirror by days has no parts"
+        raise SpecError(what, advice="a day takes a copy as a whole: the whole table can be read again")
     if told.copied.whole is None:
         raise NotReady(f"{ctx.name}: its first copy is not whole: it reads these keys, too")
     return tables.part(keys)
@@ -168,7 +199,7 @@ def to_compare(ctx: Context, database: Database, keys: Keys | None = None) -> Ro
     as `copy` does; NotReady while a copy is under way; for some keys as `again` does."""
     guard(ctx)
     keyed(ctx).prepare()
-    tables, told = SourceTables(ctx, database), _told(ctx)
+    tables, told = SourceTables(ctx, database), _told(ctx, no_files)
     part = _part(ctx, tables, told, keys)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
@@ -237,9 +268,11 @@ def _cut(ctx: Context, database: Database, tables: SourceTables, round_: Round, 
 # ---------------------------------------------------------------- reading
 
 
-def _read(ctx: Context, database: Database, tables: SourceTables, chunks: Sequence[Chunk]) -> list[Chunk]:
+def _read(
+    ctx: Context, database: Database, tables: SourceTables, told: Told, chunks: Sequence[Chunk]
+) -> list[Chunk]:
     """Those that were accepted; none where another task has begun each of them anew. Raises JobFailed."""
-    told, names = _told(ctx), [chunk.table for chunk in chunks]
+    names = [chunk.table for chunk in chunks]
     read = {name: tables.to_read(name) for name in names}
     tries = [ctx.ledger.copies.attempt(chunk, ctx.nonce()) for chunk in chunks]
     job = _plan(ctx, database, read, told, tries)

@@ -11,8 +11,8 @@ from tidegate.core.copy.port import Database, SourceTable
 from tidegate.core.mirror.parts import WHOLE_NUMBERS, KeyPart, key_part
 from tidegate.core.spec.change_events import EVENT_COLUMNS, SHARD_PATHS
 from tidegate.core.spec.pipeline import Column, Copy
-from tidegate.workflow.apply.apply import keyed
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.copy.standing import table_key
 
 _EVENT = frozenset(name for name, *_ in EVENT_COLUMNS)
 _PLAIN = re.compile(r"\$\.(.+)")
@@ -67,7 +67,7 @@ class SourceTables:
 
     def _described(self, name: str) -> SourceTable:
         table = self._database.describe(name)
-        columns = [self._ctx.pipeline.column(column) for column in keyed(self._ctx).key]
+        columns = [self._ctx.pipeline.column(column) for column in table_key(self._ctx)]
         wanted = {_of(column) for column in columns if column.path not in SHARD_PATHS}
         if set(table.key) != wanted:
             raise SpecError(

@@ -25,7 +25,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.rules_version import COPYING_RULES
-from tidegate.core.daily.day import Day, Ground, buckets_of, flaw, made, outdated
+from tidegate.core.daily.day import Day, Ground, buckets_of, flaw, made, outdated, swept_of
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Daily, EventFile
@@ -45,6 +45,7 @@ from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.jobs import applied
 from tidegate.workflow.base.renames import MovedOn, move_files
+from tidegate.workflow.generation import copies
 
 _RESTORE = "clear the publish task of its day, which builds it anew from its events"
 
@@ -72,9 +73,16 @@ def build(
         return ""
     before = _before(ctx, generation.window)
     old = None if before is None else _read_in_force(ctx, generation.window, before)
+    recorded = _in_force(ctx, generation)
+    copy = copies.taken(ctx, old, recorded)
     events = tuple(EventFile(0, join(directory, f.path), f.rows, f.bytes) for f in entries if f.rows)
-    conflicts = ctx.conflicts or _taken_before(ctx, generation)
-    job = replace(_plan(ctx, table, generation, events, before, old), take_conflicts=bool(conflicts))
+    conflicts = ctx.conflicts or _taken_before(recorded)
+    job = replace(
+        _plan(ctx, table, generation, (*events, *copy.files), before, old),
+        take_conflicts=bool(conflicts),
+        swept_below=swept_of(old) if copy.round is None else copy.round.low,
+        sweep=copy.round is not None,
+    )
     try:
         receipt = _receipt(ctx, job)
     except BatchRefused as e:
@@ -83,11 +91,13 @@ def build(
             raise
         raise ReplayRefused(f"{iso(generation.window.start_ms)}: {e.args[0]}", advice=e.advice) from e
     base = None if before is None else Ground(before.window.start_ms, before.number, before.epoch)
-    day, sources = made(old, base, receipt, f"g{generation.number}.{generation.epoch}", conflicts)
+    day, sources = made(old, base, receipt, f"g{generation.number}.{generation.epoch}", conflicts, copy.round)
     wrong = flaw(day)
     if wrong is not None:
         raise AttemptSpoilt(f"{iso(generation.window.start_ms)}: {wrong}", advice="the next try merges it again")
     _bring(ctx, job, day, sources, directory, still_mine)
+    if copy.round is not None:
+        ctx.say(copies.words(ctx, generation.window, copy))
     counts = add_up(b.counts for b in receipt.buckets)
     ctx.say(
         f"merged {many(counts.events, 'event')} into {'no day before' if base is None else words(base)}: "
@@ -108,14 +118,20 @@ def _helps(ctx: Context, generation: BuildingGeneration, refused: BatchRefused) 
     )
 
 
-def _taken_before(ctx: Context, generation: BuildingGeneration) -> str:
-    """Why the day in force took contradicting events, if it did. What it is made of may be lost: then a person says it
-    again."""
+def _in_force(ctx: Context, generation: BuildingGeneration) -> Day | None:
+    """What the day in force is made of, whose rebuild decides as it did. None without one, and where nobody can know
+    any more."""
     current = in_force(ctx, generation.window)
     try:
-        return "" if current is None else read(ctx, current.location).conflicts
+        return None if current is None else read(ctx, current.location)
     except Alarm:
-        return ""
+        return None
+
+
+def _taken_before(recorded: Day | None) -> str:
+    """Why the day in force took contradicting events, if it did. What it is made of may be lost: then a person says it
+    again."""
+    return "" if recorded is None else recorded.conflicts
 
 
 def read(ctx: Context, location: str) -> Day:

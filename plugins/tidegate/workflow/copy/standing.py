@@ -1,0 +1,63 @@
+"""What the keyed table says before its source is read: of one in Iceberg its snapshot, of one by days what has landed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from tidegate.core.base.errors import NotReady, StepMissing
+from tidegate.core.copy.days import copied
+from tidegate.core.copy.rounds import RoundState
+from tidegate.core.copy.steps import unread_topic
+from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.jobs import EventFile, Position
+from tidegate.workflow.apply.apply import event_files, keyed
+from tidegate.workflow.base.context import Context
+
+Greatest = Callable[[Sequence[EventFile]], Position | None]
+"""The greatest position of events in landed files; None if one of them is not there any more."""
+_LOOKS = 10
+"""Batches whose files may have moved to their day: an older one is taken then."""
+
+
+def no_files(files: Sequence[EventFile]) -> Position | None:
+    """For tables that say their position themselves."""
+    raise NotImplementedError("nobody looks into landed files here")
+
+
+def table_key(ctx: Context) -> tuple[str, ...]:
+    """Logical columns of the keyed table's key. Raises StepMissing."""
+    if ctx.keyed is not None:
+        return ctx.keyed.key
+    daily = ctx.target.daily
+    if daily is None:
+        raise StepMissing(f"{ctx.name} is published by windows: its rows have no key")
+    return daily.key
+
+
+def told(ctx: Context, greatest: Greatest) -> Told:
+    """What it says. Raises NotReady (S4)."""
+    found = _by_days(ctx, greatest) if ctx.keyed is None else Told.by(keyed(ctx).standing())
+    why = unread_topic(found.begins)
+    if why is not None:
+        raise NotReady(f"{ctx.name}: {why}")
+    return found
+
+
+def _by_days(ctx: Context, greatest: Greatest) -> Told:
+    """S4, S2: the topic has all events above one that has landed, and a query sees what was committed with it. Any batch
+    says so; the newest one whose events wait for their day says it best."""
+    table_key(ctx)
+    landed = ctx.ledger.applies.landed(ctx.name, 0).rows
+    batches = (n for n in sorted(landed, reverse=True) if landed[n])
+    positions = (greatest(event_files(ctx, n)) for n in islice(batches, _LOOKS))
+    last = next((one for one in positions if one is not None), None)
+    rounds = [one for one in ctx.ledger.copies.rounds(ctx.name) if one.state == RoundState.WHOLE]
+    chunks = {one.number: ctx.ledger.copies.chunks(ctx.name, one.number) for one in rounds}
+    return Told(begins=last, last_position=last, copied=copied(rounds, chunks))
+
+
+def needs_nothing(ctx: Context) -> bool:
+    """Whether the newest copy of a table by days is whole: nobody need look into files to know it."""
+    newest = ctx.ledger.copies.newest(ctx.name) if ctx.keyed is None else None
+    return newest is not None and newest.state == RoundState.WHOLE

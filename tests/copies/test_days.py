@@ -1,0 +1,242 @@
+"""A mirror by days begins with a first copy: no day is published before it is whole, and each is what the source had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.audit.audits import in_process
+from tests.copies.days import COPYING, CopiedDays
+from tests.mirror.audits import deep
+from tests.mirror.days import YAML, by_days, day
+from tidegate.core.base.errors import NotReady, SpecError
+from tidegate.core.base.plain import loads
+from tidegate.core.copy.rounds import RoundState
+from tidegate.core.daily.day import Day
+from tidegate.core.target.paths import DAY as DAY_FILE
+from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.publish import archive
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[CopiedDays]:
+    made = begun(tmp_path)
+    yield made
+    made.close()
+
+
+def begun(folder: Path) -> CopiedDays:
+    """Ten rows of before the topic began, and its first event."""
+    made = CopiedDays(folder)
+    made.source_table.rows = {key: f"old {key}" for key in range(1, 11)}
+    made.source_table.set(3, "first event")
+    made.deliver()
+    return made
+
+
+def day_of(world: CopiedDays, n: int) -> Day:
+    place = world.place(n)
+    assert place is not None
+    return loads(Day, (place.parent / DAY_FILE).read_text())
+
+
+def sound(world: CopiedDays) -> None:
+    ctx = world.context()
+    assert [str(p) for p in audit(ctx, ctx.ledger.reads, in_process).problems] == []
+    world.close()
+    found = deep(world)
+    assert found.balanced, [str(p) for p in (*found.problems, *found.unsettled)]
+    assert not found.notes
+
+
+def test_the_first_day_waits_for_the_copy_and_has_all_rows(world: CopiedDays) -> None:
+    before = dict(world.source_table.rows)
+    world.until(1.5)
+    with pytest.raises(NotReady, match="first full copy of the source's table is not whole yet"):
+        world.publish(0)
+    assert world.rows(0) is None
+    done = world.read()
+    assert (done.round, done.chunks) == (1, 4)
+    world.publish(0)
+    assert world.told(0) == before
+    assert (day_of(world, 0).taken, day_of(world, 0).copied) == (1, 1)
+    assert day_of(world, 0).events == 1, "rows of a copy are no events"
+    sound(world)
+
+
+def test_a_copy_that_is_read_in_part_is_no_day(world: CopiedDays) -> None:
+    world.until(1.5)
+    world.pipeline = by_days(world.folder, COPYING.replace("tasks: 1", "tasks: 1"))
+    left = iter([True, False])
+    world.read(go_on=lambda: next(left))
+    with pytest.raises(NotReady, match="not whole yet"):
+        world.publish(0)
+
+
+def test_changes_during_the_read_win(world: CopiedDays) -> None:
+    """Those of the day itself are in it; later ones in the day of theirs."""
+    source = world.source_table
+    steps = iter([(1, "changed"), (2, None), (11, "new"), (1, "again"), (10, None)])
+
+    def meanwhile() -> None:
+        for change in steps:
+            source.set(*change)
+            break
+
+    source.during = meanwhile
+    world.read()
+    source.during = lambda: None
+    shown = dict(source.rows)
+    assert shown[1] == "again"
+    world.until(1.5)
+    source.set(5, "next day")
+    source.set(6, None)
+    world.until(2.5)
+    world.publish(0)
+    assert world.told(0) == shown
+    world.publish(1)
+    assert world.told(1) == {k: w for k, w in source.rows.items() if k != 99}
+    assert (day_of(world, 1).taken, day_of(world, 1).copied) == (0, 1)
+    sound(world)
+
+
+def test_s5_an_event_of_before_the_copy_that_comes_after_it_brings_nothing_back(world: CopiedDays) -> None:
+    """Its delete never came: the whole reading has not seen the row."""
+    source = world.source_table
+    source.set(20, "to be lost")
+    source.lose(20)
+    late = world.sent
+    world.sent += 1  # it is on its way
+    world.read()
+    world.until(1.5)
+    world.publish(0)
+    world.land(source.log[late])
+    world.until(2.5)
+    world.publish(1)
+    world.publish(1)
+    assert 20 not in (world.told(0) or {})
+    assert 20 not in (world.told(1) or {})
+    sound(world)
+
+
+def test_s5_rows_that_are_gone_without_an_event_go_with_the_next_copy(world: CopiedDays) -> None:
+    source = world.source_table
+    world.read()
+    world.until(1.5)
+    world.publish(0)
+    source.lose(4)
+    source.sneak(5, "by hand")
+    world.again()
+    world.read()
+    world.until(2.5)
+    world.publish(1)
+    assert world.told(1) == {k: w for k, w in source.rows.items() if k != 99}
+    told = day_of(world, 1)
+    assert (told.taken, told.purged) == (2, 1)
+    sound(world)
+
+
+def test_a_day_that_is_built_again_takes_the_same_copy(world: CopiedDays) -> None:
+    """Its inputs are recorded: a later copy belongs to a later day."""
+    source = world.source_table
+    world.read()
+    world.until(1.5)
+    world.publish(0)
+    shown = world.told(0)
+    source.sneak(5, "by hand")
+    world.again()
+    world.read()
+    place = world.place(0)
+    assert place is not None
+    for path in place.iterdir():
+        path.unlink()
+    world.publish(0)
+    assert world.told(0) == shown
+    assert day_of(world, 0).taken == 1
+    assert not world.replay_day(0).new, "it is the same again"
+    sound(world)
+
+
+def test_nothing_is_read_before_an_event_has_landed(tmp_path: Path) -> None:
+    """S4: changes between the query and the topic's beginning would be missing."""
+    world = CopiedDays(tmp_path)
+    with pytest.raises(NotReady, match="no event of the table"):
+        world.read()
+    world.close()
+
+
+def test_s4_a_chunk_below_what_has_landed_is_read_again(world: CopiedDays) -> None:
+    source = world.source_table
+    end, source.end = source.end, 50
+    with pytest.raises(Exception, match="its LOW is before the topic begins"):
+        world.read()
+    source.end = end
+    world.read()
+    world.until(1.5)
+    world.publish(0)
+    assert world.told(0) == source.rows | {} if 99 not in source.rows else True
+
+
+def test_a_copy_may_come_later(tmp_path: Path) -> None:
+    """Days that are published stay as they are; the next one waits for it."""
+    world = CopiedDays(tmp_path, YAML)
+    world.source_table.rows = {1: "old", 2: "old"}
+    world.source_table.set(3, "an event")
+    world.until(1.5)
+    world.publish(0)
+    assert world.told(0) == {3: "an event"}
+    world.pipeline = by_days(tmp_path, COPYING)
+    world.until(2.5)
+    with pytest.raises(NotReady, match="not whole yet"):
+        world.publish(1)
+    assert not world.publish(0).new, "what is published stays"
+    world.read()
+    world.publish(1)
+    assert world.told(1) == {1: "old", 2: "old", 3: "an event"}
+    assert world.told(0) == {3: "an event"}
+    assert not world.replay_day(0).new
+    sound(world)
+    world.close()
+
+
+def test_the_ledger_says_that_it_is_whole_and_its_files_stay(world: CopiedDays) -> None:
+    world.read()
+    ctx = world.context()
+    newest = ctx.ledger.copies.newest(world.pipeline.name)
+    assert newest is not None
+    assert newest.state == RoundState.WHOLE
+    world.until(1.5)
+    world.publish(0)
+    world.clock.advance(400 * 86_400_000)
+    clean(world.context())
+    assert not world.replay_day(0).new
+    sound(world)
+
+
+def test_a_part_of_the_keys_is_refused(world: CopiedDays) -> None:
+    world.read()
+    with pytest.raises(SpecError, match="has no parts"):
+        world.again(keys=("1", "2"))
+
+
+def test_a_day_says_how_exact_it_is(world: CopiedDays) -> None:
+    """The copy is read long after the day's end, so that single rows may be newer than that."""
+    world.until(1.5)
+    world.read()
+    world.said.clear()
+    world.publish(0)
+    assert any("copy 1 is in it: 11 rows" in line and "may be the newer one" in line for line in world.said), world.said
+
+
+def test_the_sensor_says_what_it_waits_for(world: CopiedDays) -> None:
+    world.until(1.5)
+    certificate = archive.ready(world.context(), day(0))
+    assert (certificate.ready, certificate.reason) == (
+        False,
+        "the first full copy of the source's table is not whole yet",
+    )
+    world.read()
+    assert archive.ready(world.context(), day(0)).ready
