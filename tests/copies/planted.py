@@ -8,9 +8,11 @@ from typing import Any
 
 from tests.mutants import seams
 from tests.mutants.planting import Bug, Patch, always, nothing
+from tidegate.core.base.errors import NotReady
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.core.mirror.copied import NOTHING
 from tidegate.core.mirror.jobs import START
+from tidegate.workflow.generation.copies import Taken
 
 
 class _AskedAfterwards:
@@ -111,6 +113,26 @@ def _to_the_end(original, after, bounds, most, part=None):
     return original(after, bounds, most)
 
 
+def _without_waiting(original, ctx, before, recorded):
+    try:
+        return original(ctx, before, recorded)
+    except NotReady:
+        return Taken()
+
+
+def _whatever_is_read(original, rounds, after):
+    return original([replace(one, state=RoundState.WHOLE) for one in rounds], after)
+
+
+def _never_swept(original, plan, shape, rows, merged):
+    return original(replace(plan, sweep=False), shape, rows, merged)
+
+
+def _from_the_greatest_low(original, one, chunks):
+    found = original(one, chunks)
+    return replace(found, low=found.top)
+
+
 def _bug(name: str, rule: str, *patches: tuple[str, Any]) -> Bug:
     return Bug(name, rule, "a world", "the test", tuple(Patch(seam, bug) for seam, bug in patches))
 
@@ -141,5 +163,24 @@ COPY_BUGS = {
         _bug("a part makes the table whole", "S9'", (seams.COPY_WHOLE, _a_part_too)),
         _bug("a part is read to the end of the table", "S5", (seams.COPY_CUT, _to_the_end)),
         _bug("rows of a copy count as events", "balance", (seams.MIRROR_AFTER, _as_events)),
+        _bug(
+            "no day waits for the copy",
+            "S9'",
+            (seams.COPIES_WHOLE, always(True)),
+            (seams.DAY_COPIED, _without_waiting),
+        ),
+        _bug(
+            "a day takes what is read so far",
+            "S9'",
+            (seams.COPIES_WHOLE, always(True)),
+            (seams.COPY_TO_TAKE, _whatever_is_read),
+        ),
+        _bug("a day that is built again takes the newest copy", "days", (seams.DAY_RECORDED, always(None))),
+        _bug("a day's rows of a copy have the place of events", "S1", (seams.COPY_FILES, _as_an_event)),
+        _bug("a day does not sweep", "S5", (seams.DAY_SWEPT, _never_swept)),
+        _bug("a day sweeps by the greatest LOW", "S5", (seams.COPY_INSIDE, _from_the_greatest_low)),
+        _bug("a day's sweep leaves no marker", "S5", (seams.DAY_SWEPT_BELOW, always(START))),
+        _bug("no landed event is asked for", "S4", (seams.COPY_UNREAD_TOPIC, always(None))),
+        _bug("a chunk below what has landed is taken", "S4", (seams.COPY_TOO_OLD, _but_for_the_beginning)),
     )
 }

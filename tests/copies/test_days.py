@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.audit.audits import in_process
-from tests.copies.days import COPYING, CopiedDays
+from tests.copies.days import COPYING, LAST, CopiedDays
 from tests.mirror.audits import deep
 from tests.mirror.days import YAML, by_days, day
+from tests.mirror.test_days_where import ask
 from tidegate.core.base.errors import NotReady, SpecError
 from tidegate.core.base.plain import loads
 from tidegate.core.copy.rounds import RoundState
@@ -18,6 +19,7 @@ from tidegate.core.daily.day import Day
 from tidegate.core.target.paths import DAY as DAY_FILE
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.look import status
 from tidegate.workflow.publish import archive
 
 
@@ -69,9 +71,9 @@ def test_the_first_day_waits_for_the_copy_and_has_all_rows(world: CopiedDays) ->
 
 def test_a_copy_that_is_read_in_part_is_no_day(world: CopiedDays) -> None:
     world.until(1.5)
-    world.pipeline = by_days(world.folder, COPYING.replace("tasks: 1", "tasks: 1"))
-    left = iter([True, False])
-    world.read(go_on=lambda: next(left))
+    world.pipeline = by_days(world.folder, COPYING.replace("chunk_rows: 3", "chunk_rows: 1"))
+    done = world.read(go_on=lambda: False)
+    assert (done.chunks, done.left) == (8, True)
     with pytest.raises(NotReady, match="not whole yet"):
         world.publish(0)
 
@@ -98,7 +100,7 @@ def test_changes_during_the_read_win(world: CopiedDays) -> None:
     world.publish(0)
     assert world.told(0) == shown
     world.publish(1)
-    assert world.told(1) == {k: w for k, w in source.rows.items() if k != 99}
+    assert world.told(1) == {k: w for k, w in source.rows.items() if k != LAST}
     assert (day_of(world, 1).taken, day_of(world, 1).copied) == (0, 1)
     sound(world)
 
@@ -133,7 +135,7 @@ def test_s5_rows_that_are_gone_without_an_event_go_with_the_next_copy(world: Cop
     world.read()
     world.until(2.5)
     world.publish(1)
-    assert world.told(1) == {k: w for k, w in source.rows.items() if k != 99}
+    assert world.told(1) == {k: w for k, w in source.rows.items() if k != LAST}
     told = day_of(world, 1)
     assert (told.taken, told.purged) == (2, 1)
     sound(world)
@@ -177,7 +179,17 @@ def test_s4_a_chunk_below_what_has_landed_is_read_again(world: CopiedDays) -> No
     world.read()
     world.until(1.5)
     world.publish(0)
-    assert world.told(0) == source.rows | {} if 99 not in source.rows else True
+    assert world.told(0) == {key: word for key, word in source.rows.items() if key != LAST}
+
+
+def test_s1_a_row_that_was_read_is_newer_than_the_event_at_its_low(world: CopiedDays) -> None:
+    """An idle source: LOW is the position of its newest event, whose row has changed without one."""
+    world.source_table.sneak(3, "by hand")
+    world.read()
+    world.until(1.5)
+    world.publish(0)
+    assert (world.told(0) or {})[3] == "by hand"
+    sound(world)
 
 
 def test_a_copy_may_come_later(tmp_path: Path) -> None:
@@ -240,3 +252,30 @@ def test_the_sensor_says_what_it_waits_for(world: CopiedDays) -> None:
     )
     world.read()
     assert archive.ready(world.context(), day(0)).ready
+
+
+def test_where_tells_rows_of_a_copy(world: CopiedDays) -> None:
+    world.until(1.5)
+    world.read()
+    before = ask(world, 7)
+    assert (before.seen, [e.state for e in before.events]) == (None, ["waiting"])
+    world.publish(0)
+    found = ask(world, 7)
+    assert found.seen is not None
+    assert (found.seen.operation, found.seen.n, found.seen.batch_id, found.seen.day_ms) == ("r", 1, -3, None)
+    assert [e.state for e in ask(world, 3).events] == ["row", "older"]
+
+
+def test_status_says_how_far_the_copy_is(world: CopiedDays) -> None:
+    def words() -> str:
+        ctx = world.context()
+        found = status.status(ctx, ctx.ledger.reads, None).copy_words
+        world.close()
+        return found
+
+    assert words() == "nothing of the source's table is read yet; no day is published before it is"
+    world.pipeline = by_days(world.folder, COPYING.replace("chunk_rows: 3", "chunk_rows: 1"))
+    world.read(go_on=lambda: False)
+    assert "copy 1: 8 of 11 chunks read (8 rows)" in words()
+    world.read()
+    assert words() == "copy 1 is whole (10 rows): the next day that is built has its rows, if none has"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.copies import test_copy, test_hidden, test_overtaken, test_parts, test_shards
+from tests.copies import test_copy, test_days, test_hidden, test_overtaken, test_parts, test_shards
 from tests.copies.planted import COPY_BUGS
 from tests.copies.test_copy import world
 from tests.mutants.planting import Planted
@@ -45,6 +45,16 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "a part makes the table whole": test_parts.test_the_certificate_stays_that_of_the_whole_copy,
     "a part is read to the end of the table": test_parts.test_only_these_keys_are_read_and_put_right,
     "rows of a copy count as events": test_copy.test_rows_of_before_the_topic_are_copied,
+    "no day waits for the copy": test_days.test_the_first_day_waits_for_the_copy_and_has_all_rows,
+    "a day takes what is read so far": test_days.test_a_copy_that_is_read_in_part_is_no_day,
+    "a day that is built again takes the newest copy": test_days.test_a_day_that_is_built_again_takes_the_same_copy,
+    "a day's rows of a copy have the place of events":
+        test_days.test_s1_a_row_that_was_read_is_newer_than_the_event_at_its_low,
+    "a day does not sweep": test_days.test_s5_rows_that_are_gone_without_an_event_go_with_the_next_copy,
+    "a day sweeps by the greatest LOW": test_days.test_changes_during_the_read_win,
+    "a day's sweep leaves no marker": test_days.test_s5_an_event_of_before_the_copy_that_comes_after_it_brings_nothing_back,
+    "no landed event is asked for": test_days.test_nothing_is_read_before_an_event_has_landed,
+    "a chunk below what has landed is taken": test_days.test_s4_a_chunk_below_what_has_landed_is_read_again,
 }  # fmt: skip
 
 
@@ -60,7 +70,7 @@ def test_a_planted_bug_is_found(name: str, tmp_path: Path, request: pytest.Fixtu
 
 def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """What the test's fixture of that name would be."""
-    begun = {one.__name__: one.begun for one in (test_hidden, test_overtaken, test_parts, test_shards)}.get(
+    begun = {one.__name__: one.begun for one in (test_days, test_hidden, test_overtaken, test_parts, test_shards)}.get(
         test.__module__
     )
     if name == "world" and begun is not None:

@@ -250,10 +250,10 @@ def _print_one(line: Line) -> None:
     paragraph(out, "rows", _rows_words(v))
     if s.merging is not None:
         _print_merges(out, s.merging)
-        if s.copy_words:
-            paragraph(out, "copy", s.copy_words)
     else:
         _print_windows(out, s, v, o)
+    if s.copy_words:
+        paragraph(out, "copy", s.copy_words)
     from tidegate.core.deliver.due import in_words
 
     for backlog in s.backlogs:

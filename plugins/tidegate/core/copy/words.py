@@ -29,6 +29,19 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool) -> str:
     return "; ".join(said)
 
 
+def how_far_by_days(reading: Reading | None) -> str:
+    """The same of a mirror by days, whose days say which copy they have."""
+    if reading is None:
+        return "nothing of the source's table is read yet; no day is published before it is"
+    words = reading.round.words
+    if reading.round.state == RoundState.WHOLE:
+        return f"{words} is whole ({many(reading.rows, 'row')}): the next day that is built has its rows, if none has"
+    if reading.round.state != RoundState.OPEN:
+        return f"{words} has ended: {reading.round.why}"
+    cut = f"{reading.chunks:,} chunks" + ("" if reading.round.ended else " so far")
+    return f"{words}: {reading.read:,} of {cut} read ({many(reading.rows, 'row')}); the next day after it takes it whole"
+
+
 def _under_way(reading: Reading, table: Copied) -> str:
     """`copy 1: 12 of 40 chunks read (1,200,000 rows), 8 merged; readers see an empty table until it is whole`."""
     inside = table.round(reading.round.number)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.states import first_batch
 from tidegate.core.completeness.rules import Held
-from tidegate.core.copy.rounds import Reading
-from tidegate.core.copy.words import how_far
+from tidegate.core.copy.rounds import Reading, RoundState
+from tidegate.core.copy.words import how_far, how_far_by_days
 from tidegate.core.deliver.states import Backlog
 from tidegate.core.late.reopen import Choice
 from tidegate.core.look.overdue import Concern
@@ -84,9 +84,20 @@ class PipelineStatus:
     @property
     def copy_words(self) -> str:
         """How far the copy of a mirror's source table is; empty for a pipeline that copies none."""
-        if self.pipeline.copy is None or self.merging is None:
+        if self.pipeline.copy is None:
+            return ""
+        if self.pipeline.windows.copied:
+            return how_far_by_days(self.reading)
+        if self.merging is None:
             return ""
         return how_far(self.reading, self.merging.told, self.pipeline.copy.is_told)
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether a copy of the source's table is whole."""
+        if self.merging is not None:
+            return self.merging.told is not None and self.merging.told.copied.whole is not None
+        return self.reading is not None and self.reading.round.state == RoundState.WHOLE
 
     @property
     def name(self) -> str:

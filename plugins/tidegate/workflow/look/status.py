@@ -70,7 +70,7 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
         parts[name] = [*unknown[name], *standing.ahead(one, survey, starts[name])]
     keyed = [name for name in surveys if not by_name[name].windows.closes]
     merging = reads.merging(keyed) if keyed else {}
-    copied = [n for n in keyed if by_name[n].copy is not None]
+    copied = [name for name in surveys if by_name[name].copy is not None]
     readings = reads.readings(copied) if copied else {}
     delivering = {name: by_name[name].deliver for name in surveys if by_name[name].deliver}
     backlogs = reads.backlogs(delivering) if delivering else {}

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidegate.core.base.errors import LedgerError, NotReady, StepMissing
+from tidegate.core.base.errors import Alarm, LedgerError, NotReady, StepMissing
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import LEFT_OUT
+from tidegate.core.copy.rounds import RoundState
+from tidegate.core.daily.day import copied_of, swept_of
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.mirror.copied import NOTHING
-from tidegate.core.mirror.jobs import TableColumn
+from tidegate.core.mirror.jobs import START, Position, TableColumn
 from tidegate.core.mirror.key_history import (
     MOST,
     NO_PURGE,
@@ -32,6 +34,9 @@ from tidegate.core.window.states import WindowKey
 from tidegate.workflow.apply.apply import event_files
 from tidegate.workflow.apply.copies import chunk_files, read_chunks
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.in_force import in_force
+from tidegate.workflow.generation import daily
+from tidegate.workflow.generation.copies import read_of
 from tidegate.workflow.look.day_files import events_by_day
 
 FILES_AT_ONCE = 50
@@ -114,16 +119,36 @@ def _by_days(
 ) -> KeyAnswer:
     days = [d for d in events_by_day(ctx, reads) if day is None or d.window_ms <= day.start_ms]
     shown = max((d.window_ms for d in days if d.published), default=None)
+    copied, swept = _copied_by(ctx, shown)
     if day is not None and shown != day.start_ms:
         raise NotReady(f"{ctx.name} {iso(day.start_ms)} is not published", advice="ask for an earlier day, or for none")
-    look = _Look(ctx, rows, key, most, sum(len(d.files) for d in days))
-    merged = look.newest(uris for d in days if d.published for uris in d.files)
-    waiting = look.newest(uris for d in days if not d.published for uris in d.files)
-    found = history(merged, waiting, look.count, most, unit="day")
+    chunks = [c for one in _whole(ctx, day, copied) for c in read_of(ctx, one)]
+    look = _Look(ctx, rows, key, most, sum(len(d.files) for d in days), {c.batch_id: c.round for c in chunks})
+    inside, others = ([(f.uri,) for c in chunks if (c.round <= copied) is there for f in chunk_files(ctx, c)] for there in (True, False))
+    merged = look.newest([*(uris for d in days if d.published for uris in d.files), *inside])
+    waiting = look.newest([*(uris for d in days if not d.published for uris in d.files), *others])
+    found = history(merged, waiting, look.count, most, Purge(swept=swept), unit="day")
     at = {uri: d.window_ms for d in days for uris in d.files for uri in uris}
-    seen = None if found.seen is None else replace(found.seen, day_ms=at[found.seen.file])
-    dated = tuple(replace(e, day_ms=at[e.file]) for e in found.events)
+    seen = None if found.seen is None else replace(found.seen, day_ms=at.get(found.seen.file))
+    dated = tuple(replace(e, day_ms=at.get(e.file)) for e in found.events)
     return look.answer(replace(found, seen=seen, events=dated), upto=0, day_ms=shown)
+
+
+def _copied_by(ctx: Context, shown: int | None) -> tuple[int, Position]:
+    """The newest copy of the source's table that the day has, 0 for none, and its smallest LOW (S5). Where nobody can
+    know what the day is made of, as if it had none: the audit says so."""
+    current = None if shown is None else in_force(ctx, daily.key_at(ctx, shown))
+    try:
+        found = None if current is None else daily.read(ctx, current.location)
+    except Alarm:
+        return 0, START
+    return copied_of(found), swept_of(found)
+
+
+def _whole(ctx: Context, day: WindowKey | None, copied: int) -> list[int]:
+    """Copies that have been read as a whole; of one `day` those that it has."""
+    rounds = ctx.ledger.copies.rounds(ctx.name)
+    return [r.number for r in rounds if r.state == RoundState.WHOLE and (day is None or r.number <= copied)]
 
 
 class _Look:
