@@ -24,8 +24,8 @@ def _as_the_yaml_has_it(original, column, accepted):
     return column
 
 
-def _without_conflicts(original, generation, built, conflicts=""):
-    return original(generation, built)
+def _without_conflicts(original, generation, built, noted):
+    return original(generation, built, {})
 
 
 def _as_if_a_row(original, self, value, found):

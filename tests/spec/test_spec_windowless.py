@@ -141,7 +141,7 @@ def test_what_no_copy_can_be(old: str, new: str, said: str) -> None:
 
 
 def test_a_copy_is_of_a_mirror_in_iceberg() -> None:
-    said = "copy: rows of a table are copied into a mirror in Iceberg only"
+    said = "copy: rows of a table are copied into a mirror only"
     hours = "windows: {start: 2013-01-01T00:00:00Z, watermark_delay: 1h}\nevent_time: {from: kafka_timestamp}\n"
     for kind in ("hive", "iceberg"):
         text = COPYING.replace("kind: mirror", f"kind: {kind}").replace("key: [id], buckets: 3", "format: parquet")

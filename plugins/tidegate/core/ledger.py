@@ -6,7 +6,7 @@ LedgerError: whether the transaction committed is unknown, so the caller reads t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -222,10 +222,10 @@ class WindowLedger(GroundsLedger, Protocol):
         directory: str,
         files: Iterable[FileEntry],
         spec: int | None = None,
-        conflicts: str = "",
+        noted: Mapping[str, str] | None = None,
     ) -> BuiltGeneration:
-        """BUILDING(epoch) -> BUILT. `spec`: the version by whose columns the rows are, where it is one. `conflicts`:
-        why contradicting events were taken, for the event."""
+        """BUILDING(epoch) -> BUILT. `spec`: the version by whose columns the rows are, where it is one. `noted`:
+        what the event says beside."""
         ...
 
     def still(self, generation: BuiltGeneration | PublishedGeneration) -> bool:

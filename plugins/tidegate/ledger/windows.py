@@ -233,13 +233,13 @@ class SqlWindows(Part):
         directory: str,
         files: Iterable[FileEntry],
         spec: int | None = None,
-        conflicts: str = "",
+        noted: Mapping[str, str] | None = None,
     ) -> BuiltGeneration:
         built = transitions.built(generation, directory, tuple(files))
         where = transitions.of_generation(built.pipeline, built.window.start_ms, built.number).row
         with self._store.begin() as c:
             content = {} if spec is None else {"spec_version": spec}
-            moves.move(self._store, c, g, transitions.build(generation, built, conflicts), content)
+            moves.move(self._store, c, g, transitions.build(generation, built, noted or {}), content)
             # of a try that was taken back
             c.execute(delete(schema.generation_files).where(*_of(schema.generation_files, where)))
             insert_all(c, schema.generation_files, [{**where, **rows.file_values(f)} for f in built.files])

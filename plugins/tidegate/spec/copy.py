@@ -13,7 +13,7 @@ MOST_TASKS = 64
 
 
 class CopySpec(Section):
-    """Rows that were in the source's table before the topic began, kind `mirror` in Iceberg only.
+    """Rows that were in the source's table before the topic began, kind `mirror` only.
 
     They are read in chunks of its key, while events go on, and merged with them
     ([mirrors](mirrors.md#the-first-full-copy))."""
@@ -43,7 +43,7 @@ class CopySpec(Section):
     )
     compare: Cron | None = key(
         "When `<name>.compare` compares the mirror with its source, by reading all of it within `rate`; its task fails "
-        "where a key differs ([mirrors](mirrors.md#compare-it-with-the-source)). null: there is no such DAG.",
+        "where a key differs ([mirrors](mirrors.md#compare-it-with-the-source)). null: there is no such DAG. Not by days.",
         None,
     )
     pool: PoolName = key("Airflow pool of the tasks.", "tidegate_ingest")

@@ -130,11 +130,10 @@ def _merged(
 
 
 def _as_a_whole(plan: ApplyPlan, shape: Shape, rows: pa.Table, merged: Merged) -> Merged:
-    """What a day writes of a bucket: all of it, changed or not; without what a copy of the source has not found."""
+    """What a day writes of a bucket: all of it, changed or not; without what a copy of the source has not found, or
+    without old tombstones."""
     now = rows if merged.rows is None else merged.rows
-    if not plan.sweep:
-        return replace(merged, rows=now)
-    left = swept(shape, now, plan.swept_below, plan.part)
+    left = swept(shape, now, plan.swept_below, plan.part) if plan.sweep else purged(shape, now, plan.purge_to)
     return replace(merged, rows=now if left.rows is None else left.rows, purged=left.purged, swept=left.swept)
 
 

@@ -134,7 +134,8 @@ class ApplyPlan(JobPlan):
     many buckets the base has, where all of its rows are cut into another number of them; 0: nothing is cut.
     `swept_below`: what is older says nothing of the source any more (S5). `sweep`: it ends a round of a copy: rows and
     tombstones below `swept_below` go, without `events`; of a `whole` table once its `events` are in. `swept_parts`: the same of parts of the keys. `part`: the keys
-    that a sweep, or a comparison with the source, is about; None: all."""
+    that a sweep, or a comparison with the source, is about; None: all. `purge_to`: of a `whole` table, tombstones below
+    it go once its `events` are in; START: none do."""
 
     mode = "apply"
 
@@ -157,6 +158,7 @@ class ApplyPlan(JobPlan):
     sweep: bool = field(default=False, metadata=LEFT_OUT)
     swept_parts: tuple[SweptPart, ...] = field(default=(), metadata=LEFT_OUT)
     part: KeyPart | None = field(default=None, metadata=LEFT_OUT)
+    purge_to: Position = field(default=START, metadata=LEFT_OUT)
 
     @property
     def drops(self) -> bool:

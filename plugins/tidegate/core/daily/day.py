@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.base.wording import many
+from tidegate.core.daily.purge import NO_PURGE, Purged
 from tidegate.core.mirror.balance import Totals, after, imbalance
 from tidegate.core.mirror.copied import RoundIn
 from tidegate.core.mirror.jobs import START, ApplyReceipt, BaseFile, Bucket, Position
@@ -48,7 +49,8 @@ class Day(Totals):
     newest time at the source (UTC) of all their events, 0 if none is known (M8). `conflicts`: why a person has let the
     order decide between contradicting events of it (M7), so that each rebuild does too; empty: nobody has. `taken`: the
     copy of the source's table whose rows it has merged beside its events, 0 for none, so that each rebuild takes the
-    same; `copied`: the newest one that it or a day before has taken; `swept_below`: that one's smallest LOW (S5)."""
+    same; `copied`: the newest one that it or a day before has taken; `swept_below`: that one's smallest LOW (S5).
+    `purged_below`: M5; `below_purge`: events that this has kept out, in all days; `seen`: as in `core.daily.purge`."""
 
     base: Ground | None
     files: tuple[DayFile, ...]
@@ -57,6 +59,9 @@ class Day(Totals):
     taken: int = field(default=0, metadata=LEFT_OUT)
     copied: int = field(default=0, metadata=LEFT_OUT)
     swept_below: Position = field(default=START, metadata=LEFT_OUT)
+    purged_below: Position = field(default=START, metadata=LEFT_OUT)
+    below_purge: int = field(default=0, metadata=LEFT_OUT)
+    seen: tuple[tuple[int, int], ...] = field(default=(), metadata=LEFT_OUT)
 
     @property
     def manifest(self) -> dict[str, int]:
@@ -79,9 +84,10 @@ def made(
     origin: str,
     conflicts: str = "",
     copy: RoundIn | None = None,
+    purge: Purged = NO_PURGE,
 ) -> tuple[Day, dict[str, str]]:
     """The day that a job has written onto the day `before`, and for each path of it the job's own. `origin`: what its
-    files' names begin with; `conflicts`: as in `Day`; `copy`: the one that it takes."""
+    files' names begin with; `conflicts`: as in `Day`; `copy`: the one that it takes; `purge`: what it purges."""
     files: list[DayFile] = []
     sources: dict[str, str] = {}
     for bucket in receipt.buckets:
@@ -104,6 +110,9 @@ def made(
         taken=0 if copy is None else copy.number,
         copied=copied_of(before) if copy is None else copy.number,
         swept_below=swept_of(before) if copy is None else copy.low,
+        purged_below=max(purge.below, purged_of(before)),
+        below_purge=(0 if before is None else before.below_purge) + sum(b.counts.below_purge for b in receipt.buckets),
+        seen=purge.seen,
     )
     return day, sources
 
@@ -111,6 +120,11 @@ def made(
 def copied_of(before: Day | None) -> int:
     """The newest copy whose rows the day has; 0 for none."""
     return 0 if before is None else before.copied
+
+
+def purged_of(before: Day | None) -> Position:
+    """Below which position tombstones were purged (M5); START if none were."""
+    return START if before is None else before.purged_below
 
 
 def swept_of(before: Day | None) -> Position:

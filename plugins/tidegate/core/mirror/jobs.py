@@ -116,8 +116,10 @@ class ApplyReceipt:
 class Daily:
     """A table whose windows are days of a keyed table: each shows all its rows as they were at the day's end.
 
-    `key`: logical columns, in the order of their hash; `columns`: of the files of rows and tombstones."""
+    `key`: logical columns, in the order of their hash; `columns`: of the files of rows and tombstones; `tombstones_ms`:
+    how long tombstones stay, None: for ever."""
 
     key: tuple[str, ...]
     buckets: int
     columns: tuple[TableColumn, ...]
+    tombstones_ms: int | None = None

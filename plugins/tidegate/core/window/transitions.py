@@ -273,8 +273,10 @@ def built(generation: BuildingGeneration, directory: str, files: tuple[FileEntry
     )
 
 
-def build(generation: BuildingGeneration, built: BuiltGeneration, conflicts: str = "") -> Step[BuiltGeneration]:
-    """The kind too: a first one whose landed files were lost has become a heal. `conflicts`: why they are taken."""
+def build(
+    generation: BuildingGeneration, built: BuiltGeneration, noted: Mapping[str, str]
+) -> Step[BuiltGeneration]:
+    """The kind too: a first one whose landed files were lost has become a heal. `noted`: in the event log, beside."""
     sets = {
         "kind": generation.kind,
         "directory": built.directory,
@@ -282,7 +284,7 @@ def build(generation: BuildingGeneration, built: BuiltGeneration, conflicts: str
         "rows": sum(f.rows for f in built.files),
     }
     detail = {"kind": generation.kind, "files": len(built.files), "digest": built.digest}
-    detail |= {"takes conflicts": conflicts} if conflicts else {}
+    detail |= noted
     return _step(BUILD, generation, built, sets, detail)
 
 

@@ -42,6 +42,6 @@ KIND = replace(
     section=_section,
     opened=_opened,
     follows=True,
-    fixed=("store", "key", "buckets", "tombstones"),
+    fixed=("store", "key", "buckets"),
     problems=problems,
 )

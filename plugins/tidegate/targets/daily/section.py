@@ -9,7 +9,7 @@ from pydantic import Field
 from tidegate.spec.section import key
 from tidegate.spec.values import ColumnName, OneOf
 from tidegate.targets.hive.section import HiveSection
-from tidegate.targets.mirror.section import BUCKETS, KEY, MOST_BUCKETS, STORE, TOMBSTONES
+from tidegate.targets.mirror.section import BUCKETS, KEEP, KEY, MOST_BUCKETS, STORE, TOMBSTONES, Tombstones
 
 
 class DailySection(HiveSection):
@@ -18,4 +18,4 @@ class DailySection(HiveSection):
     store: Annotated[Literal["hive_daily"], OneOf()] = key(STORE)
     key_: Annotated[list[ColumnName], Field(min_length=1)] = key(KEY, alias="key", shown="required for `mirror`")
     buckets: Annotated[int, Field(gt=0, le=MOST_BUCKETS)] = key(BUCKETS, 64, unit="parts")
-    tombstones: Annotated[Literal["keep"], OneOf()] = key(TOMBSTONES, "keep")
+    tombstones: Tombstones = key(TOMBSTONES, KEEP)

@@ -11,7 +11,7 @@ from tidegate.core.mirror.jobs import Daily, N, TableColumn
 from tidegate.core.spec.pipeline import Pipeline, table_columns
 from tidegate.core.target.paths import DAY, ROWS, join
 from tidegate.targets.hive.table import HiveTable
-from tidegate.targets.mirror.rules import buckets_of, key_of
+from tidegate.targets.mirror.rules import buckets_of, key_of, tombstones_of
 
 
 class DailyTable(HiveTable):
@@ -21,7 +21,7 @@ class DailyTable(HiveTable):
     def daily(self) -> Daily:  # type: ignore[override]
         """By the spec as it is now."""
         pipeline = self.site.pipeline
-        return Daily(key_of(pipeline), buckets_of(pipeline), told(pipeline))
+        return Daily(key_of(pipeline), buckets_of(pipeline), told(pipeline), tombstones_of(pipeline))
 
     def sent_to(self, location: str) -> str:
         """The rows below the generation's directory."""

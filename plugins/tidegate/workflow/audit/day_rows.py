@@ -158,6 +158,7 @@ class _Days:
                 columns=table.columns,
                 whole=True,
                 swept_below=day.swept_below,
+                purged_below=day.purged_below,
                 sweep=bool(day.taken),
             ),
             drawn,

@@ -70,10 +70,10 @@ def collect(
             _refuse_if_lost(ctx, directory, entries, still_mine)
         else:
             move_files(ctx.storage, wanted, directory, still_mine)
-        conflicts = daily.build(ctx, generation, directory, entries, still_mine)
+        noted = daily.build(ctx, generation, directory, entries, still_mine)
         _certify(ctx, generation, directory, entries)
         decoded_by = ctx.spec_version if of_kind(generation.kind).decoded else None
-        built = ctx.ledger.windows.built(generation, directory, entries, decoded_by, conflicts)
+        built = ctx.ledger.windows.built(generation, directory, entries, decoded_by, noted)
     except LostComparison:
         raise MovedOn from None
     except Alarm as e:

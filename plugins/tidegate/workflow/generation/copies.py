@@ -9,7 +9,7 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.copy.days import inside, to_take
 from tidegate.core.copy.rounds import Chunk, ChunkState
-from tidegate.core.daily.day import Day, copied_of
+from tidegate.core.daily.day import Day, copied_of, purged_of
 from tidegate.core.mirror.copied import RoundIn, numbers
 from tidegate.core.mirror.jobs import EventFile
 from tidegate.core.window.states import WindowKey
@@ -37,9 +37,12 @@ def taken(ctx: Context, before: Day | None, recorded: Day | None) -> Taken:
         return _of(ctx, recorded.taken) if recorded.taken else Taken()
     found = to_take(ctx.ledger.copies.rounds(ctx.name), copied_of(before)) if ctx.pipeline.copy is not None else None
     if found is not None:
-        return _of(ctx, found.number)
+        one = _of(ctx, found.number)
+        if one.round is not None and one.round.low >= purged_of(before):
+            return one
+        ctx.say(f"{ctx.name}: copy {found.number} is too old, its LOW is below a purge: read the table again")  # S7
     if ctx.pipeline.windows.copied and not copied_of(before):
-        raise NotReady(f"{ctx.name}: {UNCOPIED}", advice=f"nothing if {ctx.name}.copy is running: it is read")
+        raise NotReady(f"{ctx.name}: {UNCOPIED}", advice=f"{ctx.name}.copy reads it, or tidegate copy")
     return Taken()
 
 

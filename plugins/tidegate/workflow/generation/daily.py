@@ -25,10 +25,11 @@ from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.rules_version import COPYING_RULES
-from tidegate.core.daily.day import Day, Ground, buckets_of, flaw, made, outdated, swept_of
+from tidegate.core.daily.day import Day, Ground, buckets_of, flaw, made, outdated, purged_of, swept_of
+from tidegate.core.daily.purge import Purged, Seen, grown
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.mirror.counts import add_up
-from tidegate.core.mirror.jobs import ApplyReceipt, Daily, EventFile
+from tidegate.core.mirror.jobs import ApplyReceipt, Daily, EventFile, Position
 from tidegate.core.publish.in_force import moved_by
 from tidegate.core.target.paths import DAY, ROWS, TOMBSTONES, join
 from tidegate.core.window import turn
@@ -45,8 +46,11 @@ from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.jobs import applied
 from tidegate.workflow.base.renames import MovedOn, move_files
-from tidegate.workflow.generation import copies
+from tidegate.workflow.generation import copies, purge
 
+TAKES_CONFLICTS, KEPT_OUT = "takes conflicts", "kept out by a purge"
+"""What is noted of a generation."""
+_SAMPLES = 3
 _RESTORE = "clear the publish task of its day, which builds it anew from its events"
 
 
@@ -62,15 +66,15 @@ def build(
     directory: str,
     entries: Sequence[FileEntry],
     still_mine: Callable[[], bool],
-) -> str:
-    """Write the day's rows into `directory`, which has its events (`entries`); nothing for other tables. Returns why
-    the order decides between events that contradict each other; empty where it does not.
+) -> dict[str, str]:
+    """Write the day's rows into `directory`, which has its events (`entries`); nothing for other tables. Returns what is
+    to be noted of it: why the order decides between events that contradict each other, what a purge has kept out.
 
     Raises NotReady, JobFailed, AttemptSpoilt (retry); Alarm, MovedOn; BatchRefused where events contradict each other,
     of a rebuild ReplayRefused: the generation in force stays."""
     table = ctx.target.daily
     if table is None:
-        return ""
+        return {}
     before = _before(ctx, generation.window)
     old = None if before is None else _read_in_force(ctx, generation.window, before)
     recorded = _in_force(ctx, generation)
@@ -82,6 +86,8 @@ def build(
         take_conflicts=bool(conflicts),
         swept_below=swept_of(old) if copy.round is None else copy.round.low,
         sweep=copy.round is not None,
+        purged_below=purged_of(old),
+        purge_to=purge.below(ctx, table, generation.window, old, recorded, copy.round is not None),
     )
     try:
         receipt = _receipt(ctx, job)
@@ -91,7 +97,9 @@ def build(
             raise
         raise ReplayRefused(f"{iso(generation.window.start_ms)}: {e.args[0]}", advice=e.advice) from e
     base = None if before is None else Ground(before.window.start_ms, before.number, before.epoch)
-    day, sources = made(old, base, receipt, f"g{generation.number}.{generation.epoch}", conflicts, copy.round)
+    last = None if copy.round is not None else receipt.last_position  # LOW is a place in the log, not in the topic
+    purged = Purged(job.purge_to, _seen(ctx, table, generation.window, old, recorded, last))
+    day, sources = made(old, base, receipt, f"g{generation.number}.{generation.epoch}", conflicts, copy.round, purged)
     wrong = flaw(day)
     if wrong is not None:
         raise AttemptSpoilt(f"{iso(generation.window.start_ms)}: {wrong}", advice="the next try merges it again")
@@ -104,7 +112,23 @@ def build(
         f"{counts.inserted:,} inserted, {counts.changed:,} changed; {many(day.rows, 'row')} and "
         f"{many(day.tombstones, 'tombstone')} stand"
     )
-    return conflicts
+    if not counts.below_purge:
+        return {TAKES_CONFLICTS: conflicts} if conflicts else {}
+    out = f"{many(counts.below_purge, 'event')} older than the purge: {', '.join(receipt.below_purge[:_SAMPLES])}"
+    ctx.say(f"{iso(generation.window.start_ms)}: {out}")
+    return {KEPT_OUT: out} | ({TAKES_CONFLICTS: conflicts} if conflicts else {})
+
+
+def _seen(
+    ctx: Context, table: Daily, key: WindowKey, old: Day | None, recorded: Day | None, last: Position | None
+) -> Seen:
+    """What the day tells later ones of what it has read: of one that is built again the same as before."""
+    if recorded is not None:
+        return recorded.seen
+    if table.tombstones_ms is None:
+        return ()
+    before_ms = key.end_ms - 2 * table.tombstones_ms
+    return grown(() if old is None else old.seen, ctx.clock.now_ms(), last, before_ms)
 
 
 def _helps(ctx: Context, generation: BuildingGeneration, refused: BatchRefused) -> str:
