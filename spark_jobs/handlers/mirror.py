@@ -5,8 +5,8 @@ before, which is the plan's base: asked by a deep audit. Requests, and their ans
     {"events": [["batch", "uri", rows, bytes, n], ...]}      takes up their events. {"unread": why they cannot be read}
     {"bucket": [number, [["uri", rows, bytes], ...]]}     `core.mirror.comparison.Compared`, plain; with
       "below": [commit, row, n]                           held against rows of the source, whose smallest LOW it is
-    {"greatest": ["uri", ...]}                            [commit, row, n] of their events; null: one is not there. Needs
-                                                          no plan
+    {"greatest": ["uri", ...]}                            [commit, row, n] of their events; null: one is not there.
+                                                          It needs no plan
 
 Events wait in the plan's directory, cut by bucket, so that memory does not grow with the table. Who asks empties it.
 """

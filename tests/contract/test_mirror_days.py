@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.copies.days import COPYING, LAST, CopiedDays
+from tests.fakes.clock import FakeClock
 from tests.mirror.avro_events import AvroEvents, decimal
 from tests.mirror.days import DAY, YAML, DailyWorld, by_days, event
 from tests.world import T0
-from tidegate.core.base.errors import BatchRefused
+from tidegate.core.base.errors import BatchRefused, NotReady
+from tidegate.core.base.plain import loads
+from tidegate.core.daily.day import Day
 from tidegate.targets.daily.kind import Daily
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
@@ -42,6 +46,36 @@ def test_each_day_shows_its_rows(catalogue: PyHiveCatalogue, tmp_path: Path) -> 
     world.pipeline = by_days(tmp_path, yaml.replace("name: word,", "name: word, from: $._source.file,"))
     assert world.replay_day(2).new
     assert shown() == [*first, (third, 1, "binlog.000001"), (third, 2, "b")]
+
+
+def test_days_begin_with_a_copy_and_purge_their_tombstones(catalogue: PyHiveCatalogue, tmp_path: Path) -> None:
+    table = f"days_{uuid.uuid4().hex[:8]}.orders"
+    yaml = COPYING.replace("lake.readings", table).replace("buckets: 3", "buckets: 3, tombstones: 1d")
+    world = CopiedDays(tmp_path, yaml)
+    world.tables = lambda _: Daily(catalogue)
+    world.clock, source = FakeClock(T0), world.source_table
+    source.rows = {key: f"old {key}" for key in range(1, 6)}
+    for key, word in ((2, "first event"), (3, None), (4, "on the first day")):
+        source.set(key, word)
+    world.deliver()
+    world.clock.advance(DAY + DAY // 10)
+    world.until(1.1)
+    with pytest.raises(NotReady, match="not whole yet"):
+        world.publish(0)
+    world.read()
+    for n in range(4):
+        world.publish(n)
+        world.clock.advance(DAY)
+        world.until(n + 2.1)
+
+    def shown(n: int) -> dict[int, str]:
+        where = f"`date` = '2013-01-{5 + n:02d}' AND id <> {LAST}"
+        return dict(catalogue.execute(f"SELECT id, word FROM {table} WHERE {where}"))
+
+    wanted = {1: "old 1", 2: "first event", 4: "on the first day", 5: "old 5"}
+    assert [shown(n) for n in range(4)] == [wanted] * 4
+    days = {path: loads(Day, path.read_text()) for path in sorted(tmp_path.glob("lake/readings/date=*/_day.json"))}
+    assert [day.tombstones for day in days.values()] == [1, 1, 1, 0], list(tmp_path.glob("lake/readings/*"))
 
 
 def test_a_decimal_grows(catalogue: PyHiveCatalogue, request: pytest.FixtureRequest, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""A life of a mirror by days that is copied, by a seed: the source changes while it is read, events come late and again,
-tasks die, copies are read again. Each day is what the source had when it ended, but for single rows that a later copy has
-read since; and an oracle makes it from the events and rows that came.
+"""A life of a mirror by days that is copied, by a seed: the source changes while it is read, events come late and
+again, tasks die, copies are read again. No day that is published changes, none shows what the source never had, the last
+one is what the source has; and the audit makes each anew from the events and rows that came.
 
 python -m tests.copies.days_lives <first seed> <how many>
 """
@@ -135,7 +135,14 @@ def live(seed: str) -> None:
         life.change()
         try:
             for number in range(rng.randint(10, 25)):
-                steps = [life.change] * 4 + [life.deliver, life.read, life.read, life.end_the_day, life.publish, life.replay]
+                steps = [life.change] * 4 + [
+                    life.deliver,
+                    life.read,
+                    life.read,
+                    life.end_the_day,
+                    life.publish,
+                    life.replay,
+                ]
                 step = rng.choice(steps + [life.again] * (rng.random() < 0.3))
                 if rng.random() < 0.2:
                     port = rng.choice(list(CALLS))

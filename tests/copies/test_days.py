@@ -1,8 +1,9 @@
-"""A mirror by days begins with a first copy: no day is published before it is whole, and each is what the source had."""
+"""A mirror by days begins with a first copy: no day is published before it is whole, and none lacks a row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tidegate.core.daily.day import Day
 from tidegate.core.target.paths import DAY as DAY_FILE
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.generation import copies
 from tidegate.workflow.look import status
 from tidegate.workflow.publish import archive
 
@@ -105,7 +107,7 @@ def test_changes_during_the_read_win(world: CopiedDays) -> None:
     sound(world)
 
 
-def test_s5_an_event_of_before_the_copy_that_comes_after_it_brings_nothing_back(world: CopiedDays) -> None:
+def test_s5_a_straggler_of_before_the_copy_brings_nothing_back(world: CopiedDays) -> None:
     """Its delete never came: the whole reading has not seen the row."""
     source = world.source_table
     source.set(20, "to be lost")
@@ -279,3 +281,13 @@ def test_status_says_how_far_the_copy_is(world: CopiedDays) -> None:
     assert "copy 1: 8 of 11 chunks read (8 rows)" in words()
     world.read()
     assert words() == "copy 1 is whole (10 rows): the next day that is built has its rows, if none has"
+
+
+def test_s7_a_copy_below_a_purge_is_not_taken(world: CopiedDays) -> None:
+    """Tombstones that would outdate its rows are gone."""
+    world.read()
+    before = Day(base=None, files=(), copied=0, purged_below=(1 << 62, 0, 0))
+    with pytest.raises(NotReady, match="not whole"):
+        copies.taken(world.context(), before, None)
+    assert any("copy 1 is too old, its LOW is below a purge" in line for line in world.said)
+    assert copies.taken(world.context(), replace(before, purged_below=(1, 0, 0)), None).round is not None

@@ -1,5 +1,5 @@
-"""Every changing call of a mirror by days that is copied fails in every way, or is overtaken by another whole task or by
-a cleaner: in the end each day is what the source had.
+"""Every changing call of a mirror by days that is copied fails in every way, or is overtaken by another whole task: in
+the end each day is what the source had.
 
 `make test` takes one of each method and way of the copy and of the days that take it, by the run's seed;
 `TIDEGATE_FAULTS=all` takes all."""
@@ -59,7 +59,9 @@ def _goes_on(world: World) -> None:
 
 
 READ = Task("read", lambda world: _of(world).read())
-PUBLISHED = [Task(f"publish {n}", partial(lambda n, world: archive.publish(world.context(), day(n)), n)) for n in (0, 1)]
+PUBLISHED = [
+    Task(f"publish {n}", partial(lambda n, world: archive.publish(world.context(), day(n)), n)) for n in (0, 1)
+]
 STEPS = (
     Step("a first copy", _begins, (READ,)),
     Step("the first day", lambda world: None, (PUBLISHED[0],)),

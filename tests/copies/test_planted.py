@@ -52,7 +52,7 @@ FOUND_BY: dict[str, Callable[..., None]] = {
         test_days.test_s1_a_row_that_was_read_is_newer_than_the_event_at_its_low,
     "a day does not sweep": test_days.test_s5_rows_that_are_gone_without_an_event_go_with_the_next_copy,
     "a day sweeps by the greatest LOW": test_days.test_changes_during_the_read_win,
-    "a day's sweep leaves no marker": test_days.test_s5_an_event_of_before_the_copy_that_comes_after_it_brings_nothing_back,
+    "a day's sweep leaves no marker": test_days.test_s5_a_straggler_of_before_the_copy_brings_nothing_back,
     "no landed event is asked for": test_days.test_nothing_is_read_before_an_event_has_landed,
     "a chunk below what has landed is taken": test_days.test_s4_a_chunk_below_what_has_landed_is_read_again,
 }  # fmt: skip

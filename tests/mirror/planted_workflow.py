@@ -9,6 +9,7 @@ from tests.mutants import seams
 from tests.mutants.planting import Bug, Patch, always, nothing
 from tidegate.core.clean.rules import Verdict
 from tidegate.core.mirror.applies import REFUSED
+from tidegate.core.mirror.jobs import START
 from tidegate.core.mirror.prefix import BatchRange
 from tidegate.targets.iceberg.catalogue import Conflict
 from tidegate.targets.iceberg.live import said_by
@@ -26,6 +27,10 @@ def _as_the_yaml_has_it(original, column, accepted):
 
 def _without_conflicts(original, generation, built, noted):
     return original(generation, built, {})
+
+
+def _as_of_any_time(original, seen, before_ms):
+    return original(seen, 2**62)
 
 
 def _as_if_a_row(original, self, value, found):
@@ -354,5 +359,9 @@ GROWTH = (
 DAYS = (
     _bug("a rebuild forgets that conflicts were taken", "M7", (seams.DAY_TAKEN_BEFORE, always(""))),
     _bug("nobody records why a day took conflicts", "M7", (seams.DAY_BUILT, _without_conflicts)),
+    _bug("a day purges what came lately", "M6", (seams.DAY_SETTLED, _as_of_any_time)),
+    _bug("a day does not ask what is still to come", "M6", (seams.MIRROR_PURGE_REFUSAL, always(None))),
+    _bug("a day's purge leaves no marker", "M5", (seams.DAY_PURGED, always(START))),
+    _bug("a day that is built again purges by the YAML", "days", (seams.DAY_RECORDED, always(None))),
 )
 WORKFLOW_BUGS = {bug.name: bug for bug in (*TRIES, *RANGES, *PURGES, *CUTS, *CLEANING, *READERS, *GROWTH, *DAYS)}

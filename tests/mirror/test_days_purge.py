@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.world import T0
 from tidegate.core.base.plain import loads
 from tidegate.core.daily.day import Day
 from tidegate.core.daily.purge import grown, settled
+from tidegate.core.mirror.applies import Horizon
 from tidegate.core.target.paths import DAY as DAY_FILE
 from tidegate.ledger.applies import SqlApplies
 from tidegate.workflow.audit.audit import audit
@@ -55,7 +57,9 @@ class Lived(DailyWorld):
 def world(tmp_path: Path) -> Iterator[Lived]:
     """Keys 2 and 3 were deleted on the first day, key 5 lately; three days have gone by since."""
     made = Lived(tmp_path)
-    made.day(0, *(event(n, "a", 10 + n, 0.1) for n in range(1, 6)), *(event(n, None, 18 + n, 0.2) for n in (2, 3)), LAST)
+    made.day(
+        0, *(event(n, "a", 10 + n, 0.1) for n in range(1, 6)), *(event(n, None, 18 + n, 0.2) for n in (2, 3)), LAST
+    )
     for n in range(1, PURGES):
         made.day(n)
     yield made
@@ -124,7 +128,10 @@ def test_a_day_that_is_built_again_purges_the_same(world: Lived) -> None:
 def test_m6_tombstones_stay_while_records_are_unread(world: Lived, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits in the topic may be older than anything that was read."""
     original = SqlApplies.horizon
-    unread = lambda *asked: replace(original(*asked), read_ms=None)  # noqa: E731
+
+    def unread(*asked: Any) -> Horizon:
+        return replace(original(*asked), read_ms=None)
+
     monkeypatch.setattr(SqlApplies, "horizon", unread)
     world.day(PURGES)
     assert set(world.gone(PURGES)) == {2, 3}

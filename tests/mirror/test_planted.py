@@ -16,6 +16,7 @@ from tests.mirror import (
     test_cleaning,
     test_commands,
     test_days_conflicts,
+    test_days_purge,
     test_days_where,
     test_goes_back,
     test_life,
@@ -29,6 +30,7 @@ from tests.mirror import (
 from tests.mirror.planted_workflow import WORKFLOW_BUGS
 from tests.mirror.test_commands import tide, world
 from tests.mirror.test_days_conflicts import world as refused_day
+from tests.mirror.test_days_purge import world as purged_days
 from tests.mirror.test_days_where import world as days_world
 from tests.mirror.test_recut import world as cut_world
 from tests.mirror.test_table import mirror
@@ -38,7 +40,7 @@ from tests.mutants.planting import Planted
 from tests.world import World
 from tidegate.core.base.errors import TidegateError
 
-__all__ = ["cut_world", "days_world", "mirror", "refused_day", "tide", "wide_world", "world"]  # fixtures
+__all__ = ["cut_world", "days_world", "mirror", "purged_days", "refused_day", "tide", "wide_world", "world"]  # fixtures
 
 FOUND_BY: dict[str, Callable[..., None]] = {
     # tries
@@ -98,6 +100,10 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     # days
     "a rebuild forgets that conflicts were taken": test_days_conflicts.test_a_rebuild_of_the_day_takes_them_again,
     "nobody records why a day took conflicts": test_days_conflicts.test_the_order_decides_and_the_days_go_on,
+    "a day purges what came lately": test_days_purge.test_m5_old_tombstones_go_and_the_day_says_so,
+    "a day does not ask what is still to come": test_days_purge.test_m6_tombstones_stay_while_records_are_unread,
+    "a day's purge leaves no marker": test_days_purge.test_m5_an_event_below_the_marker_makes_no_row,
+    "a day that is built again purges by the YAML": test_days_purge.test_a_day_that_is_built_again_purges_the_same,
     # readers
     "a token repeats its batch": test_changes.test_until_ends_a_reading_and_the_same_token_gives_the_same,
     "a token skips a batch": test_changes.test_until_ends_a_reading_and_the_same_token_gives_the_same,
@@ -118,6 +124,7 @@ _OF_TWO_BATCHES = ("test_commands", "test_changes")
 _OF_THEIR_OWN = {
     "test_recut": "cut_world",
     "test_days_where": "days_world",
+    "test_days_purge": "purged_days",
     "test_widen": "wide_world",
     "test_days_conflicts": "refused_day",
 }

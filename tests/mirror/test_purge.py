@@ -13,8 +13,8 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from tests.mirror.audits import deep, dropped, overwritten
 from tests.mirror.test_where_key import Here
-from tests.mirror.worlds import YAML, MirrorWorld, event, mirror
-from tidegate.core.base.errors import BatchRefused, JobFailed, SpecError
+from tests.mirror.worlds import YAML, MirrorWorld, event
+from tidegate.core.base.errors import BatchRefused, JobFailed
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.look.concerns import KEPT_OUT_MS, _kept_out
 from tidegate.core.mirror.applies import APPLIED, OPEN, OVERTAKEN, REFUSED, Tried
@@ -339,9 +339,3 @@ def test_people_are_told_for_a_week(world: MirrorWorld) -> None:
     assert concern.what.startswith("1 event was kept out of the table, older than its purge of tombstones; the last 7")
     assert "tidegate where readings --key" in concern.advice
     assert list(_kept_out("readings", merging, world.clock.now_ms() + KEPT_OUT_MS + 1)) == []
-
-
-def test_days_keep_theirs(tmp_path: Path) -> None:
-    yaml = KEPT.replace("kind: mirror", "kind: mirror, store: hive_daily")
-    with pytest.raises(SpecError, match=r"sink\.tombstones: must be keep"):
-        mirror(tmp_path, yaml)

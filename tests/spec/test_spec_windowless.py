@@ -140,14 +140,18 @@ def test_what_no_copy_can_be(old: str, new: str, said: str) -> None:
     assert said in refused(COPYING.replace(old, new))
 
 
-def test_a_copy_is_of_a_mirror_in_iceberg() -> None:
+def test_a_copy_is_of_a_mirror() -> None:
     said = "copy: rows of a table are copied into a mirror only"
     hours = "windows: {start: 2013-01-01T00:00:00Z, watermark_delay: 1h}\nevent_time: {from: kafka_timestamp}\n"
     for kind in ("hive", "iceberg"):
         text = COPYING.replace("kind: mirror", f"kind: {kind}").replace("key: [id], buckets: 3", "format: parquet")
         assert said in refused(f"{text}{hours}partition_by: [date, hour]\n")
     days = BY_DAYS.format(location="file:///lake/readings")
-    assert said in refused(f"{days}copy: {{conn_id: shop, table: shop.readings}}\n")
+    copied = "copy: {conn_id: shop, table: shop.readings}\n"
+    assert loaded(f"{days}{copied}").windows.copied
+    assert not loaded(days).windows.copied
+    said = "copy.compare: a mirror by days is not compared with its source"
+    assert said in refused(f"{days}{copied[:-2]}, compare: '0 3 * * 0'}}\n")
 
 
 def test_a_copy_has_defaults() -> None:

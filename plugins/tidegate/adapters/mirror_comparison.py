@@ -45,7 +45,6 @@ class LineTables(ABC):
         source = {} if below is None else {"below": list(below)}
         return from_plain(Compared, self._ask({"bucket": [bucket.number, files], **source}))
 
-
     def greatest(self, files: Sequence[EventFile]) -> Position | None:
         """`workflow.copy.standing.Greatest`."""
         found = self._ask({"greatest": [f.uri for f in files]})["position"]

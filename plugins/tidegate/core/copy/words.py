@@ -39,7 +39,9 @@ def how_far_by_days(reading: Reading | None) -> str:
     if reading.round.state != RoundState.OPEN:
         return f"{words} has ended: {reading.round.why}"
     cut = f"{reading.chunks:,} chunks" + ("" if reading.round.ended else " so far")
-    return f"{words}: {reading.read:,} of {cut} read ({many(reading.rows, 'row')}); the next day after it takes it whole"
+    return (
+        f"{words}: {reading.read:,} of {cut} read ({many(reading.rows, 'row')}); the next day after it takes it whole"
+    )
 
 
 def _under_way(reading: Reading, table: Copied) -> str:

@@ -273,9 +273,7 @@ def built(generation: BuildingGeneration, directory: str, files: tuple[FileEntry
     )
 
 
-def build(
-    generation: BuildingGeneration, built: BuiltGeneration, noted: Mapping[str, str]
-) -> Step[BuiltGeneration]:
+def build(generation: BuildingGeneration, built: BuiltGeneration, noted: Mapping[str, str]) -> Step[BuiltGeneration]:
     """The kind too: a first one whose landed files were lost has become a heal. `noted`: in the event log, beside."""
     sets = {
         "kind": generation.kind,

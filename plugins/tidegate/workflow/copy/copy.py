@@ -161,9 +161,7 @@ def _wait_for_the_connector(ctx: Context, told: Told) -> None:
         )
 
 
-def again(
-    ctx: Context, database: Database, why: str, keys: Keys | None = None, greatest: Greatest = no_files
-) -> Round:
+def again(ctx: Context, database: Database, why: str, keys: Keys | None = None, greatest: Greatest = no_files) -> Round:
     """A new round, which reads the whole source table once more, or some `keys` of it; one that is OPEN is given up for
     it, but never one of the whole table for some keys.
 
@@ -268,9 +266,7 @@ def _cut(ctx: Context, database: Database, tables: SourceTables, round_: Round, 
 # ---------------------------------------------------------------- reading
 
 
-def _read(
-    ctx: Context, database: Database, tables: SourceTables, told: Told, chunks: Sequence[Chunk]
-) -> list[Chunk]:
+def _read(ctx: Context, database: Database, tables: SourceTables, told: Told, chunks: Sequence[Chunk]) -> list[Chunk]:
     """Those that were accepted; none where another task has begun each of them anew. Raises JobFailed."""
     names = [chunk.table for chunk in chunks]
     read = {name: tables.to_read(name) for name in names}

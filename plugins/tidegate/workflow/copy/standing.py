@@ -45,8 +45,8 @@ def told(ctx: Context, greatest: Greatest) -> Told:
 
 
 def _by_days(ctx: Context, greatest: Greatest) -> Told:
-    """S4, S2: the topic has all events above one that has landed, and a query sees what was committed with it. Any batch
-    says so; the newest one whose events wait for their day says it best."""
+    """S4, S2: the topic has all events above one that has landed, and a query sees what was committed with it. Any
+    batch says so; the newest one whose events wait for their day says it best."""
     table_key(ctx)
     landed = ctx.ledger.applies.landed(ctx.name, 0).rows
     batches = (n for n in sorted(landed, reverse=True) if landed[n])

@@ -67,8 +67,8 @@ def build(
     entries: Sequence[FileEntry],
     still_mine: Callable[[], bool],
 ) -> dict[str, str]:
-    """Write the day's rows into `directory`, which has its events (`entries`); nothing for other tables. Returns what is
-    to be noted of it: why the order decides between events that contradict each other, what a purge has kept out.
+    """Write the day's rows into `directory`, which has its events (`entries`); nothing for other tables. Returns what
+    is to be noted of it: why the order decides between events that contradict each other, what a purge has kept out.
 
     Raises NotReady, JobFailed, AttemptSpoilt (retry); Alarm, MovedOn; BatchRefused where events contradict each other,
     of a rebuild ReplayRefused: the generation in force stays."""

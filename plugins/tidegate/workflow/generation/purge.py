@@ -15,8 +15,8 @@ from tidegate.workflow.base.context import Context
 def below(
     ctx: Context, table: Daily, key: WindowKey, before: Day | None, recorded: Day | None, takes_a_copy: bool
 ) -> Position:
-    """Below which position the day purges tombstones once its events are in; START: nowhere. `recorded`: what a day that
-    is in force has done, which its rebuild does, too."""
+    """Below which position the day purges tombstones once its events are in; START: nowhere. `recorded`: what a day
+    that is in force has done, which its rebuild does, too."""
     known = purged_of(before)
     if recorded is not None:
         return recorded.purged_below if recorded.purged_below > known else START

@@ -124,7 +124,10 @@ def _by_days(
         raise NotReady(f"{ctx.name} {iso(day.start_ms)} is not published", advice="ask for an earlier day, or for none")
     chunks = [c for one in _whole(ctx, day, copied) for c in read_of(ctx, one)]
     look = _Look(ctx, rows, key, most, sum(len(d.files) for d in days), {c.batch_id: c.round for c in chunks})
-    inside, others = ([(f.uri,) for c in chunks if (c.round <= copied) is there for f in chunk_files(ctx, c)] for there in (True, False))
+    inside, others = (
+        [(f.uri,) for c in chunks if (c.round <= copied) is there for f in chunk_files(ctx, c)]
+        for there in (True, False)
+    )
     merged = look.newest([*(uris for d in days if d.published for uris in d.files), *inside])
     waiting = look.newest([*(uris for d in days if not d.published for uris in d.files), *others])
     found = history(merged, waiting, look.count, most, Purge(swept=swept), unit="day")
