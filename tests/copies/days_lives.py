@@ -1,6 +1,6 @@
 """A life of a mirror by days that is copied, by a seed: the source changes while it is read, events come late and
-again, tasks die, copies are read again. No day that is published changes, none shows what the source never had, the last
-one is what the source has; and the audit makes each anew from the events and rows that came.
+again, tasks die, copies are read again. No day that is published changes, none shows what the source never had, the
+last one is what the source has; and the audit makes each anew from the events and rows that came.
 
 python -m tests.copies.days_lives <first seed> <how many>
 """

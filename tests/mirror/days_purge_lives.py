@@ -19,8 +19,8 @@ from tests.mirror.lives import Wrong
 from tests.mirror.test_days_purge import KEPT, LOG, Lived, told
 from tests.world import T0
 
-DAYS = 11
-KEPT_DAYS = 1
+DAYS = 10
+KEPT_DAYS = 2
 YAML = KEPT.replace("tombstones: 2d", f"tombstones: {KEPT_DAYS}d")
 
 

@@ -43,7 +43,8 @@ class CopySpec(Section):
     )
     compare: Cron | None = key(
         "When `<name>.compare` compares the mirror with its source, by reading all of it within `rate`; its task fails "
-        "where a key differs ([mirrors](mirrors.md#compare-it-with-the-source)). null: there is no such DAG. Not by days.",
+        "where a key differs ([mirrors](mirrors.md#compare-it-with-the-source)). "
+        "null: there is no such DAG, as by days.",
         None,
     )
     pool: PoolName = key("Airflow pool of the tasks.", "tidegate_ingest")

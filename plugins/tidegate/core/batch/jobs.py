@@ -133,9 +133,9 @@ class ApplyPlan(JobPlan):
     events; it is a purge of tombstones below their greatest commit (M6), without `events`. `cut_before`: how
     many buckets the base has, where all of its rows are cut into another number of them; 0: nothing is cut.
     `swept_below`: what is older says nothing of the source any more (S5). `sweep`: it ends a round of a copy: rows and
-    tombstones below `swept_below` go, without `events`; of a `whole` table once its `events` are in. `swept_parts`: the same of parts of the keys. `part`: the keys
-    that a sweep, or a comparison with the source, is about; None: all. `purge_to`: of a `whole` table, tombstones below
-    it go once its `events` are in; START: none do."""
+    tombstones below `swept_below` go, without `events`; of a `whole` table once its `events` are in. `swept_parts`: the
+    same of parts of the keys. `part`: the keys that a sweep, or a comparison with the source, is about; None: all.
+    `purge_to`: of a `whole` table, tombstones below it go once its `events` are in; START: none do."""
 
     mode = "apply"
 

@@ -1,4 +1,4 @@
-"""Copies of a table by days: one that is read as a whole goes into the next day that is built, all of it in one merge."""
+"""Copies of a table by days: one that is read as a whole goes into the next day that is built, all of it at once."""
 
 from __future__ import annotations
 

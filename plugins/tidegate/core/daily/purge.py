@@ -1,5 +1,5 @@
-"""Which tombstones a day purges (M5, M6): below a position that was readable long before anything could come that no day
-up to it has.
+"""Which tombstones a day purges (M5, M6): below a position that was readable long before anything could come that no
+day up to it has.
 
 An event that is in no day up to D came into a later one either because the source committed it after D had ended, or
 because D was closing when it was read. So it became readable after D's end, or after a batch of before that close had

@@ -1,4 +1,4 @@
-"""What the keyed table says before its source is read: of one in Iceberg its snapshot, of one by days what has landed."""
+"""What a keyed table says before its source is read: of one in Iceberg its snapshot, of one by days what has landed."""
 
 from __future__ import annotations
 
