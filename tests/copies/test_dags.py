@@ -60,7 +60,7 @@ def test_comparisons_have_a_dag_where_they_have_a_schedule(tmp_path: Path, monke
 
 @pytest.fixture
 def triggered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    made = SimpleNamespace(ledger=SimpleNamespace(close=lambda: None))
+    made = SimpleNamespace(ledger=SimpleNamespace(close=lambda: None), keyed="the table")
     monkeypatch.setattr(task.PipelineOperator, "_open", lambda self, where: made)
     found: list[Any] = []
     monkeypatch.setattr(runs, "trigger_apply", lambda *said: found.append(said) or "triggered")
@@ -72,7 +72,9 @@ def triggered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(wiring, "open_database", database)
     monkeypatch.setattr(inspection, "storage_secrets", lambda *_: {})
-    monkeypatch.setattr(mirror_comparison, "TableProcess", lambda **_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(
+        mirror_comparison, "TableProcess", lambda **_: SimpleNamespace(close=lambda: None, greatest=None)
+    )
     return found
 
 
@@ -84,7 +86,9 @@ def run(kind: Any, folder: Path, yaml: str = COMPARED) -> None:
 def test_what_was_read_triggers_its_merge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triggered: list[Any]
 ) -> None:
-    monkeypatch.setattr(reading, "copy", lambda ctx, database, go_on: Read(round=1, chunks=3, rows=9, left=True))
+    monkeypatch.setattr(
+        reading, "copy", lambda ctx, database, go_on, greatest: Read(round=1, chunks=3, rows=9, left=True)
+    )
     run(CopyOperator, tmp_path)
     (dag_id, run_id), (again, _) = triggered
     assert (dag_id, run_id.startswith("copied_by_")) == ("readings.apply", True)
