@@ -28,7 +28,8 @@ POOLED = "tests/crash"
 LONG = (
     "crash", "copies/test_faults", "model/test_model", "mutants/test_planted_bugs", "look/test_where_chaos",
     "mirror/test_faults", "dev/test_architecture", "fuzz/test_lives", "value_rules/test_differential",
-    "mirror/test_days_faults", "copies/test_days_faults", "window/test_cut_over", "copies/test_lives", "upgrade/test_side_by_side",
+    "copies/test_days_faults",
+    "mirror/test_days_faults", "window/test_cut_over", "copies/test_lives", "upgrade/test_side_by_side",
     "upgrade/test_takeover", "offline/test_faults",
 )  # fmt: skip
 """Files of no lane that take 20 s and more: they begin first, so that no worker is left with one while others end."""
