@@ -59,7 +59,7 @@ class SqlBatches(Part):
                 next_batch_id=pipeline.next_batch_id,
                 accepted_topic_id=pipeline.topic_id,
                 open_batch=self._open(c, name),
-                planned_ends=at.ends,
+                planned_ends=at.ends or failovers.landed_before(c, name, pipeline.topic_id),
                 not_open=tuple(c.scalars(not_open)),
                 facts=topic_facts(c, name),
                 begun=ends.begun(c, name),

@@ -120,6 +120,17 @@ def active(c: Connection, name: str) -> str | None:
     return found
 
 
+def landed_before(c: Connection, name: str, topic_id: str | None) -> dict[int, int]:
+    """Where batches of a topic ended, or would have begun, when its site was left; empty if it never was.
+
+    For a site whose first batch was withdrawn: the ledger keeps the beginning of one topic only."""
+    left = select(f).where(f.c.pipeline == name).order_by(f.c.number.desc())
+    for one in map(_failover, c.execute(left)):
+        if one.certificate.before_topic_id == topic_id:
+            return {crossing.partition: crossing.landed for crossing in one.certificate.crossings}
+    return {}
+
+
 def stretches_of(c: Connection, name: str, topic_id: str | None) -> dict[int, tuple[Interval, ...]]:
     """By partition; none of a topic that no site had."""
     found: dict[int, list[Interval]] = defaultdict(list)

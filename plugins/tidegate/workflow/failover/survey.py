@@ -61,7 +61,9 @@ def survey(
     if {r.kind for r in refused} & _BEFORE_A_WALK:
         return rules.decide(facts, (), refused)
     crossings = tuple(_walked(standby, facts, p) for p in sorted(facts.landed))
-    behind = (_behind(standby, facts, p, topic.partitions[p].last_stable_offset) for p in marks or {})
+    quiet = facts.marks if fence or not site.copiers else marks or {}  # a copier that will be fenced may go on
+    now = standby.look(facts.topic.topic)  # who was to have stopped may have written since
+    behind = (_behind(standby, facts, p, now.partitions[p].last_stable_offset) for p in sorted(quiet))
     return rules.decide(facts, crossings, [*refused, *(found for found in behind if found is not None)])
 
 
@@ -89,12 +91,17 @@ def _facts(
         marks=marks,
         stopped=stopped,
         batch=view.open_batch,
-        was_cut=bool(view.cuts or view.rewound),
+        was_cut=bool(view.cuts) or _was_cut(ctx, view.accepted_topic_id),
         has_landed=_has_landed(ctx, view.open_batch),
         newest=newest,
         known_topic_id=known_topic_id(history, site),
         noted={} if newest is None else ctx.ledger.failovers.noted(ctx.name, newest.number, site),
     )
+
+
+def _was_cut(ctx: Context, topic_id: str | None) -> bool:
+    """However it was decided: what the log had above the planned end may have crossed before it was cut."""
+    return any(one.topic_id == topic_id for one in ctx.ledger.cuts.resumptions(ctx.name))
 
 
 def _has_landed(ctx: Context, batch: OpenBatch | None) -> bool:
