@@ -1,5 +1,5 @@
 """Traces that few would think of: retention in the middle of copies, a cut log, a third site, partitions that come
-later, first batches that are withdrawn at both sites, a switch that is adopted before the batches that came before it."""
+later, first batches that are withdrawn at both sites, a switch that is adopted before the batches before it."""
 
 from __future__ import annotations
 
@@ -156,3 +156,38 @@ def test_a_copier_that_goes_on_while_it_is_looked_at_is_noticed(world: TwoSites)
     refused = world.survey().refusals
     assert {r.kind for r in refused} == {RefusalKind.MARK}
     assert "the record at 2 is a copy, behind the mark 2" in refused[0].words
+
+
+def test_where_the_log_was_cut_stretches_of_copies_end(world: TwoSites) -> None:
+    """What takes the freed offsets of copies is no copy."""
+    world.write("oslo", "a", "b")
+    world.there.run()
+    world.drain("r1")
+    world.fail_over()
+    world.write("bergen", "c")
+    world.drain("r2")
+    world.at["bergen"].truncate(TOPIC, 0, 1)
+    world.write("bergen", "instead of the copy of b", "d", "e")
+    (cut,) = log_cut.survey(world.context())
+    log_cut.settle(world.context(), cut, skip=False, why="read again")
+    world.drain("r3")
+    landed(world)
+
+
+@pytest.mark.parametrize("noted", [False, True], ids=["before the note", "after it"])
+def test_a_site_that_returns_with_its_log_cut_is_refused(world: TwoSites, noted: bool) -> None:
+    world.write("oslo", "a", "b", "c")
+    world.there.run()
+    world.drain("r1")
+    certificate = world.fail_over().certificate
+    if noted:
+        world.note()
+        back_from(world, certificate).run()
+    world.at["oslo"].truncate(TOPIC, 0, 1)
+    world.write("oslo", "x", "y", "z")
+    words = "partition 0: the log of site oslo was cut at offset 1, and batches have landed up to 3"
+    if noted:
+        assert words in " ".join(r.words for r in world.survey("oslo").refusals)
+    else:
+        with pytest.raises(FailoverRefused, match=words):
+            world.note()

@@ -161,7 +161,8 @@ def _starts(
                 advice="a broker that has just become leader may not know its log's end yet: the next run looks again",
             )
         if start < offsets.log_start:
-            kept = past(offsets.log_start, view.stretches.get(p, ()))  # retention may end among copies that are not read
+            # retention may end among copies that are not read
+            kept = past(offsets.log_start, view.stretches.get(p, ()))
             loss = Loss(p, start, kept, "retention")
             if pipeline.source.on_data_loss != "record":
                 raise DataLoss(

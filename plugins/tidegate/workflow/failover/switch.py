@@ -13,7 +13,7 @@ from tidegate.core.failover.decision import Decision
 from tidegate.core.failover.states import Failover
 from tidegate.workflow.base import switches
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.failover.survey import known_topic_id, site_named
+from tidegate.workflow.failover.survey import cut_since, known_topic_id, site_named
 
 
 def apply(ctx: Context, decision: Decision, why: str) -> Failover:
@@ -80,6 +80,9 @@ def ends_of(ctx: Context, name: str) -> tuple[Returned, ...]:
                 words = f"partition {p}: the record at {offset} was copied back already: its header {HEADER} says so"
                 raise _refused(ctx, RefusalKind.NOT_NOTED, words, "nobody noted where the site's own records end")
         found.append(Returned(p, left, lane.high_watermark))
+    was_cut = cut_since(ctx, standby, topic, name)
+    if was_cut is not None:
+        raise FailoverRefused(f"{ctx.name}: {was_cut.line}", advice=was_cut.advice)
     return tuple(found)
 
 
