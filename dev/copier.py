@@ -21,7 +21,7 @@ _PATIENCE_S = 60.0
 
 
 class Copier:
-    """`starts`: where it begins in partitions of which the target has no copy yet; at 0 by default."""
+    """`starts`: where it begins in partitions of which the target has no copy yet; where the log begins by default."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Copier:
         self._producer.init_transactions(_PATIENCE_S)  # an earlier producer of this id can write no more
         looked = KafkaStandby(dict(source), "read_committed").look(topic)
         self._topic_id = looked.topic_id
-        self._at = {p: (starts or {}).get(p, 0) for p in looked.partitions}
+        self._at = {p: (starts or {}).get(p, lane.log_start) for p, lane in looked.partitions.items()}
         self._at |= dict(self._copied(KafkaStandby(dict(target), "read_committed")))
 
     def copy(self, most: int) -> int:
@@ -77,6 +77,7 @@ class Copier:
 
     def _records(self, partition: int, most: int) -> Iterator[Message]:
         ours = {"group.id": "copier", "enable.auto.commit": "false", "enable.partition.eof": "true", "log_level": "2"}
+        ours["auto.offset.reset"] = "error"  # what retention has taken must not look like a hole that was always there
         consumer = Consumer({**self._settings, **ours, "isolation.level": "read_committed"})
         try:
             consumer.assign([TopicPartition(self._topic, partition, self._at[partition])])

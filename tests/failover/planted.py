@@ -65,6 +65,13 @@ FAILOVER_BUGS = {
         ),
         _bug("nobody has to stop the copier", "F3", (seams.FAILOVER_OBJECTIONS, _nobody_needs_to_say)),
         _bug("copies behind the mark are not looked for", "F3", (seams.FAILOVER_BEHIND, nothing)),
+        _bug("a log that was cut while it was away is as it was", "F6", (seams.FAILOVER_CUT_SINCE, nothing)),
+        _bug("a cut that was skipped is forgotten", "F1", (seams.FAILOVER_WAS_CUT, always(False))),
+        _bug(
+            "what takes the offsets of copies is a copy",
+            "F1",
+            (seams.STRETCHES_BELOW_A_CUT, lambda original, offset, stretches: tuple(stretches)),
+        ),
         _bug("an open batch counts as landed", "F4", (seams.FAILOVER_LANDED, _as_planned)),
         _bug("a switch compares no version", "F4", (seams.FAILOVER_SWITCH, _whatever_the_version)),
         _bug("the open batch stays", "F4", (seams.FAILOVER_SWITCH, _the_batch_stays)),

@@ -27,6 +27,9 @@ class FakeStandby:
     def look(self, topic: str) -> Any:
         return self.kafka.look(topic)
 
+    def cuts(self, topic: str, ends: dict[int, tuple[int, int]]) -> dict[int, int]:
+        return self.kafka.cuts(topic, ends)
+
     def headers(self, topic: str, start: int, end: int, partition: int) -> Iterator[tuple[int, Sequence[bytes | None]]]:
         self.asked.append((partition, start))
         for one in self.kafka.records(topic, partition):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.failover import test_ledger_loss, test_refusals, test_there_and_back
+from tests.failover import test_ledger_loss, test_rare_traces, test_refusals, test_there_and_back
 from tests.failover.planted import FAILOVER_BUGS
 from tests.failover.sites import TwoSites
 from tests.failover.test_refusals import CASES
@@ -32,6 +32,11 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "a range does not end at a stretch": test_there_and_back.test_repeats_are_not_read,
     "nobody has to stop the copier": test_refusals.test_nobody_says_that_copying_has_stopped,
     "copies behind the mark are not looked for": test_refusals.test_a_copy_behind_the_mark_is_refused,
+    "a log that was cut while it was away is as it was":
+        partial(test_rare_traces.test_a_site_that_returns_with_its_log_cut_is_refused, noted=True),
+    "a cut that was skipped is forgotten":
+        test_rare_traces.test_a_site_whose_log_was_cut_and_skipped_is_refused_as_one_that_was_read_again,
+    "what takes the offsets of copies is a copy": test_rare_traces.test_where_the_log_was_cut_stretches_of_copies_end,
     "an open batch counts as landed": test_there_and_back.test_an_open_batch_is_planned_again_at_the_other_site,
     "a switch compares no version": test_there_and_back.test_a_batch_between_plan_and_run_is_noticed,
     "the open batch stays": test_there_and_back.test_an_open_batch_is_planned_again_at_the_other_site,

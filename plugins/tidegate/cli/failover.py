@@ -190,6 +190,9 @@ def _switch(
         raise Failed(f"{ctx.name}: the plan is {decision.digest} by now, not {digest}: look at it again", NOT_WELL)
     _sure(why, yes, f"Go on at site {site}?")
     decision = survey(ctx, site, marks, stopped, fence=True)
+    if decision.refusals:
+        _tell(decision, False)
+        click.echo(f"site {decision.facts.before} stays active; copiers that were fenced have to be started again")
     _refuse(decision)
     done = switch.apply(ctx, decision, why or "")
     click.echo(f"site {site} is active (failover {done.number}): the next run of {ctx.name}.ingest reads there")

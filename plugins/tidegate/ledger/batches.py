@@ -30,6 +30,7 @@ from tidegate.core.batch.states import (
     WritingBatch,
 )
 from tidegate.core.files.receipt import DATA, LATE, FileEntry, Receipt, manifest_digest
+from tidegate.core.source import stretches
 from tidegate.core.window.states import OPEN
 from tidegate.core.window.zonedata import ZoneData
 from tidegate.ledger import ends, failovers, log_cut, moves, redrives, rows, schema
@@ -59,7 +60,7 @@ class SqlBatches(Part):
                 next_batch_id=pipeline.next_batch_id,
                 accepted_topic_id=pipeline.topic_id,
                 open_batch=self._open(c, name),
-                planned_ends=at.ends,
+                planned_ends=at.ends or failovers.landed_before(c, name, pipeline.topic_id),
                 not_open=tuple(c.scalars(not_open)),
                 facts=topic_facts(c, name),
                 begun=ends.begun(c, name),
@@ -69,7 +70,7 @@ class SqlBatches(Part):
                 skipped=at.skipped,
                 rewound=log_cut.rewound(c, name, pipeline.topic_id),
                 site=failovers.active(c, name),
-                stretches=failovers.stretches_of(c, name, pipeline.topic_id),
+                stretches=_stretches(c, name, pipeline.topic_id),
             )
 
     def get(self, name: str, batch_id: int) -> Batch:
@@ -254,6 +255,15 @@ class SqlBatches(Part):
         with self._store.begin() as c:
             moves.move(self._store, c, b, step)
         return step.after
+
+
+def _stretches(c: Connection, name: str, topic_id: str | None) -> dict[int, tuple[Interval, ...]]:
+    """What is never read, as far as the log has not been cut since: a site whose log was cut is never switched away
+    from, so all of them are older than its cuts."""
+    found = failovers.stretches_of(c, name, topic_id)
+    for one in log_cut.decided(c, name, topic_id=topic_id) if found else ():
+        found[one.partition] = stretches.below(one.cut, found.get(one.partition, ()))
+    return found
 
 
 def _partition_values(name: str, batch_id: int, part: Any) -> dict[str, Any]:

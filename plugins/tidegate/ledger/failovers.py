@@ -14,7 +14,7 @@ from tidegate.core.base.offsets import Interval, union
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.batch.states import OpenBatch
 from tidegate.core.failover.states import Certificate, Failover, FailoverRecord, Switch
-from tidegate.ledger import recovery, schema, schema_failovers
+from tidegate.ledger import ends, recovery, schema, schema_failovers
 from tidegate.ledger.store import Part, Store, insert_all, read_as, row_of, rows_of
 
 f, s, e = schema_failovers.failovers, schema_failovers.stretches, schema_failovers.site_ends
@@ -42,6 +42,11 @@ class SqlFailovers(Part):
         with self._store.begin() as c:
             return stretches_of(c, name, topic_id)
 
+    def left(self, name: str, topic_id: str) -> tuple[dict[int, int], dict[int, int]]:
+        with self._store.begin() as c:
+            at = ends.reach(c, name, topic_id)
+        return at.ends, at.epochs
+
     def record(self, name: str, number: int) -> FailoverRecord:
         with self._store.begin() as c:
             row = row_of(c, f, pipeline=name, number=number)
@@ -60,13 +65,13 @@ class SqlFailovers(Part):
 
     # ------------------------------------------------------------ changing
 
-    def note_ends(self, name: str, number: int, site: str, ends: Mapping[int, int]) -> None:
+    def note_ends(self, name: str, number: int, site: str, found: Mapping[int, int]) -> None:
         key = {"pipeline": name, "number": number, "site": site}
         with self._store.begin() as c:
             _compare_newest(c, name, number)
             now = self._store.read_now(c)
-            insert_all(c, e, [key | {"partition": p, "end": end, "noted_ms": now} for p, end in sorted(ends.items())])
-            self._store.note(c, name, "site returned", f"site {site}", {"ends": dict(ends), "after failover": number})
+            insert_all(c, e, [key | {"partition": p, "end": end, "noted_ms": now} for p, end in sorted(found.items())])
+            self._store.note(c, name, "site returned", f"site {site}", {"ends": dict(found), "after failover": number})
 
     def restore(self, record: FailoverRecord, withdrawn: OpenBatch | None, why: str) -> None:
         one, name, p = record.failover, record.pipeline, schema.pipelines
@@ -118,6 +123,17 @@ def active(c: Connection, name: str) -> str | None:
     """Name of the active site; None while it has always been the first."""
     found: str | None = c.scalar(select(f.c.site).where(f.c.pipeline == name).order_by(f.c.number.desc()).limit(1))
     return found
+
+
+def landed_before(c: Connection, name: str, topic_id: str | None) -> dict[int, int]:
+    """Where batches of a topic ended, or would have begun, when its site was left; empty if it never was.
+
+    For a site whose first batch was withdrawn: the ledger keeps the beginning of one topic only."""
+    left = select(f).where(f.c.pipeline == name).order_by(f.c.number.desc())
+    for one in map(_failover, c.execute(left)):
+        if one.certificate.before_topic_id == topic_id:
+            return {crossing.partition: crossing.landed for crossing in one.certificate.crossings}
+    return {}
 
 
 def stretches_of(c: Connection, name: str, topic_id: str | None) -> dict[int, tuple[Interval, ...]]:

@@ -161,7 +161,9 @@ def _starts(
                 advice="a broker that has just become leader may not know its log's end yet: the next run looks again",
             )
         if start < offsets.log_start:
-            loss = Loss(p, start, offsets.log_start, "retention")
+            # retention may end among copies that are not read
+            kept = past(offsets.log_start, view.stretches.get(p, ()))
+            loss = Loss(p, start, kept, "retention")
             if pipeline.source.on_data_loss != "record":
                 raise DataLoss(
                     f"partition {p}: offsets [{start}, {offsets.log_start}) are gone from the topic "
@@ -169,7 +171,7 @@ def _starts(
                     "passed them before they were read"
                 )
             losses.append(loss)
-            start = offsets.log_start
+            start = kept
         starts[p] = start
     return starts, tuple(losses)
 

@@ -25,8 +25,8 @@ class Facts:
 
     `stopped`: how it is known that nobody copies behind them; empty: nobody says. `newest`: the switch by which
     `before` is active. `known_topic_id`: of the site, if it has been active; `noted`: its ends since it returned.
-    `batch`: the open one; `has_landed`: storage says that it has landed. `was_cut`: the log before was cut, and reading
-    went back there or waits for a decision."""
+    `batch`: the open one; `has_landed`: storage says that it has landed. `was_cut`: the log before was cut, however
+    it was decided, or waits for a decision."""
 
     pipeline: str
     version: int
@@ -79,7 +79,9 @@ def landed_ends(planned: Mapping[int, int], batch: OpenBatch | None, stretches: 
 
 
 def base_of(facts: Facts, partition: int) -> int:
-    """Where copies may begin: behind what a site wrote itself while, and since, it was active (F6)."""
+    """Where copies may begin: behind what a site wrote itself while, and since, it was active (F6).
+
+    A partition that came after its ends were noted holds copies alone, from its beginning: each is walked."""
     return facts.noted.get(partition, 0)
 
 
@@ -131,7 +133,7 @@ def _of_topics(facts: Facts) -> list[Refusal]:
             f"the topic has id {facts.topic.topic_id}, it had {facts.known_topic_id} while site {facts.site} was active"
         )
         found.append(Refusal(RefusalKind.SHRUNK, words, "what it held is gone: name the site anew, with another name"))
-    elif facts.has_been_active and facts.noted.keys() != facts.landed.keys():
+    elif facts.has_been_active and not (facts.noted and facts.noted.keys() <= facts.landed.keys()):
         words = f"site {facts.site} has returned, and its ends were not noted before something was copied back"
         found.append(Refusal(RefusalKind.NOT_NOTED, words, f"tidegate failover back {facts.pipeline} notes them"))
     for p, mark in sorted(facts.marks.items()):

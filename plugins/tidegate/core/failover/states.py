@@ -79,13 +79,17 @@ class FailoverLedger(Protocol):
 
     def stretches(self, name: str, topic_id: str) -> dict[int, tuple[Interval, ...]]: ...
 
+    def left(self, name: str, topic_id: str) -> tuple[dict[int, int], dict[int, int]]:
+        """Where batches on a topic end, and by which leader epochs that is known, by partition."""
+        ...
+
     def record(self, name: str, number: int) -> FailoverRecord: ...
 
     def noted(self, name: str, number: int, site: str) -> dict[int, int]:
         """Ends by partition of a site that has returned after the switch of that number; empty: none were noted."""
         ...
 
-    def note_ends(self, name: str, number: int, site: str, ends: Mapping[int, int]) -> None:
+    def note_ends(self, name: str, number: int, site: str, found: Mapping[int, int]) -> None:
         """Note them, once. Raises LostComparison where another switch is the newest by now, or ends are noted."""
         ...
 
@@ -102,6 +106,10 @@ class Standby(Protocol):
     """The log of a site that is not active, and its copier."""
 
     def look(self, topic: str) -> LogState: ...
+
+    def cuts(self, topic: str, ends: dict[int, tuple[int, int]]) -> dict[int, int]:
+        """As `core.source.port.Source.cuts`."""
+        ...
 
     def headers(self, topic: str, start: int, end: int, partition: int) -> Iterator[tuple[int, Sequence[bytes | None]]]:
         """Each record of `[start, end)` of a partition that a reader can reach: its offset, its headers of that name.

@@ -23,6 +23,11 @@ def stop(start: int, end: int, stretches: Iterable[Interval]) -> int:
     return min((one.start for one in union(stretches) if start <= one.start < end), default=end)
 
 
+def below(offset: int, stretches: Iterable[Interval]) -> tuple[Interval, ...]:
+    """What is left of them where the log was cut at that offset: other records have taken what comes behind it."""
+    return tuple(Interval(one.start, min(one.end, offset)) for one in union(stretches) if one.start < offset)
+
+
 def never_read(start: int, end: int, stretches: Iterable[Interval]) -> bool:
     """Whether all of `[start, end)`, which is not empty, belongs to them."""
     return start < end and any(one.start <= start and end <= one.end for one in union(stretches))

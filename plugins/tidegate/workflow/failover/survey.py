@@ -12,6 +12,7 @@ from tidegate.core.failover.coordinates import Coordinate, coordinate_of
 from tidegate.core.failover.crossing import Crossing, Refusal, RefusalKind, Walk
 from tidegate.core.failover.decision import Decision, Facts
 from tidegate.core.failover.states import Failover, Standby
+from tidegate.core.source import log_cut
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Site
 from tidegate.workflow.base import preflight, switches
@@ -58,10 +59,14 @@ def survey(
     told = "fenced: " + ", ".join(site.copiers) if site.copiers else "told by the operator" if stopped else ""
     facts = _facts(ctx, view, name, topic, _marks(topic, marks or {}, bool(site.copiers) and not fence), told)
     refused = rules.objections(facts)
+    was_cut = cut_since(ctx, standby, topic, name) if facts.has_been_active else None
+    refused += [] if was_cut is None else [was_cut]
     if {r.kind for r in refused} & _BEFORE_A_WALK:
         return rules.decide(facts, (), refused)
     crossings = tuple(_walked(standby, facts, p) for p in sorted(facts.landed))
-    behind = (_behind(standby, facts, p, topic.partitions[p].last_stable_offset) for p in marks or {})
+    quiet = facts.marks if fence or not site.copiers else marks or {}  # a copier that will be fenced may go on
+    now = standby.look(facts.topic.topic)  # who was to have stopped may have written since
+    behind = (_behind(standby, facts, p, now.partitions[p].last_stable_offset) for p in sorted(quiet))
     return rules.decide(facts, crossings, [*refused, *(found for found in behind if found is not None)])
 
 
@@ -89,12 +94,17 @@ def _facts(
         marks=marks,
         stopped=stopped,
         batch=view.open_batch,
-        was_cut=bool(view.cuts or view.rewound),
+        was_cut=bool(view.cuts) or _was_cut(ctx, view.accepted_topic_id),
         has_landed=_has_landed(ctx, view.open_batch),
         newest=newest,
         known_topic_id=known_topic_id(history, site),
         noted={} if newest is None else ctx.ledger.failovers.noted(ctx.name, newest.number, site),
     )
+
+
+def _was_cut(ctx: Context, topic_id: str | None) -> bool:
+    """However it was decided: what the log had above the planned end may have crossed before it was cut."""
+    return any(one.topic_id == topic_id for one in ctx.ledger.cuts.resumptions(ctx.name))
 
 
 def _has_landed(ctx: Context, batch: OpenBatch | None) -> bool:
@@ -114,6 +124,20 @@ def known_topic_id(history: list[Failover], site: str) -> str | None:
             return one.certificate.topic_id
         if one.before == site:
             return one.certificate.before_topic_id
+    return None
+
+
+def cut_since(ctx: Context, standby: Standby, topic: LogState, site: str) -> Refusal | None:
+    """F6: the log of a site that returns is the one that was left; an unclean election may have cut it meanwhile."""
+    ends, epochs = ctx.ledger.failovers.left(ctx.name, topic.topic_id)
+    asked = log_cut.doubtful(ends, epochs, topic)
+    answers = standby.cuts(topic.topic, asked) if asked else {}
+    for cut in log_cut.found_cuts(ends, epochs, topic, answers, 0):
+        words = f"the log of site {site} was cut at offset {cut.start}, and batches have landed up to {cut.end}"
+        advice = (
+            "other records have taken these offsets: name the site anew, with another name, and copy into a new topic"
+        )
+        return Refusal(RefusalKind.SHRUNK, f"partition {cut.partition}: {words}", advice)
     return None
 
 

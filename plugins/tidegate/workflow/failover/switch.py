@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.core.base.errors import FailoverRefused, LedgerError, LostComparison
@@ -13,7 +13,7 @@ from tidegate.core.failover.decision import Decision
 from tidegate.core.failover.states import Failover
 from tidegate.workflow.base import switches
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.failover.survey import known_topic_id, site_named
+from tidegate.workflow.failover.survey import cut_since, known_topic_id, site_named
 
 
 def apply(ctx: Context, decision: Decision, why: str) -> Failover:
@@ -59,7 +59,7 @@ def ends_of(ctx: Context, name: str) -> tuple[Returned, ...]:
             f"site {name} of {ctx.name} was never active: there is nothing to give back",
             advice=f"tidegate failover run {ctx.name} --to {name}",
         )
-    standby, active = ctx.standby(name), history[-1].certificate.topic_id
+    standby, ours = ctx.standby(name), _topics_of(history)
     topic = standby.look(ctx.pipeline.source.topic)
     if topic.topic_id != known_topic_id(history, name):
         refused = f"the topic at site {name} has id {topic.topic_id}, it had {known_topic_id(history, name)}"
@@ -76,11 +76,19 @@ def ends_of(ctx: Context, name: str) -> tuple[Returned, ...]:
             raise _refused(ctx, RefusalKind.SHRUNK, words, "it was cut: what it lost has landed; name the site anew")
         start = max(left, lane.log_start)
         for offset, values in standby.headers(topic.topic, start, lane.high_watermark, p):
-            if any((value or b"").startswith(f"{active}:".encode()) for value in values):
+            if any((value or b"").partition(b":")[0].decode(errors="replace") in ours for value in values):
                 words = f"partition {p}: the record at {offset} was copied back already: its header {HEADER} says so"
                 raise _refused(ctx, RefusalKind.NOT_NOTED, words, "nobody noted where the site's own records end")
         found.append(Returned(p, left, lane.high_watermark))
+    was_cut = cut_since(ctx, standby, topic, name)
+    if was_cut is not None:
+        raise FailoverRefused(f"{ctx.name}: {was_cut.line}", advice=was_cut.advice)
     return tuple(found)
+
+
+def _topics_of(history: Sequence[Failover]) -> set[str]:
+    """Ids of all topics that were read: with three sites, copies may be of one that is not the active one any more."""
+    return {id_ for one in history for id_ in (one.certificate.before_topic_id, one.certificate.topic_id)}
 
 
 def note(ctx: Context, name: str, found: tuple[Returned, ...]) -> None:

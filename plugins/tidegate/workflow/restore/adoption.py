@@ -179,6 +179,7 @@ def _adopt_batch(ctx: Context, record: BatchRecord, why: str) -> None:
         view = _accept_topic(ctx, plan, view, why)
         _refuse_unless_continuous(plan, view)
         ledger.batches.insert_plan(plan, view.version, None)
+    _accept_active_site(ctx, why)
     batch = ledger.batches.get(name, plan.batch_id)
     if record.manifest is None:
         if isinstance(batch, PlannedBatch | WritingBatch):
@@ -201,6 +202,17 @@ def _accept_topic(ctx: Context, plan: Plan, view: PlanningView, why: str) -> Pla
         return view  # a redrive's rows come from files, of whatever topic they were
     ctx.ledger.pipelines.accept_topic(ctx.name, view.accepted_topic_id, plan.topic_id, f"batch {plan.batch_id}: {why}")
     return ctx.ledger.batches.planning_view(ctx.name)
+
+
+def _accept_active_site(ctx: Context, why: str) -> None:
+    """A batch of the site before, adopted behind the switch, leaves the topic that the switch has made the accepted one
+    (F4). Asked while the batch is not done: a try that dies here comes back to it."""
+    newest = ctx.ledger.failovers.newest(ctx.name)
+    if newest is None:
+        return
+    before, active = newest.certificate.before_topic_id, newest.certificate.topic_id
+    if ctx.ledger.batches.planning_view(ctx.name).accepted_topic_id == before:
+        ctx.ledger.pipelines.accept_topic(ctx.name, before, active, f"site {newest.site} is active: {why}")
 
 
 def _refuse_unless_continuous(plan: Plan, view: PlanningView) -> None:
