@@ -240,6 +240,8 @@ SUMMER = datetime.timezone(datetime.timedelta(hours=2))
         ("array<decimal(20,2)>", [Number("1E+3"), Number("0.10")], "[1000,0.10]"),
         ("map<string,double>", [("é", 1.5), ('"', float("nan"))], '{"é":1.5,"\\"":"nan"}'),
         ("map<boolean,boolean>", {True: False}, '{"true":false}'),
+        ("array<boolean>", [True], "[true]"),
+        ("map<int,array<decimal(3,1)>>", {1: [Number("2E+1")]}, '{"1":[20]}'),
         ("map<date,bigint>", {datetime.date(2013, 1, 5): 2**60}, '{"2013-01-05":1152921504606846976}'),
         ("map<decimal(5,1),int>", {Number("2E+1"): 1}, '{"20":1}'),
         ("struct<b:binary,a:array<double>>", {"a": [float("-inf")], "b": b"\x01"}, '{"b":"AQ==","a":["-inf"]}'),
