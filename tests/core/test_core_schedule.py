@@ -52,7 +52,8 @@ LATE_PATH = "late/date=2013-01-05/hour=00/f"
 
 def wrong(*files: FileEntry, floor: Floor = Floor(0), rerouted: int = 0) -> list[str]:
     span = RangeResult(
-        range=OffsetRange("t", 0, 0, 1), read=1, data=1, late=0, dirty=0, filtered=0, dropped=0, gaps=(), min_event_ms=T0,
+        range=OffsetRange("t", 0, 0, 1), read=1, data=1, late=0, dirty=0, filtered=0, dropped=0, gaps=(),
+        min_event_ms=T0,
         max_event_ms=T0, rerouted=rerouted,
     )  # fmt: skip
     receipt = Receipt(
