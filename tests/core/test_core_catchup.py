@@ -59,6 +59,17 @@ def test_a_conf_that_names_no_part_is_refused(conf: object) -> None:
         rules.asked_part(conf)
 
 
+def test_what_is_wrong_with_a_conf_is_named() -> None:
+    for conf, words in (
+        ({"from": "x", "until": "2013-01-05"}, "from"),
+        ({"from": "2013-01-05", "until": "x"}, "until"),
+        ({"from": "2013-01-05", "until": "2013-01-05"}, "`from` is not before `until`"),
+    ):
+        with pytest.raises(AskedWrong, match=words) as wrong:
+            rules.asked_part(conf)
+        assert wrong.value.advice
+
+
 @pytest.mark.parametrize(
     ("tally", "seconds", "words"),
     [

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tidegate.core.base.errors import Alarm, NotReady, SpecError
+from tidegate.core.base.errors import Alarm, NotReady, SpecError, StorageAhead
 from tidegate.core.base.transition import NO_ROW
 from tidegate.core.mirror import transitions as moves
 from tidegate.core.mirror.applies import OPEN, OVERTAKEN, Apply, Landed, Told, taken_back
+from tidegate.core.mirror.balance import Totals, after, imbalance
 from tidegate.core.mirror.changes import batch_of, between
 from tidegate.core.mirror.counts import Counts
 from tidegate.core.mirror.jobs import (
@@ -22,7 +23,8 @@ from tidegate.core.mirror.jobs import (
     position_of,
     spelled,
 )
-from tidegate.core.mirror.prefix import BatchRange
+from tidegate.core.mirror.order import goes_back
+from tidegate.core.mirror.prefix import BatchRange, next_range
 from tidegate.core.mirror.recut import errors, lumps, refusal
 
 # ---------------------------------------------------------------- tries
@@ -195,3 +197,43 @@ def test_a_plan_that_does_not_cut_is_held_by_the_balance_of_merges() -> None:
     left = replace(plan, base=(bucket(0, 3), bucket(1, 1)))
     assert errors(left, receipt) == []
     assert errors(replace(left, whole=True), receipt) != []
+
+
+# ---------------------------------------------------------------- ends of ranges, sums of upkeep
+
+
+def test_a_range_holds_both_of_its_ends() -> None:
+    assert [n in BatchRange(2, 4) for n in range(1, 6)] == [False, True, True, True, False]
+
+
+def test_a_hole_names_at_most_five_batches() -> None:
+    for rows, words in (
+        ({4: 1}, r"the ledger does not know of batch 3$"),
+        ({8: 1}, r"of batches 3, 4, 5, 6, 7$"),
+        ({9: 1}, r"of batches 3, 4, 5, 6, 7 \.\.\.$"),
+    ):
+        with pytest.raises(Alarm, match=words):
+            next_range("orders", 2, rows, max(rows))
+    with pytest.raises(Alarm, match="^orders: batch 3 has not landed, but batch 3 "):
+        next_range("orders", 2, {3: 1}, 3, open_batch=3)
+    with pytest.raises(StorageAhead, match="^orders: the table holds batches 1 to 3"):
+        next_range("orders", 3, {}, 2)
+
+
+def test_rows_of_copies_are_no_events() -> None:
+    """Batch 0 is a window's, or several batches'; below it is a chunk of a copy."""
+    receipt = ApplyReceipt(attempt="a", events=((-7, 100), (0, 3), (1, 4)), buckets=())
+    assert after(Totals(), receipt).events == 7
+
+
+def test_a_sweep_takes_rows_and_tombstones() -> None:
+    file = MirrorFile("n0", 9, 4, 1)
+    done = BucketDone(0, True, Counts(), (file,), rows_before=9, tombstones_before=3, purged=2, swept=3)
+    found = after(Totals(rows=6, tombstones=3, inserted=9), ApplyReceipt(attempt="a", events=(), buckets=(done,)))
+    assert found == Totals(rows=3, tombstones=1, inserted=9, purged=5)
+    assert imbalance(found) is None
+
+
+def test_m8_the_first_known_time_is_a_time() -> None:
+    assert goes_back(True, True, 2, 1)
+    assert not goes_back(True, True, 2, 0)

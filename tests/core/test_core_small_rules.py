@@ -9,7 +9,7 @@ from core_values import HOUR, T0
 
 from tidegate.core.base.errors import DeliveryAhead
 from tidegate.core.base.wording import offsets, size
-from tidegate.core.completeness.rules import held, remedy
+from tidegate.core.completeness.rules import remedy
 from tidegate.core.dirty.redrive import Ask, IngestFacts, InTheWay, waits_for
 from tidegate.core.doctor.findings import OK, WARNING
 from tidegate.core.doctor.rules import keeps
@@ -94,8 +94,7 @@ def test_a_replay_may_be_at_work_for_a_while() -> None:
     assert not replace(one, began_ms=None).at_work(0)
 
 
-def test_windows_that_another_count_holds_are_named_with_their_command() -> None:
-    assert held(None, {T0: None}, 0) == ()  # type: ignore[dict-item]
+def test_a_held_window_is_published_by_its_command() -> None:
     assert remedy("p", T0) == "tidegate complete p 2013-01-05T00:00Z --why '...'"
 
 
