@@ -173,7 +173,7 @@ def test_late_rows_that_nothing_takes_up_by_itself() -> None:
 def test_windows_that_another_count_holds_are_told_oldest_first() -> None:
     settings = Completeness(source="sql", conn_id="c", query="q", policy="wait", patience_ms=None)
     short = Answer(source="sql", rows=5, expected=9, problem=None, asked_ms=T0, since_ms=T0 - 5)
-    enough = replace(short, rows=9)
+    enough = replace(short, accepted="fine")
     found = held(settings, {T0 + HOUR: short, T0: replace(short, since_ms=1), T0 + 2 * HOUR: enough}, T0)
     assert [(h.window_ms, h.since_ms) for h in found] == [(T0, 1), (T0 + HOUR, T0 - 5)]
     assert {h.comparison.action for h in found} == {"hold"}
