@@ -11,8 +11,9 @@ from core_values import HOUR, PIPELINE, T0
 
 from tidegate.core.base.choice import Choice
 from tidegate.core.base.errors import ReplayRefused
+from tidegate.core.base.offsets import Interval
 from tidegate.core.base.partition_values import partition_path
-from tidegate.core.base.plain import UnknownFields, from_plain
+from tidegate.core.base.plain import UnknownFields, dumps, from_plain
 from tidegate.core.clean.dry_runs import NO_WINDOW, Rehearsal, parse_rehearsal
 from tidegate.core.copy.port import KeyRange
 from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
@@ -23,9 +24,11 @@ from tidegate.core.mirror.balance import receipt_errors
 from tidegate.core.mirror.copied import NOTHING
 from tidegate.core.mirror.counts import Counts
 from tidegate.core.mirror.jobs import ApplyReceipt, BaseFile, Bucket, BucketDone, EventFile, MirrorFile
+from tidegate.core.mirror.order import Version, is_below, newer, same
 from tidegate.core.mirror.parts import KeyPart
 from tidegate.core.replay.rollback import Known, choose
 from tidegate.core.window import zonedata
+from tidegate.core.window.due import MOST_REMEMBERED, Due, remembered
 from tidegate.core.window.name import NoWindow, named
 from tidegate.core.window.states import CURRENT, RETIRED
 from tidegate.core.window.zonedata import Disagreement, ZoneData, version_of
@@ -225,3 +228,41 @@ def test_a_generation_whose_files_are_going_is_not_gone_back_to() -> None:
         choose([going, now], None, PIPELINE)
     with pytest.raises(ReplayRefused, match="were cleaned at 2013-01-05T02:00Z"):
         choose([replace(going, cleaned_ms=T0 + 2 * HOUR), now], None, PIPELINE)
+
+
+# ---------------------------------------------------------------- plain values, parts of time, positions
+
+
+@dataclass(frozen=True)
+class Odd:
+    row: tuple[bool, str, bool] | None
+    some: frozenset[bool] | None
+    by_name: dict[str, tuple[bool, ...]] | None
+
+
+def test_what_may_be_missing_is_read_as_missing() -> None:
+    assert from_plain(Odd, {"row": None, "some": None, "by_name": None}) == Odd(None, None, None)
+    whole = {"row": [True, "x", False], "some": [True], "by_name": {"a": [False]}}
+    assert from_plain(Odd, whole) == Odd((True, "x", False), frozenset({True}), {"a": (False,)})
+    assert dumps(Odd((True, "é", False), None, None)) == '{"by_name":null,"row":[true,"é",false],"some":null}'
+
+
+def test_a_part_of_time_holds_its_start() -> None:
+    due = Due(PIPELINE.windows, (Interval(T0, T0 + HOUR),))
+    assert [due.holds(at) for at in (T0 - 1, T0, T0 + HOUR - 1, T0 + HOUR)] == [False, True, True, False]
+
+
+def test_of_too_many_parts_the_longest_are_remembered() -> None:
+    short = [Interval(n * 10 * HOUR, n * 10 * HOUR + HOUR) for n in range(MOST_REMEMBERED)]
+    long = Interval(10**12, 10**12 + 2 * HOUR)
+    found = remembered([], Due(PIPELINE.windows, ()), [*short, long, Interval(10**13, 10**13 + HOUR // 2)])
+    assert len(found) == MOST_REMEMBERED
+    assert long in found
+    assert Interval(10**13, 10**13 + HOUR // 2) not in found
+
+
+def test_only_positions_of_one_form_are_compared() -> None:
+    one = Version(1, 0, 0, False, 5)
+    for compares in (lambda: newer(one, one[:4]), lambda: same(one, one[:4]), lambda: is_below(one, (1, 0))):
+        with pytest.raises(ValueError, match="shorter"):
+            compares()
