@@ -3,6 +3,7 @@
     python -m tests.mutants.core_score                       all of it, recorded in core_score.json
     python -m tests.mutants.core_score --changed             files that are not as recorded; nothing is recorded
     python -m tests.mutants.core_score --only batch/planning one file, to work on its tests
+    python -m tests.mutants.core_score --only ... --tests tests/core/test_core_planning.py   by these alone: soon
     python -m tests.mutants.core_score --only ... --record   the same, and the record of these files is made anew
 
 An interrupted full run goes on where it stopped as long as neither the code nor the tests change. What survives is
@@ -35,9 +36,8 @@ TESTS = (
     "tests/core/test_*.py",
     "tests/batch/test_job_plans.py",
     "tests/worker/test_merge_rules.py",
-    "tests/core_*.py",
-    "tests/zone_windows.py",
 )
+HELPERS = ("tests/core_*.py", "tests/zone_windows.py")
 HERE = Path(__file__).parent / "mutmut_child.py"
 
 _STATUS = {0: "survived", 1: "killed", 3: "killed", 5: "untested", 33: "untested", 36: "killed", 255: "killed"}
@@ -56,6 +56,7 @@ hypothesis.settings.register_profile(
     deadline=None,
     max_examples=40,
     phases=[hypothesis.Phase.generate],  # the smallest example of what a mutant breaks is nobody's need
+    suppress_health_check=list(hypothesis.HealthCheck),  # a busy machine is no killed mutant
 )
 hypothesis.settings.load_profile("mutants")
 
@@ -120,15 +121,17 @@ def _name(module: Path) -> str:
     return str(module.relative_to(CORE).with_suffix(""))
 
 
-def test_files() -> list[Path]:
-    """The tests that are to notice, and what they import."""
-    return sorted(p for pattern in TESTS for p in ROOT.glob(pattern))
+def test_files(only: Iterable[str] = ()) -> list[Path]:
+    """The tests that are to notice, and what they import. `only`: these files alone; fewer tests notice no more."""
+    return sorted({p for pattern in (*(only or TESTS), *HELPERS) for p in ROOT.glob(pattern)})
 
 
-def measure(modules: Iterable[str], seconds: float | None, stage: Path, jobs: int = 2) -> dict[str, Score]:
-    """Try the mutants of these modules, for at most `seconds`."""
+def measure(
+    modules: Iterable[str], seconds: float | None, stage: Path, jobs: int = 2, tests: Iterable[str] = ()
+) -> dict[str, Score]:
+    """Try the mutants of these modules, for at most `seconds`. `tests`: as `only` of `test_files`."""
     modules = sorted(modules)
-    _prepare(stage, modules)
+    _prepare(stage, modules, test_files(tests))
     command = [sys.executable, str(HERE), "run", "--max-children", str(jobs)]
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     env |= {"TIDEGATE_TEST_SEED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -149,9 +152,8 @@ def measure(modules: Iterable[str], seconds: float | None, stage: Path, jobs: in
     return scores
 
 
-def _prepare(stage: Path, modules: list[str]) -> None:
+def _prepare(stage: Path, modules: list[str], tests: list[Path]) -> None:
     """A copy of the sources and of the tests that matter; kept while both are the same, so that a run can go on."""
-    tests = test_files()
     parts = [*(ROOT / "plugins/tidegate").rglob("*.py"), *tests, HERE]
     key = hashlib.sha256("".join(f"{p.relative_to(ROOT)} {hash_of(p)}\n" for p in sorted(parts)).encode())
     key.update(f"{modules} {_CONFTEST}".encode())
@@ -234,6 +236,7 @@ def main() -> int:
     parser.add_argument("--changed", action="store_true", help="only files that are not as recorded")
     parser.add_argument("--only", nargs="*", help="these modules; nothing is recorded without --record")
     parser.add_argument("--record", action="store_true", help="record these modules, and leave others as they are")
+    parser.add_argument("--tests", nargs="*", default=(), help="with these test files alone")
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
@@ -243,7 +246,7 @@ def main() -> int:
         return 0
     full = not options.changed and not options.only
     stage = STAGES / ("full" if full else "some")
-    scores = measure(modules, options.seconds, stage, options.jobs)
+    scores = measure(modules, options.seconds, stage, options.jobs, options.tests)
     print(table(scores))
     listed = survivors(stage, modules)
     (stage / "survivors.txt").write_text(listed)
