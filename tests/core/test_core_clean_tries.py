@@ -123,7 +123,7 @@ FACTS = GenerationFacts(
 def keeps(epoch: int, facts: GenerationFacts | None) -> bool | None:
     """Whether the files have to stay, oddly so (None) or not."""
     found = holds_files(Assembly(0, 4, epoch), facts)
-    assert found is None or (found.why and not found.go)
+    assert found is None or (found.why and found.go is False)
     return False if found is None else None if found.odd else True
 
 

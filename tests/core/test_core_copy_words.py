@@ -133,6 +133,7 @@ def test_what_a_look_asks_for_and_the_table_lacks() -> None:
     asked = look(1, 1, p2=7, p0=5, p1=3)
     assert unmerged(asked, {0: 5, 1: 2}) == [(1, 2, 3), (2, 0, 7)]
     assert unmerged(look(1, 1, p0=0), {}) == []
+    assert unmerged(look(1, 1, p0=1), {}) == [(0, 0, 1)]
 
 
 # ---------------------------------------------------------------- in words
@@ -200,6 +201,9 @@ def test_a_whole_table_says_since_when_nothing_is_older_or_why_not(told, asks, a
     said = how_far(done, told, asks).split("; ", 1)
     assert said[0] == "whole since copy 2, read from (5, 0) on"
     assert words in said[1]
+    assert how_far(None, told, asks).startswith(said[0])
+    if told.copied.complete is not None:
+        assert said[1] == words
     assert ("cannot say" in said[1]) == (told.copied.complete is None)
 
 

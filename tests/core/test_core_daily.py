@@ -21,7 +21,7 @@ RECEIPT = ApplyReceipt(
             number=12,
             changed=True,
             counts=Counts(inserted=2, stale=2),
-            files=(MirrorFile("deep/x", 30, 4, 0), MirrorFile("y", 20, 3, 3), MirrorFile("z", 10, 2, 1)),
+            files=(MirrorFile("very/deep/x", 30, 4, 0), MirrorFile("y", 20, 3, 3), MirrorFile("z", 10, 2, 1)),
             rows_before=7,
             tombstones_before=2,
         ),
@@ -41,7 +41,7 @@ def test_a_day_is_the_day_before_and_its_events() -> None:
         rows=5, tombstones=4, events=13, inserted=10, purged=1, newest_ms=70, conflicts="two contents",
     )  # fmt: skip
     assert sources == {
-        "rows/g7-00012-x": "deep/x", "tombstones/g7-00012-y": "y", "rows/g7-00012-z": "z",
+        "rows/g7-00012-x": "very/deep/x", "tombstones/g7-00012-y": "y", "rows/g7-00012-z": "z",
     }  # fmt: skip
     assert day.manifest == {"rows/g7-00012-x": 30, "tombstones/g7-00012-y": 20, "rows/g7-00012-z": 10}
     assert made(BEFORE, GROUND, replace(RECEIPT, newest_ms=80), "g7")[0].newest_ms == 80

@@ -32,6 +32,7 @@ from tidegate.core.mirror.parts import KeyPart, SweptPart, holds, key_part, swep
 TYPES = {
     "id": "bigint", "small": "tinyint", "name": "string", "ok": "boolean", "raw": "binary", "day": "date",
     "at": "timestamp", "price": "decimal(5,2)",
+    "wide": "decimal(38,0)",
 }  # fmt: skip
 
 
@@ -60,6 +61,7 @@ def value(column: str, text: str) -> object:
         ("price", " 1.5", "1.50"),
         ("price", "-999.99", "-999.99"),
         ("price", "1e2", "100.00"),
+        ("wide", "1" * 38, "1" * 38),
     ],
 )
 def test_a_value_has_the_type_of_its_column(column: str, text: str, wanted: object) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tidegate.core.base.errors import Alarm, NotReady, SpecError, StorageAhead
 from tidegate.core.base.transition import NO_ROW
 from tidegate.core.mirror import transitions as moves
-from tidegate.core.mirror.applies import OPEN, OVERTAKEN, Apply, Landed, Told, taken_back
+from tidegate.core.mirror.applies import OPEN, OVERTAKEN, REFUSED, Apply, Landed, Told, Tried, refused_again, taken_back
 from tidegate.core.mirror.balance import Totals, after, imbalance
 from tidegate.core.mirror.changes import batch_of, between
 from tidegate.core.mirror.counts import Counts
@@ -58,6 +58,15 @@ def test_a_try_is_overtaken_or_refused_while_it_is_open() -> None:
     assert (no.transition, no.states, no.as_read) == (moves.REFUSE, (OPEN,), {"nonce": "ab"})
     assert (no.sets, no.detail, no.row) == ({"why": "odd"}, {"epoch": 7, "why": "odd"}, ROW)
     assert no.what == "refusing 3-5.7-ab"
+
+
+def test_the_same_batches_are_refused_for_the_same_reason() -> None:
+    """Until a person says otherwise; upkeep stops no merge."""
+    refused = Tried(apply=APPLY, state=REFUSED, began_ms=0, why="odd")
+    assert refused_again(refused, 3) == "odd"
+    assert refused_again(None, 3) is refused_again(refused, 4) is None
+    assert refused_again(replace(refused, state=OPEN), 3) is None
+    assert refused_again(replace(refused, apply=replace(APPLY, first=6)), 6) is None
 
 
 def test_a_table_that_holds_less_than_it_did_was_taken_back() -> None:
