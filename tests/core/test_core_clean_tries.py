@@ -74,6 +74,11 @@ def test_nobody_needs_what_was_read_for_a_comparison_that_has_ended(of, ttl, now
     assert chunk_goes(3, "c", replace(CHUNK, state=ChunkState.READ), of, ttl, now) == (goes, False)
 
 
+def test_a_comparison_that_has_just_ended_is_said_to_have() -> None:
+    late, old = (attempt_of_chunk(3, "c", CHUNK, ENDED, TTL, now).why for now in (DAY, 9 * DAY))
+    assert (late, old) == ("comparison 2 has ended lately", "comparison 2 has ended")
+
+
 def test_an_attempt_that_nobody_knows_goes_with_its_comparison() -> None:
     assert chunk_goes(9, "x", of=ENDED) == (True, False)
 

@@ -196,6 +196,8 @@ def test_a_sweep_counts_rows_and_a_purge_tombstones() -> None:
     assert wrong(both) == []
     changed = bucket(0, 4, before=3, counts=Counts(inserted=1, changed=1))
     assert wrong(changed, events=2) == []
+    level = bucket(0, 3, before=3, counts=Counts(inserted=1), purged=1, tombstones_before=1)
+    assert wrong(level, events=1) == []
     (said,) = wrong(bucket(0, 9, before=3, counts=Counts(changed=1)), events=1)
     assert said == "bucket 0: 9 rows in its new files, 3 before and 0 inserted"
 

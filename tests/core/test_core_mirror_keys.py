@@ -182,6 +182,8 @@ def test_m7_two_contents_at_one_position_are_a_conflict() -> None:
     assert states(merged, pair) == {5: ROW, 60: CONFLICT, 61: CONFLICT, 7: WAITING}
     assert states(merged, [event(5, 2, DELETE, offset=50)]) == {5: OLDER, 50: WAITING} | {5: ROW}
     assert states([], [event(6, 2)]) == {6: WAITING}
+    two = [event(n, 2, digest=d, offset=10 * n + d) for n in (6, 8) for d in (7, 8)]
+    assert set(states(merged, two).values()) == {ROW, CONFLICT}, "each pair of them"
     found = history(merged, [event(3, 2, offset=60), event(3, 2, digest=8, offset=61)], 3, 100)
     assert not found.newest_merged, "a refused merge stops all that comes after"
     refused = history(merged, [event(5, 2, digest=8)], 2, 100, unit="day")
