@@ -133,6 +133,10 @@ def test_the_chunks_share_the_windows_offsets_without_a_hole() -> None:
     assert parts[-1].end == whole.end
     assert parts[0].count == parts[1].count == whole.count // 3
     assert parts[1] == READING.part(whole, 1)
+    odd = OffsetRange("t", 0, 7, 7 + 3 * LEAST_OFFSETS + 2)
+    assert [(p.start - 7, p.end - 7) for p in READING.parts(odd)] == [
+        (0, LEAST_OFFSETS), (LEAST_OFFSETS, 2 * LEAST_OFFSETS), (2 * LEAST_OFFSETS, 3 * LEAST_OFFSETS + 2),
+    ]  # fmt: skip
 
 
 def test_each_chunk_has_more_offsets_than_it_can_have_rows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -110,17 +111,30 @@ WANTED = OffsetRange("t", 3, 10, 20)
 
 
 @pytest.mark.parametrize(
-    ("error", "partition", "offset", "retry", "words"),
+    ("why", "partition", "offset", "retry", "words"),
     [
-        (unreadable.recreated("t", "a", "b"), None, None, False, "topic t has id b, planned was a"),
-        (unreadable.no_partition(WANTED), 3, None, True, "topic t has no partition 3"),
-        (unreadable.gone(WANTED, 12, "it begins at 12"), 3, 12, False, "planned offsets [10, 20) are not all"),
-        (unreadable.damaged(WANTED, 12, "crc"), 3, 12, True, "the records at offset 12 are damaged (crc)"),
-        (unreadable.stalled(WANTED, 12, 1.5, "crc"), 3, 12, True, "1.5 s: t partition 3 at offset 12 of [10, 20); crc"),
-        (unreadable.stalled(WANTED, 12, 60.0, ""), 3, 12, True, "in 60 s: t partition 3 at offset 12 of [10, 20)"),
+        (lambda: unreadable.recreated("t", "a", "b"), None, None, False, "topic t has id b, planned was a"),
+        (lambda: unreadable.no_partition(WANTED), 3, None, True, "topic t has no partition 3"),
+        (lambda: unreadable.gone(WANTED, 12, "it begins at 12"), 3, 12, False, "planned offsets [10, 20) are not all"),
+        (lambda: unreadable.damaged(WANTED, 12, "crc"), 3, 12, True, "the records at offset 12 are damaged (crc)"),
+        (
+            lambda: unreadable.stalled(WANTED, 12, 1.5, "crc"),
+            3,
+            12,
+            True,
+            "1.5 s: t partition 3 at offset 12 of [10, 20); crc",
+        ),
+        (
+            lambda: unreadable.stalled(WANTED, 12, 60.0, ""),
+            3,
+            12,
+            True,
+            "in 60 s: t partition 3 at offset 12 of [10, 20)",
+        ),
     ],
 )
-def test_a_failure_names_its_place_and_what_to_do(error: JobError, partition, offset, retry: bool, words: str) -> None:
+def test_a_failure_names_its_place_and_what_to_do(why: Callable[[], JobError], partition, offset, retry, words) -> None:
+    error = why()
     failure = error.failure
     assert (failure.partition, failure.offset, failure.retry) == (partition, offset, retry)
     assert words in failure.what
