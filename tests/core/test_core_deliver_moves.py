@@ -153,7 +153,7 @@ def test_d8_what_stands_there_is_what_was_read_back() -> None:
     assert differs(ROW, Standing(content=CONTENT, token=ROW.token)) is None
     other = Standing(content=CONTENT, token=replace(ROW.token, generation=2, epoch=3))
     assert differs(ROW, other) == "its token is of generation 2, try 3"
-    assert differs(ROW, Standing(content=replace(CONTENT, rows=1))) == "1 row stand there, 1,200 were delivered"
+    assert differs(ROW, Standing(content=replace(CONTENT, rows=1))) == "1 row there, 1,200 were delivered"
     assert differs(ROW, Standing(content=replace(CONTENT, checksum=1))) == (
         "values there are not those that were delivered"
     )
