@@ -59,6 +59,17 @@ def test_a_conf_that_names_no_part_is_refused(conf: object) -> None:
         rules.asked_part(conf)
 
 
+def test_what_is_wrong_with_a_conf_is_named() -> None:
+    for conf, words in (
+        ({"from": "x", "until": "2013-01-05"}, "from"),
+        ({"from": "2013-01-05", "until": "x"}, "until"),
+        ({"from": "2013-01-05", "until": "2013-01-05"}, "`from` is not before `until`"),
+    ):
+        with pytest.raises(AskedWrong, match=words) as wrong:
+            rules.asked_part(conf)
+        assert wrong.value.advice
+
+
 @pytest.mark.parametrize(
     ("tally", "seconds", "words"),
     [
@@ -112,3 +123,46 @@ def test_what_is_left_at_the_end_goes_on_where_anything_was_published() -> None:
     assert rules.Progress(Tally(9, 5), 0.0, 9).last(60.0).endswith("left; goes on in the next run")
     assert rules.Progress(Tally(9, 9), 0.0, 9).last(60.0) == "9 windows: 9 published, 9 a minute"
     assert rules.Progress(Tally(9, 0, 9), 0.0, 9).last(60.0) == "9 windows: 0 published, 9 wait for a batch to land"
+
+
+@pytest.mark.parametrize(
+    ("published", "remain", "seconds", "words"),
+    [
+        (0, 9, 60.0, ""),
+        (9, 9, 0.0, ""),
+        (9, 0, 0.5, ", 18 a second"),
+        (600, 0, 60.0, ", 10 a second"),
+        (599, 0, 60.0, ", 599 a minute"),
+        (6000, 0, 60.0, ", 100 a second"),
+        (1, 0, 60.0, ", 1 a minute"),
+        (1, 0, 120.0, ", 30 an hour"),
+        (60, 50, 60.0, ", 60 a minute, about a minute left"),
+        (60, 60, 60.0, ", 60 a minute, about 1 minute left"),
+        (60, 119 * 60, 60.0, ", 60 a minute, about 119 minutes left"),
+        (60, 120 * 60, 60.0, ", 60 a minute, about 2 hours left"),
+        (60, 150 * 60, 60.0, ", 60 a minute, about 2 hours left"),
+        (60, 60 * 60 * 7, 60.0, ", 60 a minute, about 7 hours left"),
+    ],
+)
+def test_a_pace_in_words(published: int, remain: int, seconds: float, words: str) -> None:
+    assert rules.pace(published, remain, seconds) == words
+
+
+def test_a_line_comes_every_so_often() -> None:
+    tally = Tally(100)
+    progress = rules.Progress(tally, 0.0, 100)
+    assert progress.line(1.0) == "", "nothing was looked at yet"
+    tally.published = 1
+    assert progress.line(2.0) != ""
+    assert progress.line(2.0 + rules.SAY_S - 0.1) == ""
+    assert progress.line(2.0 + rules.SAY_S) != ""
+
+
+def test_what_is_older_than_the_pace_is_forgotten() -> None:
+    progress = rules.Progress(Tally(1000), 0.0, 1000)
+    for seconds, published in ((10.0, 10), (20.0, 40)):
+        progress.tally.published = published
+        progress.line(seconds)
+    progress.tally.published = 130
+    assert f", {(130 - 10) // 2} a minute" in progress.last(10.0 + rules.PACE_S)
+    assert f", {(130 - 40) // 2} a minute" in progress.last(20.0 + rules.PACE_S)

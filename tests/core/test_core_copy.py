@@ -16,6 +16,7 @@ from tidegate.core.copy.steps import CopyCommit, cut, to_merge, to_read, too_old
 from tidegate.core.mirror.commits import CopyIn, Cut, Merge, Purge, next_commit
 from tidegate.core.mirror.copied import NOTHING, Copied, CopyStep, RoundIn, numbers, ranges
 from tidegate.core.mirror.jobs import START
+from tidegate.core.mirror.parts import KeyPart
 from tidegate.core.mirror.prefix import BatchRange
 from tidegate.spec.copy_rules import is_plain
 
@@ -308,6 +309,34 @@ def test_tables_are_cut_one_after_the_other() -> None:
     assert uncut(["a", "aa", "b"], mine) == [("aa", None), ("b", (7,))], "it came meanwhile"
 
 
+def test_a_part_ends_at_its_last_key() -> None:
+    """Also where the table goes on behind it, or ends before."""
+    part = KeyPart(("id",), (3,), (7,))
+    assert cut((2,), [(4,), (6,)], 2, part) == ([KeyRange((2,), (4,)), KeyRange((4,), (6,))], False)
+    assert cut((6,), [(7,), (9,)], 2, part) == ([KeyRange((6,), (7,))], True)
+    assert cut((6,), [(8,)], 1, part) == ([KeyRange((6,), (7,))], True)
+    assert cut((2,), [], 2, part) == ([KeyRange((2,), (7,))], True)
+
+
+def test_a_part_of_the_keys_is_cut_from_its_first_to_its_last() -> None:
+    part = KeyPart(("id",), (3,), (7,))
+    assert uncut(["a", "b"], [], part) == [("a", (2,)), ("b", (2,))]
+    mine = [replace(chunk(1), table="a", keys=KeyRange((2,), (5,)))]
+    assert uncut(["a", "b"], mine, part) == [("a", (5,)), ("b", (2,))]
+    assert uncut(["a"], [*mine, replace(chunk(2), table="a", keys=KeyRange((5,), (7,)))], part) == []
+
+
+def test_a_commit_brings_the_part_that_its_round_reads() -> None:
+    part = KeyPart(("id",), (3,), (7,))
+    step = CopyStep(round=1, chunks=(1,), low=(50, 0, 1), top=(60, 0, 1), high=(70, 0, 0), part=part)
+    (one,) = step.after(NOTHING).rounds
+    assert one == RoundIn(1, (50, 0, 1), (60, 0, 1), ((1, 1),), part=part)
+    (more,) = replace(step, chunks=(2,), low=(40, 0, 1), top=(80, 0, 1)).after(step.after(NOTHING)).rounds
+    assert (more.low, more.top, more.chunks) == ((40, 0, 1), (80, 0, 1), ((1, 2),))
+    with pytest.raises(LookupError, match="round 9 has no chunk"):
+        NOTHING.with_sweep(9)
+
+
 CUT = ((1, "a", (3,)), (2, "a", None), (3, "b", (5,)), (4, "b", (7,)))
 """Number, table and upper bound."""
 
@@ -352,3 +381,24 @@ def test_what_is_over_stays_over() -> None:
 )
 def test_which_paths_name_a_column_of_the_source(path: str | None, plain: bool) -> None:
     assert is_plain(path) == plain
+
+
+def test_rounds_behind_a_known_one_are_looked_at_too() -> None:
+    """R11: one that brings nothing any more does not end the look."""
+    table = Copied((inside(1, 1), inside(2, 2)))
+    said = unknown([round_(2)], {2: []}, table)
+    assert said is not None
+    assert "chunk 2 of copy 2" in said
+    none = unknown([round_(2)], {}, table)
+    assert none is not None
+    assert "chunk 2 of copy 2" in none
+    assert unknown([], {}, Copied((inside(1, 1),))) is not None
+    assert too_old((40, 0, 3), Copied((inside(2, 5, low=35, top=40),)), START, START) is None
+    assert too_old((40, 0, 2), Copied((RoundIn(1, (1, 0, 1), (40, 0, 2), ()),)), START, START) is None
+
+
+def test_a_chunk_that_nobody_has_tried_comes_before_one_that_was_tried_at_once() -> None:
+    cut_ = [replace(chunk(n, read=False), tried_ms=tried) for n, tried in ((1, 1), (2, None))]
+    found = to_read([round_()], {1: cut_})
+    assert found is not None
+    assert [c.number for c in found[1]] == [2, 1]

@@ -331,3 +331,21 @@ def test_files_that_could_not_be_read() -> None:
     assert "one of: data of 2013-01-05T00:00Z, dirty, late for 2013-01-05T00:00Z. Its file" in answer.words
     filtered = decide(balanced(filtered=1), Search((data,), None, "x"))
     assert "one of: data of 2013-01-05T00:00Z, filtered." in filtered.words
+
+
+@pytest.mark.parametrize(
+    ("upto", "kind", "words"),
+    [
+        (9, fate.MERGED, "merged into lake.flights, which holds batches 1 to 9: the newest event of a key is its row"),
+        (7, fate.MERGED, "merged into lake.flights, which holds batches 1 to 7: the newest event of a key is its row"),
+        (6, fate.WAITING, "waits for its merge: lake.flights holds batches 1 to 6"),
+        (None, fate.WAITING, "waits for its merge: lake.flights holds no batch yet"),
+    ],
+)
+def test_an_event_of_a_mirror_is_merged_with_its_whole_batch(upto: int | None, kind: str, words: str) -> None:
+    mirror = replace(PIPELINE, windows=replace(PIPELINE.windows, closes=False))
+    answer = decide(search=found("data"), around=replace(AROUND, now=mirror, pinned=mirror, merged_upto=upto))
+    assert answer.kind == kind
+    assert answer.words.endswith(words)
+    assert answer.table == ("lake.flights" if kind == fate.MERGED else "")
+    assert answer.next_step == ("" if kind == fate.MERGED else "tidegate apply flights")

@@ -132,6 +132,12 @@ def test_what_no_column_takes_depends_on_all_of_them() -> None:
     captured = replace(SPEC, format=Format(unknown_fields="capture"))
     assert needing_decoding(captured, [captured]) == ()
     assert needing_decoding(replace(captured, columns=(ID, SITE)), [captured]) == ("_extra",)
+    wider = replace(captured, columns=(ID, SITE, replace(VALUE, type="bigint")))
+    assert needing_decoding(wider, [captured]) == (), "the same fields are taken"
+    inner, more = (
+        replace(captured, columns=(ID, replace(VALUE, type=f"struct<{f}>"))) for f in ("a:int", "a:int,b:int")
+    )
+    assert needing_decoding(more, [inner]) == ("value", "_extra")
 
 
 def test_a_registry_that_knows_more_ids_changes_no_value() -> None:

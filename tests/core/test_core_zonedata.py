@@ -114,12 +114,16 @@ def test_rows_that_no_run_comes_for() -> None:
     assert found is not None
     assert "the schedule has no such window: by the zone data of this host (Europe/Berlin, tzdata " in found.why
     assert found.why.endswith("[2020-06-30T22:00Z, 2020-07-01T22:00Z)")
+    assert (found.start_ms, found.advice != "") == (day + HOUR_MS, True)
+    assert "tzdata" in found.advice
     early = stranded("p", DAYS, DAYS.start_ms - DAY_MS, ())
     assert early is not None
+    assert early.start_ms == DAYS.start_ms - DAY_MS
     assert (early.why, early.advice) == (
         "it ends before windows.start", "move windows.start back to 2019-12-30T23:00Z",
     )  # fmt: skip
     forgotten = stranded("p", DAYS, day, [Interval(0, day + 1)])
     assert forgotten is not None
     assert forgotten.why == "it counts as published, but no generation of it is in force"
+    assert forgotten.start_ms == day
     assert forgotten.advice.endswith("airflow dags backfill p.archive -s 2020-06-30T22:00Z -e 2020-06-30T22:00Z")

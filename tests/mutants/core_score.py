@@ -3,9 +3,12 @@
     python -m tests.mutants.core_score                       all of it, recorded in core_score.json
     python -m tests.mutants.core_score --changed             files that are not as recorded; nothing is recorded
     python -m tests.mutants.core_score --only batch/planning one file, to work on its tests
+    python -m tests.mutants.core_score --only ... --tests tests/core/test_core_planning.py   by these alone: soon
+    python -m tests.mutants.core_score --only ... --record   the same, and the record of these files is made anew
 
 An interrupted full run goes on where it stopped as long as neither the code nor the tests change. What survives is
-written below `.tidegate/mutation`, with file, line and difference.
+written below `.tidegate/mutation`, with file, line and difference. A file's record stands as long as the file does: a
+test more notices no mutant less.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,9 +34,10 @@ RECORD = Path(__file__).with_name("core_score.json")
 STAGES = ROOT / ".tidegate/mutation"
 TESTS = (
     "tests/core/test_*.py",
-    "tests/core_*.py",
-    "tests/zone_windows.py",
+    "tests/batch/test_job_plans.py",
+    "tests/worker/test_merge_rules.py",
 )
+HELPERS = ("tests/core_*.py", "tests/zone_windows.py")
 HERE = Path(__file__).parent / "mutmut_child.py"
 
 _STATUS = {0: "survived", 1: "killed", 3: "killed", 5: "untested", 33: "untested", 36: "killed", 255: "killed"}
@@ -52,6 +56,7 @@ hypothesis.settings.register_profile(
     deadline=None,
     max_examples=40,
     phases=[hypothesis.Phase.generate],  # the smallest example of what a mutant breaks is nobody's need
+    suppress_health_check=list(hypothesis.HealthCheck),  # a busy machine is no killed mutant
 )
 hypothesis.settings.load_profile("mutants")
 
@@ -61,6 +66,9 @@ def rng() -> random.Random:
     return random.Random(1)
 """
 """The same examples for every mutant; the repository's own conftest.py would bring all its fixtures with it."""
+
+_WITHOUT = ("cacheprovider", "randomly", "unraisableexception", "threadexception")
+"""Plugins of pytest: what they do at the end of each run (five garbage collections) takes longer than most tests."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,14 @@ def recorded() -> dict[str, Score]:
     return {name: Score(**values) for name, values in json.loads(RECORD.read_text())["modules"].items()}
 
 
+def record(scores: Mapping[str, Score]) -> None:
+    """Record what was measured to its end; files that are no longer there are forgotten."""
+    there = {_name(p) for p in _modules()}
+    known = recorded() | {name: s for name, s in scores.items() if not s.left}
+    modules = {name: asdict(s) for name, s in sorted(known.items()) if name in there}
+    RECORD.write_text(json.dumps({"tests": TESTS, "modules": modules}, indent=1) + "\n")
+
+
 def changed() -> list[str]:
     """Core modules that are not as they were when the score was recorded."""
     known = recorded()
@@ -105,17 +121,20 @@ def _name(module: Path) -> str:
     return str(module.relative_to(CORE).with_suffix(""))
 
 
-def test_files() -> list[Path]:
-    """The tests that are to notice, and what they import."""
-    return sorted(p for pattern in TESTS for p in ROOT.glob(pattern))
+def test_files(only: Iterable[str]) -> list[Path]:
+    """The tests that are to notice, and what they import. `only`: these files alone; fewer tests notice no more."""
+    return sorted({p for pattern in (*(only or TESTS), *HELPERS) for p in ROOT.glob(pattern)})
 
 
-def measure(modules: Iterable[str], seconds: float | None, stage: Path, jobs: int = 2) -> dict[str, Score]:
-    """Try the mutants of these modules, for at most `seconds`."""
+def measure(
+    modules: Iterable[str], seconds: float | None, stage: Path, jobs: int = 2, tests: Iterable[str] = ()
+) -> dict[str, Score]:
+    """Try the mutants of these modules, for at most `seconds`. `tests`: as `only` of `test_files`."""
     modules = sorted(modules)
-    _prepare(stage, modules)
+    _prepare(stage, modules, test_files(tests))
     command = [sys.executable, str(HERE), "run", "--max-children", str(jobs)]
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"TIDEGATE_TEST_SEED": "1"}
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    env |= {"TIDEGATE_TEST_SEED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     with open(stage / "mutmut.log", "w") as log:
         child = subprocess.Popen(command, cwd=stage, env=env, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -133,9 +152,8 @@ def measure(modules: Iterable[str], seconds: float | None, stage: Path, jobs: in
     return scores
 
 
-def _prepare(stage: Path, modules: list[str]) -> None:
+def _prepare(stage: Path, modules: list[str], tests: list[Path]) -> None:
     """A copy of the sources and of the tests that matter; kept while both are the same, so that a run can go on."""
-    tests = test_files()
     parts = [*(ROOT / "plugins/tidegate").rglob("*.py"), *tests, HERE]
     key = hashlib.sha256("".join(f"{p.relative_to(ROOT)} {hash_of(p)}\n" for p in sorted(parts)).encode())
     key.update(f"{modules} {_CONFTEST}".encode())
@@ -152,7 +170,7 @@ def _prepare(stage: Path, modules: list[str]) -> None:
     (stage / "setup.cfg").write_text(
         f"[mutmut]\nsource_paths=src\nonly_mutate={only}\n"
         "pytest_add_cli_args_test_selection=tests/unit\n"
-        "pytest_add_cli_args=\n    -p\n    no:cacheprovider\n    -p\n    no:randomly\n"
+        "pytest_add_cli_args=" + "".join(f"\n    -p\n    no:{plugin}" for plugin in _WITHOUT) + "\n"
     )
     stamp.write_text(key.hexdigest())
 
@@ -216,7 +234,9 @@ def table(scores: dict[str, Score]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--changed", action="store_true", help="only files that are not as recorded")
-    parser.add_argument("--only", nargs="*", help="these modules; nothing is recorded")
+    parser.add_argument("--only", nargs="*", help="these modules; nothing is recorded without --record")
+    parser.add_argument("--record", action="store_true", help="record these modules, and leave others as they are")
+    parser.add_argument("--tests", nargs="*", default=(), help="with these test files alone")
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
@@ -226,7 +246,7 @@ def main() -> int:
         return 0
     full = not options.changed and not options.only
     stage = STAGES / ("full" if full else "some")
-    scores = measure(modules, options.seconds, stage, options.jobs)
+    scores = measure(modules, options.seconds, stage, options.jobs, options.tests)
     print(table(scores))
     listed = survivors(stage, modules)
     (stage / "survivors.txt").write_text(listed)
@@ -234,9 +254,8 @@ def main() -> int:
     left = sum(s.left for s in scores.values())
     if left:
         print(f"{left} mutants were not tried: run it again")
-    elif full:
-        known = {name: asdict(s) for name, s in sorted(scores.items())}
-        RECORD.write_text(json.dumps({"tests": TESTS, "modules": known}, indent=1) + "\n")
+    if full or options.record:
+        record(scores)
     return 0
 
 

@@ -5,6 +5,7 @@ Messages are for people: a test that holds their every letter is no test of a ru
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ def main() -> None:
         return
     from mutmut.__main__ import cli
 
+    gc.disable()  # a mutant is tried in a fork, which would copy all that a collection looks at
     cli()
 
 

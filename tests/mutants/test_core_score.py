@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +39,13 @@ def test_ports_are_no_code() -> None:
     """The default of an argument that only an adapter ever sees is nobody's rule."""
     source = "class A(Protocol):\n    def f(self, n: int = 1) -> int: ...\nclass B: ...\nclass C(A, Protocol): ...\n"
     assert core_score._ports(source) == ["A", "C"]
+
+
+def test_what_was_measured_is_recorded_beside_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was not tried to its end keeps its record; one that is gone loses it."""
+    monkeypatch.setattr(core_score, "RECORD", tmp_path / "record.json")
+    monkeypatch.setattr(core_score, "_modules", lambda: [core_score.CORE / f"{n}.py" for n in ("a", "b", "c")])
+    old, new = core_score.Score("old", 4, 3, 1, 0), core_score.Score("new", 4, 4, 0, 0)
+    core_score.record({"a": old, "b": old, "gone": old})
+    core_score.record({"a": new, "b": core_score.Score("new", 4, 1, 0, 0, left=3), "c": new})
+    assert core_score.recorded() == {"a": new, "b": old, "c": new}

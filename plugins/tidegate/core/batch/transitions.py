@@ -171,7 +171,7 @@ def _unread(
 def plan(new: Plan, run: str | None) -> Step[PlannedBatch]:
     detail = {"records": new.records, "ranges": new.ranges, "losses": new.losses, "run": run}
     row = named(new.pipeline, new.batch_id)
-    return step(PLAN, row, PlannedBatch(new), state=NO_ROW, sets={"epoch": 0, "nonce": ""}, detail=detail)
+    return step(PLAN, row, PlannedBatch(new), sets={"epoch": 0, "nonce": ""}, detail=detail)
 
 
 def take(batch: OpenBatch, nonce: str) -> Step[WritingBatch]:

@@ -141,7 +141,6 @@ class Walk:
     def end(self) -> Crossing:
         if self._skipping is not None:
             self._stretches.append(Interval(self._skipping, self.mark))
-            self._skipping = None
         if self._bare_count:
             self._refuse_bare()
         stretches = tuple(one for one in self._stretches if len(one))

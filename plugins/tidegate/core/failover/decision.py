@@ -108,7 +108,9 @@ def _of_batches(facts: Facts) -> list[Refusal]:
     batch_id, withdrawn = batch.plan.batch_id, isinstance(batch, PlannedBatch | WritingBatch)
     if withdrawn and not facts.has_landed and not batch.plan.is_redrive:
         return []
-    words = f"batch {batch_id} is {batch.state}" + (", and storage says that it has landed" if withdrawn else "")
+    words = f"batch {batch_id} is {batch.state}" + (
+        ", and storage says that it has landed" if withdrawn and facts.has_landed else ""
+    )
     advice = f"clear the land task of {facts.pipeline}.ingest: it asks no source; then again"
     return [Refusal(RefusalKind.OPEN_BATCH, words, advice)]
 

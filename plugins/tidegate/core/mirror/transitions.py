@@ -39,7 +39,7 @@ def begin(apply: Apply, conflicts: str = "", base: str | None = None) -> Step[Ap
     `base`: the snapshot that upkeep was begun on."""
     detail = {"epoch": apply.epoch} | ({"takes conflicts": conflicts} if conflicts else {})
     sets = {"first_batch": apply.first, "last_batch": apply.last, "nonce": apply.nonce, "snapshot": base}
-    return step(BEGIN, named(apply), apply, state=NO_ROW, sets=sets, detail=detail)
+    return step(BEGIN, named(apply), apply, sets=sets, detail=detail)
 
 
 def applied(apply: Apply, snapshot: str | None) -> Step[None]:

@@ -212,7 +212,7 @@ def _begun(
     transition: Transition, pipeline: str, key: WindowKey, closing_batch: int, detail: Mapping[str, object]
 ) -> Step[None]:
     sets = {"end_ms": key.end_ms, "closing_batch": closing_batch}
-    return step(transition, of_window(pipeline, key), None, state=NO_ROW, sets=sets, detail=detail)
+    return step(transition, of_window(pipeline, key), None, sets=sets, detail=detail)
 
 
 def finish_close(pipeline: str, key: WindowKey, batches: list[int]) -> Step[None]:
@@ -247,7 +247,7 @@ def begin(
     """`transition`: FIRST, which the window's own event tells, or BEGIN; `more`: for the event log."""
     sets = {"epoch": 0, "nonce": "", "kind": kind}
     detail = {"generation": number, "kind": kind, **more}
-    return step(transition, of_generation(pipeline, key.start_ms, number), None, state=NO_ROW, sets=sets, detail=detail)
+    return step(transition, of_generation(pipeline, key.start_ms, number), None, sets=sets, detail=detail)
 
 
 def take(generation: BuildingGeneration, nonce: str, above: int = 0) -> Step[BuildingGeneration]:
@@ -334,7 +334,7 @@ def publish(
 def restore(pipeline: str, key: WindowKey, number: int, state: GenerationState, location: str, why: str) -> Step[None]:
     detail = {"generation": number, "state": state, "location": location, "why": why}
     row = of_generation(pipeline, key.start_ms, number)
-    return step(RESTORE[state], row, None, state=NO_ROW, sets={"nonce": "", "location": location}, detail=detail)
+    return step(RESTORE[state], row, None, sets={"nonce": "", "location": location}, detail=detail)
 
 
 def clear_away(pipeline: str, key: WindowKey, number: int, state: GenerationState, epoch: int) -> Step[None]:

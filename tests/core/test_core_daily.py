@@ -1,0 +1,79 @@
+"""A day of a keyed table: what it is made of, what its files hold, and when another day has come below it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegate.core.daily.day import Day, DayFile, Ground, buckets_of, flaw, made, outdated
+from tidegate.core.mirror.counts import Counts
+from tidegate.core.mirror.jobs import ApplyReceipt, BaseFile, Bucket, BucketDone, MirrorFile
+
+DAY = 86_400_000
+GROUND = Ground(window_ms=DAY, generation=3, epoch=2)
+ROWS, GONE = DayFile("rows/a", 90, 5, 1), DayFile("tombstones/b", 10, 2, 0)
+BEFORE = Day(base=GROUND, files=(ROWS, GONE), rows=5, tombstones=2, events=9, inserted=8, purged=1, newest_ms=70)
+RECEIPT = ApplyReceipt(
+    attempt="a",
+    events=((1, 4),),
+    newest_ms=60,
+    buckets=(
+        BucketDone(
+            number=12,
+            changed=True,
+            counts=Counts(inserted=2, stale=2),
+            files=(MirrorFile("very/deep/x", 30, 4, 0), MirrorFile("y", 20, 3, 3), MirrorFile("z", 10, 2, 1)),
+            rows_before=7,
+            tombstones_before=2,
+        ),
+    ),
+)
+
+
+def test_a_day_is_the_day_before_and_its_events() -> None:
+    day, sources = made(BEFORE, GROUND, RECEIPT, "g7", "two contents")
+    assert day == Day(
+        base=GROUND,
+        files=(
+            DayFile("rows/g7-00012-x", 30, 4, 12),
+            DayFile("tombstones/g7-00012-y", 20, 3, 12),
+            DayFile("rows/g7-00012-z", 10, 2, 12),
+        ),
+        rows=5, tombstones=4, events=13, inserted=10, purged=1, newest_ms=70, conflicts="two contents",
+    )  # fmt: skip
+    assert sources == {
+        "rows/g7-00012-x": "very/deep/x", "tombstones/g7-00012-y": "y", "rows/g7-00012-z": "z",
+    }  # fmt: skip
+    assert day.manifest == {"rows/g7-00012-x": 30, "tombstones/g7-00012-y": 20, "rows/g7-00012-z": 10}
+    assert made(BEFORE, GROUND, replace(RECEIPT, newest_ms=80), "g7")[0].newest_ms == 80
+
+
+def test_the_first_day_has_nothing_below_it() -> None:
+    day, _ = made(None, None, replace(RECEIPT, newest_ms=-5, buckets=()), "g1")
+    assert day == Day(base=None, files=(), events=4, newest_ms=0)
+    assert made(None, None, RECEIPT, "g1")[0].newest_ms == 60
+
+
+def test_a_merge_is_told_of_all_files_by_bucket() -> None:
+    more = replace(BEFORE, files=(ROWS, GONE, DayFile("rows/c", 7, 1, 1)))
+    assert buckets_of(more, "file:///g") == (
+        Bucket(0, (BaseFile("file:///g/tombstones/b", 2, 10),)),
+        Bucket(1, (BaseFile("file:///g/rows/a", 5, 90), BaseFile("file:///g/rows/c", 1, 7))),
+    )
+
+
+def test_the_files_hold_what_the_sums_say_and_the_sums_add_up() -> None:
+    assert flaw(BEFORE) is None
+    assert (ROWS.deleted, GONE.deleted) == (False, True)
+    said = flaw(replace(BEFORE, rows=1500, inserted=1503))
+    assert said == "its files hold 5 rows and 2 tombstones, its sums say 1,500 and 2"
+    one = replace(BEFORE, files=(replace(ROWS, rows=1), replace(GONE, rows=1)))
+    assert flaw(one) == "its files hold 1 row and 1 tombstone, its sums say 5 and 2"
+    assert flaw(replace(BEFORE, files=(ROWS, replace(GONE, rows=1)))) is not None
+    assert "but 9 were inserted" in str(flaw(replace(BEFORE, inserted=9)))
+
+
+def test_a_day_is_outdated_once_another_generation_is_in_force_below_it() -> None:
+    assert outdated(BEFORE, {DAY: 3}) is None
+    assert outdated(BEFORE, {DAY: 4}) == "built on generation 3 of 1970-01-02T00:00Z, where 4 is in force"
+    assert outdated(BEFORE, {0: 3}) == "built on generation 3 of 1970-01-02T00:00Z, where none is in force"
+    assert outdated(replace(BEFORE, base=None), {}) is None
