@@ -62,8 +62,8 @@ def rows_of(
 def of_the_worker(rows: pa.Table, forms: Sequence[Form | None]) -> Checksum:
     named = rows.rename_columns([str(i) for i in range(rows.num_columns)])
     wanted = [(str(i), form) for i, form in enumerate(forms) if form is not None]
-    counts, totals = sums([numbers(rows.column(0))], row_numbers(named, wanted), [KeyRange()])
-    return Checksum(counts[0], totals[0])
+    found = sums(located([numbers(rows.column(0))], [KeyRange()]), row_numbers(named, wanted), 1)
+    return Checksum(found.rows[0], found.totals[0])
 
 
 @pytest.mark.parametrize("binary", ["bytes", "base64"])

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.mirror.numbers import Numbers
+from spark_jobs.engine.mirror.shape import Shape
+from tidegate.core.copy.checksums import KeyRanges, Sums
 from tidegate.core.copy.port import Form, KeyRange
 
 OUTSIDE = -1
@@ -24,6 +26,12 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 # ---------------------------------------------------------------- ranges of the key
+
+
+def of_keys(shape: Shape, rows: pa.Table, keys: KeyRanges) -> Numbers:
+    """Which of the ranges each row's key lies in; OUTSIDE: in none."""
+    values = shape.key_numbers(rows, keys.columns)
+    return located([values[name] for name in keys.columns], keys.ranges)
 
 
 def located(keys: Sequence[Numbers], ranges: Sequence[KeyRange]) -> Numbers:
@@ -46,13 +54,19 @@ def _cuts_below(keys: Sequence[Numbers], cuts: Sequence[tuple[int, ...]]) -> Num
     return found[:count]
 
 
-def sums(keys: Sequence[Numbers], numbers: Numbers, ranges: Sequence[KeyRange]) -> tuple[list[int], list[int]]:
-    """Rows, and the sum of their numbers modulo 2^64, of each range (`core.copy.port.Checksum`)."""
-    at = located(keys, ranges)
+def summed(shape: Shape, held: pa.Table, columns: Sequence[tuple[str, Form]], keys: KeyRanges) -> Sums:
+    """Of the rows of a bucket, without its tombstones."""
+    rows = held.filter(pc.invert(shape.deleted(held)))
+    at = of_keys(shape, rows, keys)
+    return sums(at, row_numbers(rows, columns), len(keys.ranges))
+
+
+def sums(at: Numbers, numbers: Numbers, ranges: int) -> Sums:
+    """How many rows, and the sum of their numbers modulo 2^64, each range has. `at`: the range of each row."""
     inside = at != OUTSIDE
-    totals = np.zeros(len(ranges), np.uint64)
+    totals = np.zeros(ranges, np.uint64)
     np.add.at(totals, at[inside], numbers[inside])
-    return np.bincount(at[inside], minlength=len(ranges)).tolist(), totals.tolist()
+    return Sums(tuple(np.bincount(at[inside], minlength=ranges).tolist()), tuple(totals.tolist()))
 
 
 # ---------------------------------------------------------------- numbers of rows

@@ -139,9 +139,11 @@ class Database(Protocol):
         transaction that was logged below and is not visible yet."""
         ...
 
-    def checksums(self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool) -> Checksums:
+    def checksums(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool, rate: int | None = None
+    ) -> Checksums:
         """`columns`: (name in the source, Hive type wanted). `base64`: a `binary` column holds the text of its bytes'
-        Base64."""
+        Base64. `rate`: no more than so many rows a second are summed."""
         ...
 
     def now_ms(self) -> int:

@@ -11,6 +11,7 @@ from tidegate.core.copy.port import Checksum, Form, KeyRange, SourceTable
 from tidegate.databases import sql
 from tidegate.databases.forms import forms
 from tidegate.databases.mariadb import session, worker
+from tidegate.databases.pace import Rate
 from tidegate.databases.types import Conversion
 
 
@@ -23,8 +24,9 @@ class MariaDBChecksums:
         table: SourceTable,
         columns: Sequence[tuple[str, str]],
         base64: bool,
+        rate: int | None,
     ) -> None:
-        self._asking, self._table = asking, table
+        self._asking, self._table, self._rate = asking, table, Rate(rate)
         self._made = forms(session.KIND, table, columns, base64)
         self.forms = tuple(form for _, form in self._made)
 
@@ -43,6 +45,7 @@ class MariaDBChecksums:
             source = f"{session.table_name(self._table)} FORCE INDEX (PRIMARY)"
             cursor.execute(f"SELECT COUNT(*), COALESCE(SUM({number}), 0) FROM {source} WHERE {where}", given)
             rows, total = cursor.fetchone()
+        self._rate.took(int(rows))
         return Checksum(int(rows), int(total) % 2**64)
 
 

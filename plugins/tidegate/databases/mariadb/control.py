@@ -102,8 +102,10 @@ class MariaDB:
     def in_progress(self) -> tuple[int, ...]:
         return ()
 
-    def checksums(self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool) -> MariaDBChecksums:
-        return MariaDBChecksums(self._asking, table, columns, base64)
+    def checksums(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool, rate: int | None = None
+    ) -> MariaDBChecksums:
+        return MariaDBChecksums(self._asking, table, columns, base64, rate)
 
     def now_ms(self) -> int:
         with self._asking() as cursor:

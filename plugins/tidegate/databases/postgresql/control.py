@@ -140,8 +140,10 @@ class PostgreSQL:
             found = cursor.fetchone()
             return None if found is None or found[0] is None else int(found[0])
 
-    def checksums(self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool) -> PostgreSQLChecksums:
-        return PostgreSQLChecksums(self._asking, table, columns, base64)
+    def checksums(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool, rate: int | None = None
+    ) -> PostgreSQLChecksums:
+        return PostgreSQLChecksums(self._asking, table, columns, base64, rate)
 
     def now_ms(self) -> int:
         with self._asking() as cursor:
