@@ -96,9 +96,9 @@ def test_fix_reads_the_ranges_again_and_nothing_else(world: CopyWorld) -> None:
     assert (again.differ, again.read) == ({}, 0)
 
 
-def test_fix_takes_no_key_from_between_the_ranges(world: CopyWorld) -> None:
-    """What was read to be compared is never merged: the sweep of it would take all other keys."""
-    for key in range(5, 200, 8):
+def test_fix_leaves_the_rows_between_what_was_read(world: CopyWorld) -> None:
+    """What was read to be compared is not merged: the sweep of it would take all other keys."""
+    for key in (5, 190):
         world.source_table.sneak(key, "other")
     assert compared(world, fix="by hand").mended
     assert world.rows() == world.source_table.rows

@@ -6,7 +6,7 @@
 | integer | integers, booleans, decimals without a fraction | its digits; 1 and 0 |
 | decimal | integers, decimals -> decimal | its digits, without zeros at the end of the fraction |
 | bits | real, double precision (PostgreSQL) | the IEEE 754 bits, in hex; MariaDB has no function that tells them |
-| hex | bytes -> binary | lower-case hex |
+| hex | bytes -> binary | `x`, lower-case hex |
 | date, days | date; days since 1970 | 2026-01-02 |
 | time, ms, us | times; since 1970 | 2026-01-02 03:04:05.678, as many digits as the database writes (`Form.digits`) |
 

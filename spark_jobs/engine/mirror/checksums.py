@@ -120,7 +120,7 @@ def _bits(array: pa.Array, form: Form) -> pa.Array:
 
 
 def _hex(array: pa.Array, form: Form) -> pa.Array:
-    return pa.array([None if value is None else value.hex() for value in array.to_pylist()], pa.string())
+    return pa.array([None if value is None else f"x{value.hex()}" for value in array.to_pylist()], pa.string())
 
 
 def _days(array: pa.Array, form: Form) -> pa.Array:

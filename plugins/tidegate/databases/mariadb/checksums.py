@@ -57,7 +57,7 @@ def field(made: Conversion, form: Form, has_default: bool) -> str:
         text = _string(made, plain, has_default)
         found = f"CONCAT(LENGTH({text}), ':', {text})"
     elif form.name == "hex":
-        found = f"LOWER(HEX({name}))"
+        found = f"CONCAT('x', LOWER(HEX({name})))"
     elif form.name == "decimal" and family.scale:
         found = f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {plain}))"
     elif family.padded:

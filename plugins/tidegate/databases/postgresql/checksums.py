@@ -69,6 +69,8 @@ def _plain(made: Conversion, form: Form) -> str:
         return f"{name}::int::text"
     if form.name == "decimal" and made.family.name == "decimal":
         return f"trim_scale({name})::text"
+    if form.name == "hex":
+        return f"'x' || encode({name}, 'hex')"
     if form.name == "bits":
         return f"encode({'float4send' if made.family.name == 'float4' else 'float8send'}({name}), 'hex')"
     return f"({expression(made)})::text"
