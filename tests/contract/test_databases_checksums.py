@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from typing import Any
-from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from spark_jobs.engine.mirror.checksums import located, row_numbers, sums
 from spark_jobs.engine.mirror.numbers import numbers
@@ -105,7 +103,8 @@ RANDOM = {
         ("i", "INT", "int", (0, -1, 2147483647, None)), ("bu", "BIGINT UNSIGNED", "decimal(20,0)", (0, 2**64 - 1, 10)),
         ("z", "INT(8) ZEROFILL", "bigint", (0, 7, 100)), ("bo", "TINYINT(1)", "boolean", (0, 1, None)),
         ("d", "DECIMAL(12,2)", "decimal(14,4)", ("0", "-0.01", "100", "1.5", None)),
-        ("d0", "DECIMAL(12,0)", "bigint", ("0", "-100", None)), ("dz", "DECIMAL(8,2) ZEROFILL", "decimal(8,2)", ("7.5",)),
+        ("d0", "DECIMAL(12,0)", "bigint", ("0", "-100", None)),
+        ("dz", "DECIMAL(8,2) ZEROFILL", "decimal(8,2)", ("7.5",)),
         ("big", "DECIMAL(38,20)", "decimal(38,20)", ("1e-20", "123456789012345678.1", "0")),
         ("ds", "DECIMAL(12,2)", "string", ("1.50", "0", None)), ("vc", "VARCHAR(40)", "string", (*TEXTS, None)),
         ("c", "CHAR(8)", "string", TEXTS), ("l1", "VARCHAR(40) CHARACTER SET latin1", "string", ("é", "", "ÿ", None)),
@@ -118,14 +117,16 @@ RANDOM = {
     ],
     "postgresql": [
         ("i", "int", "int", (0, -1, 2147483647, None)), ("bo", "boolean", "boolean", (False, True, None)),
-        ("b1", "bit(1)", "boolean", ("0", "1", None)), ("d", "numeric(12,2)", "decimal(14,4)", ("0", "-0.01", "100", None)),
+        ("b1", "bit(1)", "boolean", ("0", "1", None)),
+        ("d", "numeric(12,2)", "decimal(14,4)", ("0", "-0.01", "100", None)),
         ("nn", "numeric", "decimal(38,20)", ("0.000", "100", "1.50", "1e-20", None)),
         ("d0", "numeric(12,0)", "bigint", ("0", "-100", None)), ("ds", "numeric", "string", ("1.50", "0.0", None)),
         ("f", "real", "float", (0.0, -0.0, 1.5, 3.4028235e38, 0.1, None)),
         ("r", "double precision", "double", (0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, None)),
         ("vc", "varchar(40)", "string", (*TEXTS, None)), ("c", "char(8)", "string", (*TEXTS, None)),
         ("t", "text", "string", (*TEXTS, "x" * 3000, None)), ("j", "json", "string", ('{"a":  1}', "[]", None)),
-        ("jb", "jsonb", "string", ('{"b":1,"a":  2}', None)), ("by", "bytea", "binary", (b"", b"\x00", b"\xff" * 99, None)),
+        ("jb", "jsonb", "string", ('{"b":1,"a":  2}', None)),
+        ("by", "bytea", "binary", (b"", b"\x00", b"\xff" * 99, None)),
         ("bs", "bytea", "string", (b"", b"a" * 58, None)), ("da", "date", "date", ("1582-10-10", "0001-01-01", None)),
         ("dn", "date", "int", ("1582-10-10", "9999-12-31", None)), ("ts", "timestamp", "timestamp", (*MOMENTS, None)),
         ("ts3", "timestamp(3)", "bigint", (*MOMENTS, None)), ("ts6", "timestamp", "bigint", (*MOMENTS, None)),

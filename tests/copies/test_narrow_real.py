@@ -54,7 +54,7 @@ def test_rows_that_are_equal_stay_in_the_database(mariadb: Server, tmp_path: Pat
         f"INSERT INTO shop.readings VALUES ({ROWS * 10 - 5}, NULL)",
     )
     found = compared(world, base)
-    print(how_much(found))  # noqa: T201
+    print(how_much(found))
     assert found.differ == {"lacking": 1, "surplus": 1, "other": 1}
     assert (found.rows, found.exact) == (ROWS, True)
     assert found.read <= 3_000

@@ -67,9 +67,9 @@ def test_a_planted_bug_is_found(name: str, tmp_path: Path, request: pytest.Fixtu
 
 def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """What the test's fixture of that name would be."""
-    begun = {one.__name__: one.begun for one in (test_hidden, test_narrow, test_overtaken, test_parts, test_shards)}.get(
-        test.__module__
-    )
+    begun = {
+        one.__name__: one.begun for one in (test_hidden, test_narrow, test_overtaken, test_parts, test_shards)
+    }.get(test.__module__)
     if name == "world" and begun is not None:
         made = begun(tmp_path)
         request.addfinalizer(made.close)

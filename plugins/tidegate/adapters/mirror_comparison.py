@@ -47,7 +47,6 @@ class LineTables(ABC):
         source = {} if below is None else {"below": list(below)}
         return from_plain(Compared, self._ask({"bucket": [bucket.number, files], **source}))
 
-
     def within(self, keys: KeyRanges) -> None:
         self._ask({"within": to_plain(keys)})
 

@@ -42,8 +42,8 @@ class CopySpec(Section):
         "When `<name>.copy` goes on with what is left; null: only when somebody triggers a run.", "*/10 * * * *"
     )
     compare: Cron | None = key(
-        "When `<name>.compare` compares the mirror with its source, by reading all of it within `rate`; its task fails "
-        "where a key differs ([mirrors](mirrors.md#compare-it-with-the-source)). null: there is no such DAG.",
+        "When `<name>.compare` compares the mirror with its source, within `rate`; its task fails where a "
+        "key differs ([mirrors](mirrors.md#compare-it-with-the-source)). null: there is no such DAG.",
         None,
     )
     pool: PoolName = key("Airflow pool of the tasks.", "tidegate_ingest")

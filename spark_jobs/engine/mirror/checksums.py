@@ -44,7 +44,7 @@ def located(keys: Sequence[Numbers], ranges: Sequence[KeyRange]) -> Numbers:
 
 
 def _cuts_below(keys: Sequence[Numbers], cuts: Sequence[tuple[int, ...]]) -> Numbers:
-    """How many of the cuts, which are in order, are less than each key. A cut is sorted behind the keys that equal it."""
+    """How many of the cuts, which are in order, are less than each key: one is sorted behind the keys that equal it."""
     count = len(keys[0])
     columns = [np.concatenate([mine, np.array([c[i] for c in cuts], np.int64)]) for i, mine in enumerate(keys)]
     is_cut = np.arange(count + len(cuts)) >= count

@@ -9,9 +9,9 @@ from typing import Any
 from tidegate.core.copy.port import Checksum, Form, KeyRange, SourceTable
 from tidegate.databases import sql
 from tidegate.databases.forms import forms
+from tidegate.databases.pace import Rate
 from tidegate.databases.postgresql import session
 from tidegate.databases.postgresql.worker import expression
-from tidegate.databases.pace import Rate
 from tidegate.databases.types import Conversion
 
 

@@ -92,13 +92,12 @@ def compare(
     fix: str = "",
     keys: Keys | None = None,
 ) -> Report:
-    """Read of the source's table, or of some `keys` of it, what differs by its checksum, let the mirror catch up with it,
-    and hold both against each other.
+    """Read of the source's table, or of some `keys` of it, what differs by its checksum, let the mirror catch up with
+    that, and compare both row by row.
 
     `wait` is asked before each further look at how far the mirror is; False: look no more. `fix`: why what differs is
-    to be put right: then what was read is merged, as a copy; where only some of it was read, these ranges are read again
-    for that. Raises as `copy` and `apply` do; StorageError where rows
-    cannot be compared."""
+    to be put right: then what was read is merged, as a copy; where only some of it was read, these ranges are read
+    again for that. Raises as `copy` and `apply` do; StorageError where rows cannot be compared."""
     round_ = to_compare(ctx, database, keys)
     columns = compared_columns(ctx, SourceTables(ctx, database))
     narrowed = _narrowed(ctx, database, reader, round_, columns)

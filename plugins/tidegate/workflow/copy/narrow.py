@@ -45,8 +45,8 @@ class Narrowed:
 
 @dataclass(frozen=True)
 class _Sides:
-    """What is asked, of whom. `wanted`: the table's columns and their forms; `key`: logical columns, in the order of the
-    source's primary key."""
+    """What is asked, of whom. `wanted`: the table's columns and their forms; `key`: logical columns, in the order of
+    the source's primary key."""
 
     ctx: Context
     database: Database
