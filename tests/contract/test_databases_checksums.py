@@ -155,16 +155,30 @@ def test_random_rows_and_each_change_of_one(server: Server, rng: random.Random) 
     for low, high in zip([None, *ends], [*ends, None], strict=True):
         some = KeyRange(None if low is None else (low,), None if high is None else (high,))
         assert found.of(some) == of_the_worker(rows_of(server, table, wanted, some, "bytes"), found.forms)
-    one = KeyRange((keys[0] - 1,), (keys[0],))
-    for name, _, _, some in kinds_of:
-        seen: dict[Any, Any] = {}
-        for value in some:
-            with session.cursor() as cursor:
-                cursor.execute(f"UPDATE shop.t SET {name} = %s WHERE id = %s", (value, keys[0]))
-            rows = rows_of(server, table, wanted, one, "bytes")
-            mine = found.of(one)
-            assert mine == of_the_worker(rows, found.forms), (name, value)
-            kept = repr(rows[name][0].as_py())
-            assert seen.setdefault(kept, mine) == mine
-        assert len(set(seen.values())) == len(seen), name
+    of_each_value(session, kinds_of, keys[0])
+    rows = rows_of(server, table, wanted, KeyRange((FIRST,), None), "bytes")
+    seen: dict[str, Checksum] = {}
+    for n, key in enumerate(rows.column(0).to_pylist()):
+        mine = found.of(KeyRange((key - 1,), (key,)))
+        row = rows.slice(n, 1)
+        assert mine == of_the_worker(row, found.forms), row.to_pylist()
+        seen[repr([row[name][0].as_py() for name, *_ in kinds_of])] = mine
+    assert len({one.total for one in seen.values()}) == len(rows), "the key is another one"
     database.close()
+
+
+FIRST = 10_000
+
+
+def of_each_value(session: Any, kinds_of: list[Any], key: int) -> None:
+    """Rows behind FIRST, each of which has another value of one column than the row of the key."""
+    names, number = [name for name, *_ in kinds_of], FIRST
+    for name, _, _, some in kinds_of:
+        others = ", ".join(one for one in names if one != name)
+        for value in some:
+            number += 1
+            with session.cursor() as cursor:
+                cursor.execute(
+                    f"INSERT INTO shop.t (id, {name}, {others}) SELECT %s, %s, {others} FROM shop.t WHERE id = %s",
+                    (number, value, key),
+                )

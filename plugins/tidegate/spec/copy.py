@@ -46,6 +46,12 @@ class CopySpec(Section):
         "key differs ([mirrors](mirrors.md#compare-it-with-the-source)). null: there is no such DAG.",
         None,
     )
+    compare_rows: Count | None = key(
+        "Rows of the source that a run of `<name>.compare` compares; the next one goes on behind them, and after the "
+        "last ones from the beginning. For keys of whole numbers. null: each run compares all.",
+        None,
+        unit="rows",
+    )
     pool: PoolName = key("Airflow pool of the tasks.", "tidegate_ingest")
     connect_conn_id: ConnectionId | None = key(
         "Airflow HTTP connection of Kafka Connect's REST interface (3.5 or later), which says how far `connector` is, "

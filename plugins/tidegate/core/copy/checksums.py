@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import attrgetter
 
 from tidegate.core.copy.port import Bound, Checksum, KeyRange
-from tidegate.core.copy.rounds import Chunk
+from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, Round
 from tidegate.core.mirror.parts import KeyPart
 
 MOST_GAPS = 8
@@ -68,6 +68,20 @@ def read_all(chunks: Sequence[Chunk], part: KeyPart | None) -> bool:
         if gaps or keys[0].lower != first or keys[-1].upper != last:
             return False
     return bool(chunks)
+
+
+def reached(rounds: Iterable[Round], columns: int) -> Bound | None:
+    """The last key of the lap of comparisons that is under way; None: the next one begins a lap.
+
+    A lap begins at the least key, and each of its comparisons where the one before has ended; others, of whatever keys
+    people have asked for, are no part of it. One that died was given up, and said nothing of its keys."""
+    found: Bound | None = None
+    for one in rounds:
+        if one.part is None or not one.why.startswith(WAS_COMPARED):
+            continue
+        if one.part.first == (-_MOST,) * columns or (found is not None and one.part.lower == found):
+            found = one.part.last
+    return None if found == (_MOST,) * columns else found
 
 
 def spelled_keys(keys: KeyRange, columns: int) -> tuple[str, str]:

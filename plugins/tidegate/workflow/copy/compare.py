@@ -11,7 +11,7 @@ from tidegate.core.base.errors import LostComparison, StorageError
 from tidegate.core.base.wording import many
 from tidegate.core.copy.checksums import KeyRanges, fewer, read_all, spelled_keys
 from tidegate.core.copy.port import Database, LogPosition, TableRange
-from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
+from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.comparison import Compared, Sample
 from tidegate.core.mirror.copied import RoundIn
 from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
@@ -118,7 +118,7 @@ def compare(
     if fix and wrong and read_all(chunks, round_.part):
         ctx.ledger.copies.merge(round_, fix)
         return replace(report, mended=_is_whole(apply(ctx).told.copied.rounds, round_))
-    ctx.ledger.copies.give_up(round_, f"compared: {wrong:,} of {report.rows:,} keys differ")
+    ctx.ledger.copies.give_up(round_, f"{WAS_COMPARED}{wrong:,} of {report.rows:,} keys differ")
     return replace(report, mended=_read_again(ctx, database, chunks, fix)) if fix and wrong else report
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tidegate.core.base.errors import StorageError
+from tidegate.core.base.errors import SpecError, StorageError
 from tidegate.core.base.wording import many
-from tidegate.core.copy.checksums import KeyRanges, differing, fewer, joined
+from tidegate.core.copy.checksums import KeyRanges, differing, fewer, joined, reached, spelled_keys
 from tidegate.core.copy.port import Checksum, Checksums, Database, Form, KeyRange, SourceTable
 from tidegate.core.mirror.jobs import Bucket, TableColumn
 from tidegate.core.mirror.parts import KeyPart
@@ -24,7 +24,7 @@ from tidegate.workflow.audit.keyed import TableReader
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.pace import Pace
 from tidegate.workflow.copy.held import Held, begun
-from tidegate.workflow.copy.tables import SourceTables, copied_columns, section
+from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, section
 
 ROWS = 1_000
 """Of the source, in a range that is narrowed down no further."""
@@ -89,6 +89,22 @@ def narrow(
     sides = _Sides(ctx, database, reader, table, source, tuple(wanted), key, begun(ctx, reader, tuple(columns)))
     whole = KeyRange() if part is None else KeyRange(part.lower, part.last)
     return _narrowed(sides, name, whole, spec.chunk_rows)
+
+
+def next_keys(ctx: Context, database: Database) -> Keys | None:
+    """What the next run of the comparison's DAG compares: `compare_rows` rows of the source behind those of the run
+    before; None: all. Raises SpecError where the table has no parts, SourceError."""
+    rows = section(ctx).compare_rows
+    if rows is None:
+        return None
+    tables = SourceTables(ctx, database)
+    why = tables.why_no_parts()
+    if why is not None:
+        raise SpecError(f"{ctx.name}: {why}", advice="leave copy.compare_rows out: all is compared at once")
+    table = tables.described(tables.names[0])
+    after = reached(ctx.ledger.copies.rounds(ctx.name), len(table.key))
+    found = database.bounds(table, after, rows, 1)
+    return spelled_keys(KeyRange(after, found[0] if found else None), len(table.key))
 
 
 def _narrowed(sides: _Sides, name: str, whole: KeyRange, chunk_rows: int) -> Narrowed:
