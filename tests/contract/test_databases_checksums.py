@@ -157,13 +157,12 @@ def test_random_rows_and_each_change_of_one(server: Server, rng: random.Random) 
         assert found.of(some) == of_the_worker(rows_of(server, table, wanted, some, "bytes"), found.forms)
     of_each_value(session, kinds_of, keys[0])
     rows = rows_of(server, table, wanted, KeyRange((FIRST,), None), "bytes")
-    seen: dict[str, Checksum] = {}
+    content, seen = database.checksums(table, wanted[1:], base64=False), {}
     for n, key in enumerate(rows.column(0).to_pylist()):
-        mine = found.of(KeyRange((key - 1,), (key,)))
-        row = rows.slice(n, 1)
-        assert mine == of_the_worker(row, found.forms), row.to_pylist()
+        mine, row = content.of(KeyRange((key - 1,), (key,))), rows.slice(n, 1)
+        assert mine == of_the_worker(row, [None, *content.forms]), row.to_pylist()
         seen[repr([row[name][0].as_py() for name, *_ in kinds_of])] = mine
-    assert len({one.total for one in seen.values()}) == len(rows), "the key is another one"
+    assert len(set(seen.values())) == len(seen) > len(rows) / 2
     database.close()
 
 

@@ -81,7 +81,8 @@ _USE = {
     "triggers the next one. While it is paused nothing is read, and nothing is lost: changes go on landing. A backfill "
     "of it is refused: a copy reads the source's table as it is now.",
     "compare": "Runs by `copy.compare`, each on the next `copy.compare_rows` rows, or on all. A run that "
-    "fails has found a difference: its log names keys. To put them right: `tidegate compare {name} --fix --why ...`. A backfill of it is refused: it compares what is there now.",
+    "fails has found a difference: its log names keys. To put them right: `tidegate compare {name} --fix --why ...`. "
+    "A backfill of it is refused: it compares what is there now.",
     "deliver": "A publication triggers it, and so does its schedule. One task for each delivery: one that is down "
     "holds up no other. While it is paused windows are published all the same, and wait. To compare a range with what "
     "stands there, and send what differs or is missing:\n\n"
