@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_jobs.engine.mirror.checksums import located, row_numbers, sums
 from spark_jobs.engine.mirror.numbers import numbers
+from spark_jobs.engine.types import schema_of
 from tests.contract.test_databases_values import (
     MARIADB,
     POSTGRESQL,
@@ -46,7 +47,8 @@ def rows_of(
 ) -> pa.Table:
     reader = kinds.reader(kinds.for_workers(server.connection), binary)
     with reader.read(table, columns, keys, ReadAfter((1, 0))) as rows:
-        return pa.Table.from_batches(list(rows.batches()))
+        batches = list(rows.batches())
+    return pa.Table.from_batches(batches) if batches else schema_of(tuple(columns)).empty_table()
 
 
 def of_the_worker(rows: pa.Table, forms: Sequence[Form | None]) -> Checksum:
