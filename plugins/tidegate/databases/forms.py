@@ -53,6 +53,8 @@ def _name(kind: str, made: Conversion) -> str | None:
     if isinstance(made.wanted, Decimal):
         return "decimal"
     word = getattr(made.wanted, "name", "")
+    if made.how == "json":
+        return None  # events have MySQL's own JSON in another spelling
     if word == "string" or made.how == "base64_bytes":
         return "text"
     if word in ("float", "double"):
