@@ -7,6 +7,9 @@ before, which is the plan's base: asked by a deep audit. Requests, and their ans
       "below": [commit, row, n]                           held against rows of the source, whose smallest LOW it is
     {"greatest": ["uri", ...]}                            [commit, row, n] of their events; null: one is not there.
                                                           It needs no plan
+    {"within": KeyRanges, plain}                          these keys alone are read of the source, or summed. {}
+    {"sums": [number, [["uri", rows, bytes], ...]],       checksums of the bucket's rows by those ranges.
+      "columns": [["name", Form, plain], ...]}              `core.copy.checksums.Sums`, plain
 
 Events wait in the plan's directory, cut by bucket, so that memory does not grow with the table. Who asks empties it.
 """
@@ -22,14 +25,17 @@ import pyarrow.parquet as pq
 
 from spark_jobs.engine.failures import from_exception, last_line
 from spark_jobs.engine.mirror.base import read_base
+from spark_jobs.engine.mirror.checksums import summed
 from spark_jobs.engine.mirror.compare import against_source, compare, newest
 from spark_jobs.engine.mirror.events import Handed, hand_over
 from spark_jobs.engine.mirror.positions import greatest
 from spark_jobs.engine.mirror.purge import without_older
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.storage import open_storage
-from tidegate.core.base.plain import to_plain
+from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.batch.jobs import ApplyPlan, loads_plan
+from tidegate.core.copy.checksums import KeyRanges, Sums
+from tidegate.core.copy.port import Form
 from tidegate.core.mirror.comparison import Compared
 from tidegate.core.mirror.jobs import BaseFile, Bucket, EventFile, Position
 
@@ -46,6 +52,7 @@ class Comparison:
         self._plan: ApplyPlan | None = None
         self._handed: list[Handed] = []
         self._buckets = frozenset[int]()
+        self._within: KeyRanges | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if "plan" in request:
@@ -55,17 +62,20 @@ class Comparison:
         assert self._plan is not None, "a plan comes first"
         if "events" in request:
             return {"unread": self._take_up(self._plan, [EventFile(*f) for f in request["events"]])}
-        number, files = request["bucket"]
-        bucket = Bucket(number, tuple(BaseFile(*f) for f in files))
+        if "within" in request:
+            self._within = from_plain(KeyRanges, request["within"])
+            return {}
+        if "sums" in request:
+            columns = [(name, from_plain(Form, form)) for name, form in request["columns"]]
+            return _plain(self._summed(self._plan, _bucket(*request["sums"]), columns))
+        bucket = _bucket(*request["bucket"])
         below = request.get("below")
-        plain = to_plain(self._compared(self._plan, bucket, None if below is None else tuple(below)))
-        assert isinstance(plain, dict)
-        return plain
+        return _plain(self._compared(self._plan, bucket, None if below is None else tuple(below)))
 
     def _begin(self, text: str, buckets: list[int]) -> dict[str, Any]:
         plan = loads_plan(text)
         assert isinstance(plan, ApplyPlan)
-        self._plan, self._handed, self._buckets = plan, [], frozenset(buckets)
+        self._plan, self._handed, self._buckets, self._within = plan, [], frozenset(buckets), None
         return {}
 
     def _take_up(self, plan: ApplyPlan, files: list[EventFile]) -> str:
@@ -89,10 +99,29 @@ class Comparison:
             if plan.sweep:
                 made = without_older(shape, made, plan)
             if below is not None:
-                return against_source(shape, number, made, held, below, plan.part)
+                return against_source(shape, number, made, held, below, self._within)
             return compare(shape, number, made, held, plan.purged_below)
         except Exception as e:
             return Compared(bucket=number, unmade=last_line(from_exception(e)))
+
+    def _summed(self, plan: ApplyPlan, bucket: Bucket, columns: list[tuple[str, Form]]) -> Sums:
+        assert self._within is not None, "ranges come first"
+        try:
+            shape = Shape(plan)
+            held = read_base(shape, dict(plan.fields), open_storage, bucket, plan.buckets)
+            return summed(shape, held, columns, self._within)
+        except Exception as e:  # who asks has more to say than this
+            return Sums(unread=last_line(from_exception(e)))
+
+
+def _bucket(number: int, files: list[list[Any]]) -> Bucket:
+    return Bucket(number, tuple(BaseFile(*f) for f in files))
+
+
+def _plain(answer: Compared | Sums) -> dict[str, Any]:
+    plain = to_plain(answer)
+    assert isinstance(plain, dict)
+    return plain
 
 
 def _shape(plan: ApplyPlan, bucket: Bucket) -> Shape:

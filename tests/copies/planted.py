@@ -137,6 +137,28 @@ def _bug(name: str, rule: str, *patches: tuple[str, Any]) -> Bug:
     return Bug(name, rule, "a world", "the test", tuple(Patch(seam, bug) for seam, bug in patches))
 
 
+def _without_the_last_column(original, ctx, database, reader, columns, part):
+    """Of both sides."""
+    return original(ctx, database, reader, columns[:-1], part)
+
+
+def _by_the_sums_alone(original, ranges, source, mirror):
+    return original(ranges, [replace(one, rows=0) for one in source], [replace(one, rows=0) for one in mirror])
+
+
+def _of_the_first_range(original, keys, ranges):
+    """Whatever lies outside."""
+    return original(keys, ranges).clip(0)
+
+
+def _null_is_empty(original, array, form):
+    return original(array.fill_null("") if form.name == "text" else array, form)
+
+
+def _without_a_size(original, array, form):
+    return array
+
+
 COPY_BUGS = {
     bug.name: bug
     for bug in (
@@ -162,6 +184,12 @@ COPY_BUGS = {
         _bug("the marker of a part is one of all keys", "S5", (seams.MIRROR_SWEPT_BELOW, _everywhere)),
         _bug("a part makes the table whole", "S9'", (seams.COPY_WHOLE, _a_part_too)),
         _bug("a part is read to the end of the table", "S5", (seams.COPY_CUT, _to_the_end)),
+        _bug("a checksum leaves a column out", "compare", (seams.COPY_NARROW, _without_the_last_column)),
+        _bug("a checksum does not count rows", "compare", (seams.COPY_DIFFERING, _by_the_sums_alone)),
+        _bug("what was read in part is merged as a whole", "S5", (seams.COPY_READ_ALL, always(True))),
+        _bug("keys outside of what was read are surplus", "compare", (seams.COPY_LOCATED, _of_the_first_range)),
+        _bug("a null has the text of an empty one", "compare", (seams.COPY_TEXT, _null_is_empty)),
+        _bug("texts run into each other", "compare", (seams.COPY_SIZED, _without_a_size)),
         _bug("rows of a copy count as events", "balance", (seams.MIRROR_AFTER, _as_events)),
         _bug(
             "no day waits for the copy",

@@ -17,6 +17,7 @@ from tidegate.workflow.apply.upkeep import _is_copied
 from tidegate.workflow.clean.duties import clean
 from tidegate.workflow.copy.compare import Report, compare
 from tidegate.workflow.copy.copy import to_compare
+from tidegate.workflow.copy.tables import Keys
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def delivered(world: CopyWorld) -> None:
     world.delivered = world.source_table.end
 
 
-def compared(world: CopyWorld, fix: str = "") -> Report:
+def compared(world: CopyWorld, fix: str = "", keys: Keys | None = None) -> Report:
     """While it waits, the connector delivers."""
     looks = iter(range(3))
 
@@ -45,7 +46,7 @@ def compared(world: CopyWorld, fix: str = "") -> Report:
         return next(looks, None) is not None
 
     try:
-        return compare(world.context(), world.source_table, Here(), wait, fix)
+        return compare(world.context(), world.source_table, Here(), wait, fix, keys)
     finally:
         world.close()
 
@@ -184,9 +185,11 @@ def test_a_comparison_that_died_long_ago_is_begun_anew(world: CopyWorld) -> None
 
     behind, world.source_table.end = position(world.delivered), world.source_table.end + 10
     world.connector = lambda: (behind, world.source_table.position())
+    world.source_table.sneak(5, "other")
     with pytest.raises(KeyboardInterrupt):
         compare(world.context(), world.source_table, Here(), dies)
     world.close()
+    world.source_table.sneak(5, "old 5")
     world.source_table.lose(2)
     world.clock.advance(RESUMED_MS)
     assert compared(world).differ == {"surplus": 1}
@@ -220,7 +223,9 @@ def test_s7_tombstones_stay_while_it_compares(world: CopyWorld) -> None:
 
 def test_what_was_read_for_a_comparison_is_cleaned(world: CopyWorld) -> None:
     kept = {path for path in world.files() if "/copies/" in path}
+    world.source_table.sneak(5, "other")
     compared(world)
+    world.source_table.sneak(5, "old 5")
     read = {path for path in world.files() if "/copies/" in path} - kept
     assert read
     clean(world.context())

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.copies import test_copy, test_days, test_hidden, test_overtaken, test_parts, test_shards
+from tests.copies import test_copy, test_days, test_hidden, test_narrow, test_overtaken, test_parts, test_shards
 from tests.copies.planted import COPY_BUGS
 from tests.copies.test_copy import world
+from tests.mirror import test_checksums
 from tests.mutants.planting import Planted
 from tidegate.core.base.errors import TidegateError
 
@@ -44,6 +45,12 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "the marker of a part is one of all keys": test_parts.test_an_event_of_before_the_part_brings_nothing_back,
     "a part makes the table whole": test_parts.test_the_certificate_stays_that_of_the_whole_copy,
     "a part is read to the end of the table": test_parts.test_only_these_keys_are_read_and_put_right,
+    "a checksum leaves a column out": test_narrow.test_keys_outside_what_was_read_are_no_surplus,
+    "a checksum does not count rows": test_checksums.test_a_range_differs_by_its_rows_or_their_sum,
+    "what was read in part is merged as a whole": test_narrow.test_fix_leaves_the_rows_between_what_was_read,
+    "keys outside of what was read are surplus": test_checksums.test_keys_are_located_as_one_by_one,
+    "a null has the text of an empty one": test_checksums.test_values_that_differ_have_other_numbers,
+    "texts run into each other": test_checksums.test_neighbours_are_told_apart,
     "rows of a copy count as events": test_copy.test_rows_of_before_the_topic_are_copied,
     "no day waits for the copy": test_days.test_the_first_day_waits_for_the_copy_and_has_all_rows,
     "a day takes what is read so far": test_days.test_a_copy_that_is_read_in_part_is_no_day,
@@ -70,9 +77,8 @@ def test_a_planted_bug_is_found(name: str, tmp_path: Path, request: pytest.Fixtu
 
 def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """What the test's fixture of that name would be."""
-    begun = {one.__name__: one.begun for one in (test_days, test_hidden, test_overtaken, test_parts, test_shards)}.get(
-        test.__module__
-    )
+    begins = (test_days, test_hidden, test_narrow, test_overtaken, test_parts, test_shards)
+    begun = {one.__name__: one.begun for one in begins}.get(test.__module__)
     if name == "world" and begun is not None:
         made = begun(tmp_path)
         request.addfinalizer(made.close)

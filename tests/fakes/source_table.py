@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from spark_jobs.engine.types import schema_of
 from tests.mirror.worlds import event
-from tidegate.core.copy.port import Bound, KeyRange, LogPosition, ReadAfter, SourceColumn, SourceTable
+from tidegate.core.copy.port import Bound, Checksum, Form, KeyRange, LogPosition, ReadAfter, SourceColumn, SourceTable
 
 TABLE = SourceTable(
     schema="shop",
@@ -32,6 +33,7 @@ class FakeSource:
         self.log: list[tuple[bytes, bytes]] = []
         self.during: Callable[[], None] = lambda: None
         self.reads: list[KeyRange] = []
+        self.summed: list[KeyRange] = []
         self.batch_rows = 2
         self.table = TABLE
 
@@ -78,6 +80,11 @@ class FakeSource:
     def in_progress(self) -> tuple[int, ...]:
         return ()
 
+    def checksums(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool, rate: int | None = None
+    ) -> _Checksums:
+        return _Checksums(self, columns)
+
     def now_ms(self) -> int:
         raise NotImplementedError("a copy asks for no time")
 
@@ -101,6 +108,33 @@ class FakeSource:
 def position(end: int) -> LogPosition:
     """As the log's events have it."""
     return (1 << 40) + end, 0
+
+
+class _Checksums:
+    """By the page of documentation alone: `during` is called after each."""
+
+    def __init__(self, source: FakeSource, columns: Sequence[tuple[str, str]]) -> None:
+        self._source, self._names = source, [name for name, _ in columns]
+        self.forms = tuple(_FORMS.get(wanted) for _, wanted in columns)
+
+    def of(self, keys: KeyRange) -> Checksum:
+        self._source.summed.append(keys)
+        rows = {key: self._source.rows[key] for key in self._source._keys(keys)}
+        total = sum(self._number({"id": key, "word": word}) for key, word in rows.items())
+        self._source.during()
+        return Checksum(len(rows), total % 2**64)
+
+    def _number(self, row: Mapping[str, int | str]) -> int:
+        return int(hashlib.md5(",".join(_text(row[name]) for name in self._names).encode()).hexdigest()[:15], 16)
+
+
+def _text(value: int | str | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else f"{len(value.encode())}:{value}"
+
+
+_FORMS = {"bigint": Form("integer"), "string": Form("text")}
 
 
 class _Rows:

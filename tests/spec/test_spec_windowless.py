@@ -114,6 +114,9 @@ COPY_REFUSED = [
     ("shop.readings", "shop.readings, tasks: 65", "copy.tasks: must be less than or equal to 64, not 65"),
     ("shop.readings", "shop.readings, schedule: often", "copy.schedule: cron schedule"),
     ("shop.readings", "shop.readings, compare: often", "copy.compare: cron schedule"),
+    ("shop.readings", "shop.readings, compare_rows: 9", "copy.compare_rows: says how much a run of .compare does"),
+    ("shop.readings", "shop.readings, compare_rows: 0", "copy.compare_rows: must be greater than 0, not 0"),
+    ("table: shop.readings", "tables: x, compare_rows: 9", "copy.compare_rows: shards are compared as a whole"),
     ("shop.readings", "shop.readings, pool: a b", "copy.pool: must be the name of an Airflow pool"),
     ("shop.readings", "shop.readings, connector: a", "copy.connect_conn_id: connector and connect_conn_id go together"),
     ("shop.readings", "shop.readings, connect_conn_id: a", "copy.connector: connector and connect_conn_id go together"),
@@ -132,6 +135,12 @@ COPY_REFUSED = [
     ("debezium", "debezium, unknown_fields: capture", "format.unknown_fields: a copy captures no fields"),
 ]
 """Likewise, of a mirror with the section `copy`."""
+
+
+def test_only_keys_of_whole_numbers_are_compared_part_by_part() -> None:
+    text = COPYING.replace("shop.readings}", "shop.readings, compare: '0 3 * * *', compare_rows: 9}")
+    said = "copy.compare_rows: column id of the key is string: only keys of whole numbers"
+    assert said in refused(text.replace("id, type: bigint", "id, type: string"))
 
 
 @pytest.mark.parametrize(("old", "new", "said"), COPY_REFUSED)

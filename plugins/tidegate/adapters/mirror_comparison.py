@@ -9,8 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.adapters.child import ByChild, Child
-from tidegate.core.base.plain import from_plain
+from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.batch.jobs import ApplyPlan, dumps_plan
+from tidegate.core.copy.checksums import KeyRanges, Sums
+from tidegate.core.copy.port import Form
 from tidegate.core.mirror.comparison import Compared
 from tidegate.core.mirror.jobs import Bucket, EventFile, Position
 
@@ -49,6 +51,14 @@ class LineTables(ABC):
         """`workflow.copy.standing.Greatest`."""
         found = self._ask({"greatest": [f.uri for f in files]})["position"]
         return None if found is None else (found[0], found[1], found[2])
+
+    def within(self, keys: KeyRanges) -> None:
+        self._ask({"within": to_plain(keys)})
+
+    def sums(self, bucket: Bucket, columns: Sequence[tuple[str, Form]]) -> Sums:
+        files = [[f.uri, f.rows, f.bytes] for f in bucket.files]
+        texts = [[name, to_plain(form)] for name, form in columns]
+        return from_plain(Sums, self._ask({"sums": [bucket.number, files], "columns": texts}))
 
 
 class TableProcess(ByChild, LineTables):

@@ -24,9 +24,9 @@ TASKS = {
     "copy": "Reads chunks of the source's table from its database, while changes go on, and triggers `apply`, which "
     "merges them. Skipped once all is read. **Clear**: reads what is left; a chunk that was read stays read. To read "
     "all again: `tidegate copy <pipeline> --again --why ...`.",
-    "compare": "Reads the source's table within `copy.rate` and compares it with the mirror, row by row; fails where a "
-    "key differs, and names the first ones. Changes nothing. Skipped while a copy is under way. **Clear**: compares "
-    "again.",
+    "compare": "Compares the source's table with the mirror within `copy.rate`: by checksums of key ranges, and row by "
+    "row where they differ; fails where a key differs, and names the first ones. Changes nothing. Skipped while a copy "
+    "is under way. **Clear**: compares again.",
     "deliver": "Sends windows whose generation in force does not stand in this further system, oldest first, and reads "
     "them back. Skipped where nothing is due. Readers there meet a window's old rows or its new ones. A window that "
     "the system refuses waits for a person and holds up no other. **Clear**: compares what the run has sent with what "
@@ -80,8 +80,9 @@ _USE = {
     "copy": "Its schedule goes on with what is left of the newest copy; a run reads for half an hour at most, and then "
     "triggers the next one. While it is paused nothing is read, and nothing is lost: changes go on landing. A backfill "
     "of it is refused: a copy reads the source's table as it is now.",
-    "compare": "Runs by `copy.compare`. A run that fails has found a difference: its log names keys. To put them "
-    "right: `tidegate compare {name} --fix --why ...`. A backfill of it is refused: it compares what is there now.",
+    "compare": "Runs by `copy.compare`, each on the next `copy.compare_rows` rows, or on all. A run that "
+    "fails has found a difference: its log names keys. To put them right: `tidegate compare {name} --fix --why ...`. "
+    "A backfill of it is refused: it compares what is there now.",
     "deliver": "A publication triggers it, and so does its schedule. One task for each delivery: one that is down "
     "holds up no other. While it is paused windows are published all the same, and wait. To compare a range with what "
     "stands there, and send what differs or is missing:\n\n"

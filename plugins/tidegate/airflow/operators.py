@@ -243,6 +243,7 @@ class CompareOperator(PipelineOperator):
         from tidegate.inspection import storage_secrets
         from tidegate.wiring import open_database
         from tidegate.workflow.copy.compare import compare, in_words
+        from tidegate.workflow.copy.narrow import next_keys
 
         until = time.monotonic() + LONGEST_APPLY_S
         secrets = storage_secrets(self.pipeline, airflow_connection)
@@ -254,7 +255,7 @@ class CompareOperator(PipelineOperator):
 
         try:
             with open_database(self.pipeline, airflow_connection) as database:
-                found = compare(ctx, database, reader, wait)
+                found = compare(ctx, database, reader, wait, "", next_keys(ctx, database))
         except NotReady as e:
             raise AirflowSkipException(str(e)) from None
         finally:

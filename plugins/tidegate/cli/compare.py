@@ -54,11 +54,12 @@ def compare(
 ) -> None:
     """Compare a mirror with its source, or further systems with what was delivered to them.
 
-    Of a mirror the source's table is read as `tidegate copy` reads it, by the section `copy` of the YAML: no faster
-    than its `rate` allows. Then the mirror catches up with the position that was read, and every key is compared: rows
-    that only one of both has, and rows with other values. A row that has changed since it was read is no difference.
-    Nothing is changed but by --fix. With --from and --until these keys alone are read and compared, as `tidegate copy`
-    has them.
+    Of a mirror the source's database computes checksums of key ranges, and the ranges that differ are read as
+    `tidegate copy` reads them, by the section `copy` of the YAML: no faster than its `rate` allows. Then the mirror
+    catches up with the position that was read, and every key that was read is compared: rows that only one of both
+    has, and rows with other values. A row that has changed since it was read is no difference. Where the database
+    cannot sum, all is read, and the report says why. Nothing is changed but by --fix, which reads these ranges again.
+    With --from and --until these keys alone are compared, as `tidegate copy` has them.
 
     Whether the mirror has caught up is known where the section `copy` names the connector or the slot. Elsewhere a key
     that differs may have an event on its way: compare again.
@@ -125,6 +126,9 @@ def _plain(found: Report) -> dict[str, object]:
     return {
         "copy": found.round,
         "rows": found.rows,
+        "read": found.read,
+        "ranges": found.ranges,
+        "unsummed": found.unsummed,
         "differ": found.differ,
         "samples": found.samples,
         "exact": found.exact,
@@ -133,11 +137,12 @@ def _plain(found: Report) -> dict[str, object]:
 
 
 def _print(name: str, found: Report) -> None:
-    from tidegate.workflow.copy.compare import KINDS
+    from tidegate.workflow.copy.compare import KINDS, how_much
 
     out = console()
     keys = sum(found.differ.values())
     paragraph(out, "compared", f"{many(found.rows, 'row')} of the source with {name}")
+    paragraph(out, "", how_much(found))
     for kind, count in found.differ.items():
         paragraph(out, kind, f"{many(count, 'key')} {KINDS[kind]}", "red")
     for sample in found.samples:
@@ -148,7 +153,7 @@ def _print(name: str, found: Report) -> None:
         words = "the mirror was not seen to have caught up: a key that differs may have an event on its way"
         paragraph(out, "note", words, "yellow")
     if found.mended:
-        paragraph(out, "fixed", f"{many(keys, 'key')}, by copy {found.round}")
+        paragraph(out, "fixed", many(keys, "key"))
     elif keys:
         advice(out, "to do", f"tidegate compare {name} --fix --why ...")
     else:

@@ -42,10 +42,15 @@ class CopySpec(Section):
         "When `<name>.copy` goes on with what is left; null: only when somebody triggers a run.", "*/10 * * * *"
     )
     compare: Cron | None = key(
-        "When `<name>.compare` compares the mirror with its source, by reading all of it within `rate`; its task fails "
-        "where a key differs ([mirrors](mirrors.md#compare-it-with-the-source)). "
-        "null: there is no such DAG, as by days.",
+        "When `<name>.compare` compares the mirror with its source, within `rate`; its task fails where a key "
+        "differs ([mirrors](mirrors.md#compare-it-with-the-source)). null: there is no such DAG, as by days.",
         None,
+    )
+    compare_rows: Count | None = key(
+        "Rows of the source that a run of `<name>.compare` compares; the next one goes on behind them, and after the "
+        "last ones from the beginning. For keys of whole numbers. null: each run compares all.",
+        None,
+        unit="rows",
     )
     pool: PoolName = key("Airflow pool of the tasks.", "tidegate_ingest")
     connect_conn_id: ConnectionId | None = key(

@@ -34,9 +34,19 @@ def check(spec: PipelineSpec) -> Iterator[Problem]:
         yield Problem(("copy", lacking), "connector and connect_conn_id go together: give both, or leave both out")
     if told.slot is not None and told.connector is not None:
         yield Problem(("copy", "slot"), "one of both says how far the connector is: leave slot or connector out")
+    if told.compare_rows is not None:
+        yield from _by_laps(told)
     for i, column in enumerate(spec.columns):
         if column.expr is None and not is_plain(column.from_) and column.from_ not in SHARD_PATHS:
             yield Problem(("columns", i, "from"), "a copy reads columns of the source's table, and this is not one")
+
+
+def _by_laps(told: CopySpec) -> Iterator[Problem]:
+    where = ("copy", "compare_rows")
+    if told.compare is None:
+        yield Problem(where, "says how much a run of .compare does: give copy.compare, its schedule, too")
+    if told.tables is not None:
+        yield Problem(where, "shards are compared as a whole: leave it out")
 
 
 def _which(told: CopySpec) -> Iterator[Problem]:
@@ -71,6 +81,7 @@ def compiled(spec: CopySpec | None) -> Copy | None:
         tasks=spec.tasks,
         schedule=spec.schedule,
         compare=spec.compare,
+        compare_rows=spec.compare_rows,
         pool=spec.pool,
         connect_conn_id=spec.connect_conn_id,
         connector=spec.connector,

@@ -10,15 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.engine.identity import row_hashes, total
+from spark_jobs.engine.mirror.checksums import OUTSIDE, of_keys
 from spark_jobs.engine.mirror.events import RUN_BYTES, Handed, taken
 from spark_jobs.engine.mirror.merge import key_numbers, merge_bucket, versions_at, versions_of
 from spark_jobs.engine.mirror.numbers import Numbers, numbers
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.mirror.words import coordinates, position, spelled
+from tidegate.core.copy.checksums import KeyRanges
 from tidegate.core.mirror.comparison import SAMPLES, Compared, Kind, Sample
 from tidegate.core.mirror.jobs import START, Position
 from tidegate.core.mirror.order import is_below, newer
-from tidegate.core.mirror.parts import KeyPart, holds
 
 _TEXT = 60
 """Letters of a value that are shown."""
@@ -74,11 +75,12 @@ def compare(shape: Shape, number: int, made: pa.Table, held: pa.Table, purged_be
 
 
 def against_source(
-    shape: Shape, number: int, read: pa.Table, held: pa.Table, below: Position, part: KeyPart | None = None
+    shape: Shape, number: int, read: pa.Table, held: pa.Table, below: Position, within: KeyRanges | None = None
 ) -> Compared:
     """`read`: rows of a bucket as the source had them, each at its LOW; `held`: as the table has them, events up to
     every HIGH being merged. A row of the table that is newer than what was read is no difference (M2), nor is one that
-    was not read and is at or above `below`, the smallest LOW. `part`: only its keys were read."""
+    was not read and is at or above `below`, the smallest LOW. `within`: these keys alone
+    were read."""
     deleted = numbers(shape.deleted(held))
     found = Compared(bucket=number, rows=len(held) - int(deleted.sum()), tombstones=int(deleted.sum()), read=len(read))
     keys = _matched(shape, read, held)
@@ -89,8 +91,8 @@ def against_source(
     mine_hash, theirs_hash = (numbers(row_hashes(rows.select(shape.content), {})) for rows in (read, held))
     gone = deleted[place[both]]
     alone = keys.surplus
-    if part is not None:
-        alone = alone[holds(part, shape.key_numbers(held, part))[place[alone]]]
+    if within is not None:
+        alone = alone[(of_keys(shape, held, within) != OUTSIDE)[place[alone]]]
     alone = alone[~deleted[place[alone]] & is_below(versions_at(stands, place[alone]), below)]
     differ = {
         Kind.LACKING: np.concatenate([keys.lacking, both[gone]]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from spark_jobs.engine.types import arrow_type
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.mirror.jobs import BUCKET, N
-from tidegate.core.mirror.parts import KeyPart, swept_below
+from tidegate.core.mirror.parts import swept_below
 from tidegate.core.spec.change_events import EVENT_COLUMNS, SAYS_HOW
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS
 
@@ -76,15 +77,15 @@ class Shape:
         """Which of them are deletes: events, or tombstones."""
         return pc.equal(rows[self.op], DELETE)
 
-    def key_numbers(self, rows: pa.Table, part: KeyPart) -> dict[str, Numbers]:
-        """Values of the part's columns, by their logical names."""
-        return {of: numbers(rows[self._named[of]]).astype(np.int64) for of in part.columns}
+    def key_numbers(self, rows: pa.Table, columns: Sequence[str]) -> dict[str, Numbers]:
+        """Values of columns of the key that are whole numbers, by their logical names."""
+        return {of: numbers(rows[self._named[of]]).astype(np.int64) for of in columns}
 
     def swept_below(self, rows: pa.Table) -> tuple[Any, Any, Any]:
         """S5: below which position nothing is said any more of each row's key; one of all where there are no parts."""
         key: dict[str, Numbers] = {}
         for one in self.swept_parts:
-            key |= self.key_numbers(rows, one.part)
+            key |= self.key_numbers(rows, one.part.columns)
         return swept_below(key, self._plan.swept_below, self.swept_parts)
 
     def with_bucket(self, rows: pa.Table, number: int) -> pa.Table:

@@ -72,6 +72,36 @@ class ReadAfter:
     unseen: tuple[int, ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class Form:
+    """The text of a column's values that a database and a worker make alike (docs/mirrors.md). `digits`: how many of a
+    second's fraction the database writes; None: as many as are not zero."""
+
+    name: str
+    digits: int | None = None
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """Of a key range: how many rows it has, and the sum of their numbers, modulo 2^64. A row's number is the first 60
+    bits of the MD5 of its columns' texts: a sum, since equal numbers would be gone from an exclusive or."""
+
+    rows: int
+    total: int
+
+
+class Checksums(Protocol):
+    """Checksums that the database computes itself, so that rows stay where they are. `forms`: of each wanted column;
+    None: its database has no text of it that a worker makes too, so that nothing can be summed."""
+
+    forms: tuple[Form | None, ...]
+
+    def of(self, keys: KeyRange) -> Checksum:
+        """Of one statement, so that all of its rows are seen at one moment; which one, nobody says. Raises as
+        `Database` does."""
+        ...
+
+
 class Database(Protocol):
     """The control plane's side: one connection, for questions that are answered at once.
 
@@ -107,6 +137,13 @@ class Database(Protocol):
         """Transactions that write, or have written, and have not ended as others see it; empty where a read's snapshot
         has a position of its own. Ask it after `ReadAfter.position` is known, never before: it then has every
         transaction that was logged below and is not visible yet."""
+        ...
+
+    def checksums(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool, rate: int | None = None
+    ) -> Checksums:
+        """`columns`: (name in the source, Hive type wanted). `base64`: a `binary` column holds the text of its bytes'
+        Base64. `rate`: no more than so many rows a second are summed."""
         ...
 
     def now_ms(self) -> int:

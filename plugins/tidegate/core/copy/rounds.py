@@ -18,6 +18,8 @@ LOOKS_KEPT = 1_000
 RESUMED_MS = 24 * 3_600_000
 """A comparison that died is gone on with for so long, and holds up purges; later its rows say too little of what is
 there now, and a purge may have taken tombstones of what was deleted since."""
+WAS_COMPARED = "compared: "
+"""With which `Round.why` begins of a comparison that came to its end."""
 _NAME = re.compile(r"([1-9][0-9]*)\.([1-9][0-9]*)-(\S+)")
 
 

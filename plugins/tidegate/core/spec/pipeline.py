@@ -266,7 +266,7 @@ class Copy:
     expression of that. `rate`: most rows a second, of all tasks
     together; None: no limit. `tasks`: chunks that are read at once. Who says how far the connector is: Kafka Connect at
     `connect_conn_id` of its `connector`, or PostgreSQL of its `slot`; None: nobody. `compare`: cron schedule of
-    comparisons; None: there is no DAG for them."""
+    comparisons; None: there is no DAG for them. `compare_rows`: of the source, of one of them; None: all."""
 
     conn_id: str
     table: str
@@ -280,6 +280,7 @@ class Copy:
     slot: str | None = None
     compare: str | None = None
     tables: str = field(default="", metadata=LEFT_OUT)
+    compare_rows: int | None = field(default=None, metadata=LEFT_OUT)
 
     @property
     def is_told(self) -> bool:

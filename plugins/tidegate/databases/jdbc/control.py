@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from tidegate.core.base.errors import SourceError, SourceUnavailable
-from tidegate.core.copy.port import Bound, KeyRange, LogPosition, SourceTable, Value
+from tidegate.core.copy.port import Bound, Checksums, KeyRange, LogPosition, SourceTable, Value
 from tidegate.databases.jdbc import session
 from tidegate.databases.jdbc.columns import KEYS, described, value_of
 from tidegate.databases.sql import key_columns
@@ -96,6 +96,11 @@ class JDBC:
             return now
 
     def event_names(self, table: SourceTable) -> Mapping[str, str]:
+        _refuse(_NO_LOG, _INSTEAD)
+
+    def checksums(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool, rate: int | None = None
+    ) -> Checksums:
         _refuse(_NO_LOG, _INSTEAD)
 
     def rows_about(self, table: SourceTable) -> int:

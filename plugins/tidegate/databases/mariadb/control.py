@@ -14,6 +14,7 @@ from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.copy.port import Bound, KeyRange, LogPosition, SourceColumn, SourceTable
 from tidegate.databases import sql
 from tidegate.databases.mariadb import mysql, session
+from tidegate.databases.mariadb.checksums import MariaDBChecksums
 
 ENGINES = ("innodb", "rocksdb")
 """Those that have snapshots."""
@@ -100,6 +101,11 @@ class MariaDB:
 
     def in_progress(self) -> tuple[int, ...]:
         return ()
+
+    def checksums(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool, rate: int | None = None
+    ) -> MariaDBChecksums:
+        return MariaDBChecksums(self._asking, table, columns, base64, rate)
 
     def now_ms(self) -> int:
         with self._asking() as cursor:

@@ -56,7 +56,7 @@ class MariaDBChunks:
                 session.check_server(cursor, after is not None)
                 if after is not None:
                     session.end(cursor, table.schema)
-                defaults = _with_default(cursor, table)
+                defaults = with_default(cursor, table)
                 if after is None:
                     cursor.execute(session.SNAPSHOT)
                 low = None if after is None else session.begin_snapshot(cursor)
@@ -101,7 +101,7 @@ class MariaDBRows:
         return self._high
 
 
-def _with_default(cursor: Any, table: SourceTable) -> set[str]:
+def with_default(cursor: Any, table: SourceTable) -> set[str]:
     """Columns with a default: what a connector makes of a zero date there is that default."""
     cursor.execute(_DEFAULTS, (table.schema, table.name))
     return {row[0] for row in cursor.fetchall()}
@@ -128,11 +128,11 @@ def _query(
 def field(each: Conversion, has_default: bool) -> str:
     """Not IFNULL around it: a text that is too long for the server becomes NULL, and must not become an empty one."""
     name = session.column_name(each.column.name)
-    text = _text(each, name, has_default)
-    return f"IF({name} IS NULL, '', {text})" if each.column.nullable else text
+    found = text(each, name, has_default)
+    return f"IF({name} IS NULL, '', {found})" if each.column.nullable else found
 
 
-def _text(each: Conversion, name: str, has_default: bool) -> str:
+def text(each: Conversion, name: str, has_default: bool) -> str:
     family = each.family.name
     if family in ("text", "json"):
         return f"CONCAT({_Q}, REPLACE(CONVERT({name} USING utf8mb4), {_Q}, CONCAT({_Q}, {_Q})), {_Q})"

@@ -12,12 +12,11 @@ from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.copy.port import Bound, KeyRange, LogPosition, SourceColumn, SourceTable
 from tidegate.databases import sql
 from tidegate.databases.postgresql import session
+from tidegate.databases.postgresql.checksums import PostgreSQLChecksums
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection
 
-END = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
-"""Not pg_current_wal_lsn(): with synchronous_commit=off a commit is visible before it is written."""
 _TABLE = """
 SELECT c.oid, c.relkind, c.relpersistence, EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = c.oid)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s"""
@@ -126,7 +125,7 @@ class PostgreSQL:
 
     def position(self) -> LogPosition:
         with self._asking() as cursor:
-            cursor.execute(END)
+            cursor.execute(session.END)
             return int(cursor.fetchone()[0]), 0
 
     def in_progress(self) -> tuple[int, ...]:
@@ -140,6 +139,11 @@ class PostgreSQL:
             cursor.execute(_SLOT, (slot,))
             found = cursor.fetchone()
             return None if found is None or found[0] is None else int(found[0])
+
+    def checksums(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool, rate: int | None = None
+    ) -> PostgreSQLChecksums:
+        return PostgreSQLChecksums(self._asking, table, columns, base64, rate)
 
     def now_ms(self) -> int:
         with self._asking() as cursor:

@@ -14,7 +14,6 @@ from tidegate.core.files.failure import JobError, refuse
 from tidegate.databases import sql
 from tidegate.databases.conversions import planned
 from tidegate.databases.postgresql import session
-from tidegate.databases.postgresql.control import END
 from tidegate.databases.postgresql.stream import copied
 from tidegate.databases.types import Bytes, Conversion
 
@@ -126,7 +125,7 @@ class PostgreSQLRows:
             high = self.low
             with self._found.cursor() as cursor:
                 if self._logged:
-                    cursor.execute(END)
+                    cursor.execute(session.END)
                     high = (int(cursor.fetchone()[0]), 0)
                 cursor.execute("COMMIT")
         self._check(high)

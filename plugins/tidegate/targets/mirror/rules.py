@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.core.base.hivetypes import Decimal, Primitive, parse
+from tidegate.core.mirror.parts import WHOLE_NUMBERS
 from tidegate.core.spec.change_events import EVENT_COLUMNS, SHARD_PATHS
 from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.targets.iceberg import columns as iceberg
@@ -60,6 +61,11 @@ def of_key(pipeline: Pipeline) -> Iterator[Problem]:
         if not paths & SHARD_PATHS.keys():
             one_of = ", ".join(SHARD_PATHS)
             yield ("sink", "key"), f"with copy.tables a column of it says which table a row is of, from one of {one_of}"
+    if pipeline.copy is not None and pipeline.copy.compare_rows is not None:
+        other = next((known[n] for n in seen if n in known and known[n].type not in WHOLE_NUMBERS), None)
+        if other is not None:
+            what = f"column {other.name} of the key is {other.type}: only keys of whole numbers are compared in parts"
+            yield ("copy", "compare_rows"), what
     yield from _columns(pipeline)
 
 

@@ -17,6 +17,8 @@ from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
+from tidegate.core.copy.checksums import KeyRanges, Sums
+from tidegate.core.copy.port import Form
 from tidegate.core.mirror.comparison import Compared, Recomputed
 from tidegate.core.mirror.jobs import Bucket, EventFile, Position
 from tidegate.core.target.port import PrefixTarget
@@ -48,6 +50,15 @@ class TableReader(Protocol):
     def compare(self, bucket: Bucket, below: Position | None = None) -> Compared:
         """The bucket as these events make it, against the files that the table has of it. `below`: the events are rows
         of the source, of which it is the smallest LOW."""
+        ...
+
+    def within(self, keys: KeyRanges) -> None:
+        """What follows is about these keys alone, until the next `begin`."""
+        ...
+
+    def sums(self, bucket: Bucket, columns: Sequence[tuple[str, Form]]) -> Sums:
+        """Checksums of the rows that the table has of the bucket, by the ranges of `within`. `columns`: of the table,
+        with the forms of their texts."""
         ...
 
     def close(self) -> None: ...

@@ -4,12 +4,14 @@ merged; exact while both move, since each row says as of which position of the l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import LostComparison, StorageError
-from tidegate.core.copy.port import Database, LogPosition
-from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
+from tidegate.core.base.wording import many
+from tidegate.core.copy.checksums import KeyRanges, fewer, read_all, spelled_keys
+from tidegate.core.copy.port import Database, LogPosition, TableRange
+from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.comparison import Compared, Sample
 from tidegate.core.mirror.copied import RoundIn
 from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
@@ -17,11 +19,12 @@ from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
 from tidegate.workflow.apply.apply import apply, keyed
 from tidegate.workflow.apply.complete import told
 from tidegate.workflow.apply.copies import chunk_files
-from tidegate.workflow.apply.upkeep import buckets_now
-from tidegate.workflow.audit.keyed import TableReader, job, take_up
+from tidegate.workflow.audit.keyed import TableReader, take_up
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.copy.copy import copy, to_compare
-from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns
+from tidegate.workflow.copy.copy import again, copy, to_compare
+from tidegate.workflow.copy.held import begun
+from tidegate.workflow.copy.narrow import Narrowed, narrow
+from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, of_source
 
 SAMPLES = 10
 """Keys that are named."""
@@ -31,7 +34,10 @@ SAMPLES = 10
 class Report:
     """`rows`: of the source. `differ`: number of keys by `core.mirror.comparison.Kind`, those with any; `samples`: some
     of them. `exact`: every change up to the last read was merged before it was compared; else a key that differs may
-    have an event on its way. `round`: the copy that has read the source; `mended`: it was merged, and is whole."""
+    have an event on its way. `round`: the copy that has read the source; `mended`: it was merged, and is whole.
+
+    `read`: rows of the source that were read, all others being equal by `ranges` checksums; `unsummed`: why there were
+    none; empty also where a comparison that died went on, whose checksums are forgotten."""
 
     round: int
     rows: int
@@ -39,6 +45,9 @@ class Report:
     samples: tuple[Sample, ...] = ()
     exact: bool = True
     mended: bool = False
+    read: int = 0
+    ranges: int = 0
+    unsummed: str = ""
 
 
 KINDS = {
@@ -54,6 +63,7 @@ def in_words(name: str, found: Report) -> str:
     """The report as lines for a log; the first one says how many keys differ."""
     keys = sum(found.differ.values())
     lines = [f"{name}: {keys:,} of {found.rows:,} keys differ from the source" if keys else f"{name}: nothing differs"]
+    lines.append(f"  {how_much(found)}")
     lines += [f"  {count:,} {KINDS[kind]}" for kind, count in found.differ.items()]
     lines += [
         f"  {one.key}: the mirror has {one.table or 'none'}; the source {one.batches or 'none'}"
@@ -66,6 +76,14 @@ def in_words(name: str, found: Report) -> str:
     return "\n".join(lines)
 
 
+def how_much(found: Report) -> str:
+    """`1,500 of 100,000 rows read; 120 ranges by checksum`, or why all were read."""
+    words = f"{found.read:,} of {many(found.rows, 'row')} read"
+    if found.unsummed:
+        return f"{words}: {found.unsummed}"
+    return f"{words}; {many(found.ranges, 'range')} by checksum" if found.ranges else words
+
+
 def compare(
     ctx: Context,
     database: Database,
@@ -74,28 +92,64 @@ def compare(
     fix: str = "",
     keys: Keys | None = None,
 ) -> Report:
-    """Read the source's table, or some `keys` of it, let the mirror catch up with it, and hold both against each other.
+    """Read of the source's table, or of some `keys` of it, what differs by its checksum, let the mirror catch up with
+    that, and compare both row by row.
 
     `wait` is asked before each further look at how far the mirror is; False: look no more. `fix`: why what differs is
-    to be put right: then what was read is merged, as a copy. Raises as `copy` and `apply` do; StorageError where rows
-    cannot be compared."""
+    to be put right: then what was read is merged, as a copy; where only some of it was read, these ranges are read
+    again for that. Raises as `copy` and `apply` do; StorageError where rows cannot be compared."""
     round_ = to_compare(ctx, database, keys)
+    columns = compared_columns(ctx, SourceTables(ctx, database))
+    narrowed = _narrowed(ctx, database, reader, round_, columns)
     copy(ctx, database, compared=True)
     chunks = _read(ctx, round_)
-    exact = _caught_up(ctx, max((c.high for c in chunks if c.high is not None), default=(0, 0)), wait)
-    found = _held_against(ctx, reader, round_, chunks, compared_columns(ctx, SourceTables(ctx, database)))
+    exact = not chunks or _caught_up(ctx, max((c.high for c in chunks if c.high is not None), default=(0, 0)), wait)
+    found = _held_against(ctx, reader, round_, chunks, columns) if chunks else []
     differ: Counter[str] = Counter()
     for one in found:
         differ.update(dict(one.differ))
     samples = tuple(s for one in found for s in one.samples)[:SAMPLES]
-    rows, wrong, mended = sum(c.rows for c in chunks), sum(differ.values()), False
-    if fix and wrong:
+    wrong, read = sum(differ.values()), sum(c.rows for c in chunks)
+    report = Report(round=round_.number, rows=read, differ=dict(differ), samples=samples, exact=exact, read=read)
+    if isinstance(narrowed, Narrowed):
+        report = replace(report, rows=narrowed.rows, ranges=narrowed.ranges)
+    elif narrowed is not None:
+        report = replace(report, unsummed=narrowed)
+    if fix and wrong and read_all(chunks, round_.part):
         ctx.ledger.copies.merge(round_, fix)
-        rounds = apply(ctx).told.copied.rounds
-        mended = any(one.swept for one in rounds if one.number == round_.number or _covers(one, round_))
-    else:
-        ctx.ledger.copies.give_up(round_, f"compared: {wrong:,} of {rows:,} keys differ")
-    return Report(round=round_.number, rows=rows, differ=dict(differ), samples=samples, exact=exact, mended=mended)
+        return replace(report, mended=_is_whole(apply(ctx).told.copied.rounds, round_))
+    ctx.ledger.copies.give_up(round_, f"{WAS_COMPARED}{wrong:,} of {report.rows:,} keys differ")
+    return replace(report, mended=_read_again(ctx, database, chunks, fix)) if fix and wrong else report
+
+
+def _narrowed(
+    ctx: Context, database: Database, reader: TableReader, round_: Round, columns: tuple[TableColumn, ...]
+) -> Narrowed | str | None:
+    """Cut what is to be read of the round; None if a comparison that died has done so. Why nothing can be narrowed."""
+    if round_.ended or ctx.ledger.copies.chunks(ctx.name, round_.number):
+        return None
+    found = narrow(ctx, database, reader, columns, round_.part)
+    if isinstance(found, Narrowed):
+        try:
+            ctx.ledger.copies.cut(round_, 0, [TableRange(found.table, keys) for keys in found.differing], True)
+        except LostComparison:
+            raise _ended(ctx, round_) from None
+    return found
+
+
+def _read_again(ctx: Context, database: Database, chunks: list[Chunk], why: str) -> bool:
+    """Whether the keys of these chunks, which are ranges with others between, were all read once more, and merged."""
+    mended = True
+    for keys in fewer([c.keys for c in chunks]):
+        names = spelled_keys(keys, len(keyed(ctx).key))
+        round_ = again(ctx, database, why, names)
+        copy(ctx, database)
+        mended = _is_whole(apply(ctx).told.copied.rounds, round_) and mended
+    return mended
+
+
+def _is_whole(rounds: Iterable[RoundIn], round_: Round) -> bool:
+    return any(one.swept for one in rounds if one.number == round_.number or _covers(one, round_))
 
 
 def _read(ctx: Context, round_: Round) -> list[Chunk]:
@@ -103,8 +157,12 @@ def _read(ctx: Context, round_: Round) -> list[Chunk]:
     now = next((one for one in ctx.ledger.copies.rounds(ctx.name) if one.number == round_.number), round_)
     chunks = list(ctx.ledger.copies.chunks(ctx.name, round_.number))
     if now.state != RoundState.COMPARED or not now.ended or any(c.state != ChunkState.READ for c in chunks):
-        raise LostComparison(f"{ctx.name}: another task has ended comparison {round_.number}; compare again")
+        raise _ended(ctx, round_)
     return chunks
+
+
+def _ended(ctx: Context, round_: Round) -> LostComparison:
+    return LostComparison(f"{ctx.name}: another task has ended comparison {round_.number}; compare again")
 
 
 def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool]) -> bool:
@@ -133,31 +191,24 @@ def compared_columns(ctx: Context, source: SourceTables) -> tuple[TableColumn, .
 def _held_against(
     ctx: Context, reader: TableReader, round_: Round, chunks: list[Chunk], columns: tuple[TableColumn, ...]
 ) -> list[Compared]:
-    table = keyed(ctx)
-    prefix, held = table.held()
-    plan = job(
-        ctx,
-        first=1,
-        last=prefix.upto,
-        key=table.key,
-        buckets=buckets_now(ctx, table, prefix),
-        purged_below=START,
-        base=(),
-        columns=columns,
-        fields=table.fields(),
-        part=round_.part,
-    )
-    numbers = range(plan.buckets)
-    reader.begin(plan, numbers)
+    held = begun(ctx, reader, columns)
+    if not read_all(chunks, None):
+        reader.within(KeyRanges(_key_of(ctx, round_), tuple(c.keys for c in chunks)))
     _, unread = take_up(ctx, reader, (chunk_files(ctx, c) for c in chunks), sum(c.rows for c in chunks))
     if unread:
         raise StorageError(f"{ctx.name}: what copy {round_.number} has read cannot be read again: {unread}")
-    there, below = {b.number: b for b in held}, _smallest(chunks)
-    found = [reader.compare(there.get(n, Bucket(n, ())), below) for n in numbers]
+    there, below = {b.number: b for b in held.there}, _smallest(chunks)
+    found = [reader.compare(there.get(n, Bucket(n, ())), below) for n in range(held.buckets)]
     wrong = next((one.unread or one.unmade for one in found if one.unread or one.unmade), "")
     if wrong:
-        raise StorageError(f"{table.name}: rows cannot be compared: {wrong}")
+        raise StorageError(f"{ctx.name}: rows cannot be compared: {wrong}")
     return found
+
+
+def _key_of(ctx: Context, round_: Round) -> tuple[str, ...]:
+    """Logical columns of the key, in the order of the source's."""
+    by_source = {of_source(column): column.name for column in map(ctx.pipeline.column, keyed(ctx).key)}
+    return tuple(by_source[of] for of in round_.key)
 
 
 def _covers(one: RoundIn, round_: Round) -> bool:

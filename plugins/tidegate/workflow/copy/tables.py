@@ -68,7 +68,7 @@ class SourceTables:
     def _described(self, name: str) -> SourceTable:
         table = self._database.describe(name)
         columns = [self._ctx.pipeline.column(column) for column in table_key(self._ctx)]
-        wanted = {_of(column) for column in columns if column.path not in SHARD_PATHS}
+        wanted = {of_source(column) for column in columns if column.path not in SHARD_PATHS}
         if set(table.key) != wanted:
             raise SpecError(
                 f"{self._ctx.name}: the primary key of {name} is {', '.join(table.key)}, sink.key is "
@@ -100,20 +100,28 @@ class SourceTables:
     def part(self, keys: Keys) -> KeyPart:
         """The part of the table that two keys name. Raises SpecError where it has no parts, or they name none."""
         name, words = self._ctx.name, "the whole table can be read again"
+        why = self.why_no_parts()
+        if why is not None:
+            advice = f"parts are of keys that are whole numbers, which everybody puts in one order; {words}"
+            raise SpecError(f"{name}: {why}", advice=words if self._spec.tables else advice)
+        table = self.described(self.names[0])
+        mine = {c.of: c for c in copied_columns(self._ctx, table)}
+        try:
+            return key_part([mine[of].name for of in table.key], *keys)
+        except ValueError as e:
+            raise SpecError(f"{name}: {e}") from None
+
+    def why_no_parts(self) -> str | None:
+        """Why nobody but the source knows which keys lie between two others; None: everybody does."""
         if self._spec.tables:
-            raise SpecError(f"{name}: a mirror of several tables has no parts", advice=words)
+            return "a mirror of several tables has no parts"
         table = self.described(self.names[0])
         types = {c.name: c.type for c in table.columns}
         mine = {c.of: c for c in copied_columns(self._ctx, table)}
         for of in table.key:
             if mine[of].type not in WHOLE_NUMBERS or not _INTEGERS.match(types[of]):
-                what = f"{name}: column {of} of the key is {types[of]} in the source and {mine[of].type} in the mirror"
-                advice = f"parts are of keys that are whole numbers, which everybody puts in one order; {words}"
-                raise SpecError(what, advice=advice)
-        try:
-            return key_part([mine[of].name for of in table.key], *keys)
-        except ValueError as e:
-            raise SpecError(f"{name}: {e}") from None
+                return f"column {of} of the key is {types[of]} in the source and {mine[of].type} in the mirror"
+        return None
 
     def unchanged(self, name: str) -> bool:
         """Whether the table has the columns that it had when it was looked at."""
@@ -122,7 +130,7 @@ class SourceTables:
     def _refuse_unknown(self, table: SourceTable) -> None:
         if self._ctx.pipeline.format.unknown_fields == "ignore":
             return
-        taken = {_of(c) for c in self._ctx.pipeline.decoded_columns}
+        taken = {of_source(c) for c in self._ctx.pipeline.decoded_columns}
         unknown = [c.name for c in table.columns if c.name not in taken]
         if unknown:
             what = f"{self._ctx.name}: no column takes {', '.join(unknown)} of {table.schema}.{table.name}"
@@ -136,10 +144,10 @@ def copied_columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]
     """Those of the spec that the source has, too: one that it has dropped is null."""
     known = {c.name for c in table.columns}
     wanted = [c for c in ctx.pipeline.decoded_columns if c.name not in _EVENT and c.path not in SHARD_PATHS]
-    return tuple(CopiedColumn(c.name, _of(c), c.type) for c in wanted if _of(c) in known)
+    return tuple(CopiedColumn(c.name, of_source(c), c.type) for c in wanted if of_source(c) in known)
 
 
-def _of(column: Column) -> str:
+def of_source(column: Column) -> str:
     """The source's column."""
     match = _PLAIN.fullmatch(column.path)
     return column.name if match is None else match[1]

@@ -1,0 +1,63 @@
+"""Which text of a column's values is made alike by its database and by a worker that has the wanted type (`Form`).
+
+| form | of | text |
+|---|---|---|
+| text | what becomes a string, Base64 too | the number of its bytes in UTF-8, `:`, the text |
+| integer | integers, booleans, decimals without a fraction | its digits; 1 and 0 |
+| decimal | integers, decimals -> decimal | its digits, without zeros at the end of the fraction |
+| bits | real, double precision (PostgreSQL) | the IEEE 754 bits, in hex; MariaDB has no function that tells them |
+| hex | bytes -> binary | `x`, lower-case hex |
+| date, days | date; days since 1970 | 2026-01-02 |
+| time, ms, us | times; since 1970 | 2026-01-02 03:04:05.678, as many digits as the database writes (`Form.digits`) |
+
+A null is an empty text, which no value has. Texts are joined by commas: none but `text` has any, and that says how long
+it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.core.base.hivetypes import Decimal
+from tidegate.core.copy.port import Form, SourceTable
+from tidegate.core.files.failure import JobError
+from tidegate.databases.conversions import planned
+from tidegate.databases.types import INTEGERS, Conversion
+
+_MARIADB = "mariadb"
+_PLAIN = {"boolean": "integer", "date": "date", **dict.fromkeys(INTEGERS, "integer")}
+_SINCE_1970 = {"days": "days", "ms": "ms", "us": "us"}
+
+
+def forms(
+    kind: str, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool
+) -> tuple[tuple[Conversion | None, Form | None], ...]:
+    """Of each wanted column. No conversion either for one whose type does not become the wanted one: who reads it says
+    why."""
+    return tuple(_form_of(kind, table, column, base64) for column in columns)
+
+
+def _form_of(
+    kind: str, table: SourceTable, column: tuple[str, str], base64: bool
+) -> tuple[Conversion | None, Form | None]:
+    try:
+        ((_, made),) = planned(kind, table, [column], "base64" if base64 else "bytes")
+    except JobError:
+        return None, None
+    name = _name(kind, made)
+    digits = made.family.digits if kind == _MARIADB and name in ("time", "ms", "us") else None
+    return made, None if name is None else Form(name, digits)
+
+
+def _name(kind: str, made: Conversion) -> str | None:
+    if isinstance(made.wanted, Decimal):
+        return "decimal"
+    word = getattr(made.wanted, "name", "")
+    if made.how == "json":
+        return None  # events have MySQL's own JSON in another spelling
+    if word == "string" or made.how == "base64_bytes":
+        return "text"
+    if word in ("float", "double"):
+        return "bits" if kind != _MARIADB and made.family.name in ("float4", "float8") else None
+    found = {"binary": "hex", "timestamp": "time"}.get(word) or _SINCE_1970.get(made.how)
+    return found or _PLAIN.get(word)

@@ -1,0 +1,76 @@
+"""Checksums of a PostgreSQL table's key ranges, computed there (`databases.forms` has the texts)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tidegate.core.copy.port import Checksum, Form, KeyRange, SourceTable
+from tidegate.databases import sql
+from tidegate.databases.forms import forms
+from tidegate.databases.pace import Rate
+from tidegate.databases.postgresql import session
+from tidegate.databases.postgresql.worker import expression
+from tidegate.databases.types import Conversion
+
+
+class PostgreSQLChecksums:
+    """Implements `core.copy.port.Checksums`."""
+
+    def __init__(
+        self,
+        asking: Callable[[], AbstractContextManager[Any]],
+        table: SourceTable,
+        columns: Sequence[tuple[str, str]],
+        base64: bool,
+        rate: int | None,
+    ) -> None:
+        self._asking, self._table, self._rate = asking, table, Rate(rate)
+        self._made = forms(session.KIND, table, columns, base64)
+        self.forms = tuple(form for _, form in self._made)
+
+    def of(self, keys: KeyRange) -> Checksum:
+        texts = [field(made, form) for made, form in self._made if made is not None and form is not None]
+        where, given = sql.within(keys, lambda bound, operator: session.comparison(self._table, bound, operator))
+        row = f"convert_to({' || chr(44) || '.join(texts)}, 'UTF8')"
+        number = f"('x' || substr(md5({row}), 1, 15))::bit(60)::bigint"
+        with self._asking() as cursor:
+            cursor.execute(
+                f"SELECT count(*), COALESCE(sum({number}), 0) FROM {session.table_name(self._table)} WHERE {where}",
+                given,
+            )
+            rows, total = cursor.fetchone()
+        self._rate.took(int(rows))
+        return Checksum(int(rows), int(total) % 2**64)
+
+
+def field(made: Conversion, form: Form) -> str:
+    """The text of a column's values, empty of a null."""
+    if form.name == "text":
+        text = _string(made)
+        return f"COALESCE(octet_length(convert_to({text}, 'UTF8')) || ':' || {text}, '')"
+    return f"COALESCE({_plain(made, form)}, '')"
+
+
+def _string(made: Conversion) -> str:
+    """A cast of char(n) to text would leave blanks out, and concat() makes an empty text of a null."""
+    name = session.column_name(made.column.name)
+    if made.family.name == "bytes":
+        return f"translate(encode({name}, 'base64'), chr(10), '')"
+    if made.how == "iso":
+        return expression(made)
+    return f"CASE WHEN {name} IS NOT NULL THEN concat({name}) END"
+
+
+def _plain(made: Conversion, form: Form) -> str:
+    name = session.column_name(made.column.name)
+    if made.family.name == "boolean" and made.column.type == "boolean":
+        return f"{name}::int::text"
+    if form.name == "decimal" and made.family.name == "decimal":
+        return f"trim_scale({name})::text"
+    if form.name == "hex":
+        return f"'x' || encode({name}, 'hex')"
+    if form.name == "bits":
+        return f"encode({'float4send' if made.family.name == 'float4' else 'float8send'}({name}), 'hex')"
+    return f"({expression(made)})::text"

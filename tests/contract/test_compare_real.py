@@ -1,0 +1,65 @@
+"""A comparison of a mirror with a real MariaDB: of many rows those around a difference leave the database.
+
+`TIDEGATE_COMPARED_ROWS=100000` has more of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.copies.worlds import COPYING, CopyWorld
+from tests.databases.reading import series
+from tests.databases.servers import Server
+from tests.mirror.audits import Here
+from tests.mirror.worlds import event
+from tidegate.core.copy.port import Database
+from tidegate.databases import kinds
+from tidegate.workflow.copy.compare import Report, compare, how_much
+from tidegate.workflow.copy.copy import copy
+
+ROWS = int(os.environ.get("TIDEGATE_COMPARED_ROWS", "12000"))
+CHUNK_ROWS = 5_000
+
+
+def compared(world: CopyWorld, base: Database, fix: str = "") -> Report:
+    try:
+        return compare(world.context(), base, Here(), lambda: False, fix)
+    finally:
+        world.close()
+
+
+def test_rows_that_are_equal_stay_in_the_database(mariadb: Server, tmp_path: Path) -> None:
+    mariadb.run(
+        "DROP TABLE IF EXISTS shop.readings",
+        "CREATE TABLE shop.readings (id BIGINT PRIMARY KEY, word VARCHAR(40))",
+        f"INSERT INTO shop.readings SELECT n * 10, CONCAT('w', n) FROM {series(mariadb, 1, ROWS)}",
+    )
+    world = CopyWorld(tmp_path, COPYING.replace("chunk_rows: 3", f"chunk_rows: {CHUNK_ROWS}"))
+    world.source_table = kinds.reader(kinds.for_workers(mariadb.connection), "base64")  # type: ignore[assignment]
+    base = kinds.opened(mariadb.connection, 60.0)
+    world.connector = lambda: (base.position(), base.position())
+    world.land(event(10, "w1", 4))  # before the binary log's first commit
+    world.apply()
+    copy(world.context(), base)
+    world.close()
+    world.apply()
+    assert len(world.rows()) == ROWS
+
+    equal = compared(world, base)
+    assert (equal.differ, equal.rows, equal.read) == ({}, ROWS, 0)
+
+    mariadb.run(
+        "UPDATE shop.readings SET word = 'w1 ' WHERE id = 10",
+        f"DELETE FROM shop.readings WHERE id = {ROWS * 5}",
+        f"INSERT INTO shop.readings VALUES ({ROWS * 10 - 5}, NULL)",
+    )
+    found = compared(world, base)
+    print(how_much(found))
+    assert found.differ == {"lacking": 1, "surplus": 1, "other": 1}
+    assert (found.rows, found.exact) == (ROWS, True)
+    assert found.read <= 3_000
+    assert compared(world, base, fix="by hand").mended
+    last = compared(world, base)
+    assert (last.differ, last.read) == ({}, 0)
+    base.close()
+    world.close()
