@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,12 +17,12 @@ import pytest
 from tests.databases.reading import refused
 from tests.databases.servers import Server
 from tests.offline.test_jdbc import rows, table  # noqa: F401
-from tidegate.core.base.errors import SourceError
+from tidegate.core.base.errors import DeliveryRefused, SourceError
 from tidegate.core.copy.port import KeyRange, SourceTable
 from tidegate.databases import kinds
-from tidegate.databases.jdbc import session
+from tidegate.databases.jdbc import control, session
 from tidegate.databases.jdbc.control import JDBC
-from tidegate.kinds import source_kind
+from tidegate.kinds import delivery_kind, source_kind
 
 Table = Callable[..., SourceTable]
 
@@ -114,10 +120,7 @@ def test_each_connection_has_the_drivers_classes_of_before(jdbc: Server) -> None
     assert counts[-1] - counts[1] < 50
 
 
-def test_a_driver_that_was_replaced_is_loaded_anew(jdbc: Server, tmp_path: Any) -> None:
-    import os
-    import shutil
-
+def test_a_driver_that_was_replaced_is_loaded_anew(jdbc: Server, tmp_path: Path) -> None:
     jar = tmp_path / "driver.jar"
     shutil.copy(jdbc.connection.extra["driver_path"], jar)
     at = kinds.for_workers(replace(jdbc.connection, extra={"driver_path": str(jar)}))
@@ -182,8 +185,6 @@ def test_a_connection_of_this_type_fits_a_source() -> None:
 
 def test_chunks_of_a_key_that_may_be_null_would_lose_rows(jdbc: Server, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """SQLite lets keys be null."""
-    from tidegate.databases.jdbc import control
-
     of = table("CREATE TABLE shop.t (id INT PRIMARY KEY)")
     assert of.key == ("id",)
     known = control.described
@@ -191,3 +192,34 @@ def test_chunks_of_a_key_that_may_be_null_would_lose_rows(jdbc: Server, table: T
     database = JDBC(kinds.for_workers(jdbc.connection), 10.0)
     assert database.describe("shop.t").key == ()
     database.close()
+
+
+def test_a_delivery_by_jdbc_is_refused(jdbc: Server) -> None:
+    delivery = SimpleNamespace(name="further", kind="postgresql", table="public.t", conn_id="shop")
+    for kind in ("postgresql", "mariadb"):
+        with pytest.raises(DeliveryRefused, match=f"connection shop is of type jdbc: no {kind} is reached by it"):
+            delivery_kind(kind).settings(jdbc.connection)
+        delivery.kind = kind
+        (found,) = delivery_kind(kind).examined(SimpleNamespace(name="p"), delivery, jdbc.connection, 5.0)  # type: ignore[arg-type]
+        assert "connection shop is of type jdbc" in found.what
+
+
+def test_many_may_start_java_at_once() -> None:
+    """As tidegate doctor does; and the process ends after that."""
+    code = (
+        "from concurrent.futures import ThreadPoolExecutor; from tidegate.databases.jdbc import session\n"
+        "with ThreadPoolExecutor(8) as pool: print(len(list(pool.map(lambda _: session.java(), range(8)))))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.stdout == "8\n", ended.stderr
+
+
+@pytest.mark.parametrize("product", ["MySQL", "MariaDB"])
+def test_databases_with_a_kind_of_their_own_are_not_read_by_jdbc(
+    jdbc: Server, monkeypatch: pytest.MonkeyPatch, product: str
+) -> None:
+    """Times of MySQL's type `timestamp` come in its session's zone, and their type says so to nobody."""
+    monkeypatch.setattr(session, "_product", lambda connection: product)
+    with pytest.raises(SourceError, match=f"is {product}: by JDBC its times are those of its session's zone") as caught:
+        kinds.opened(jdbc.connection, 5.0, logged=False).describe("shop.t")
+    assert "name a connection of type mysql" in str(caught.value.advice)

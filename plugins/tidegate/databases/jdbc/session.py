@@ -47,12 +47,15 @@ def java() -> Any:
     """The package of JPype, whose Java runs once it is asked for here. Raises Unusable."""
     try:
         import jpype
+        import jpype.config
     except ImportError:
         raise Unusable(
             "JPype is not installed here: it runs drivers for JDBC", "pip install 'tidegate[jdbc]'"
         ) from None
     with _starting:  # tidegate doctor asks many databases at once
         if not jpype.isJVMStarted():
+            # a Java that a thread has started, or whose driver has threads of its own, would never let the process end
+            jpype.config.onexit = False
             try:
                 jpype.startJVM(*_JAVA, convertStrings=True)
             except (OSError, RuntimeError) as e:
@@ -71,7 +74,7 @@ def connect(settings: Mapping[str, str], answer_s: float = ANSWER_S) -> Any:
     found = driver.connect(settings["url"], properties)
     if found is None:
         raise Unusable(f"the driver does not take {address(settings)}", "correct the connection's host, a URL of JDBC")
-    product = str(found.getMetaData().getDatabaseProductName())
+    product = _product(found)
     if product in _ELSEWHERE:
         close(found)
         raise Unusable(
@@ -84,6 +87,10 @@ def connect(settings: Mapping[str, str], answer_s: float = ANSWER_S) -> Any:
         pool = jpype.JClass("java.util.concurrent.ForkJoinPool").commonPool()
         found.setNetworkTimeout(pool, int(answer_s * 1000))
     return found
+
+
+def _product(connection: Any) -> str:
+    return str(connection.getMetaData().getDatabaseProductName())
 
 
 def close(connection: Any) -> None:
