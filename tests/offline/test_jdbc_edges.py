@@ -16,7 +16,7 @@ import pytest
 
 from tests.databases.reading import refused
 from tests.databases.servers import Server
-from tests.offline.test_jdbc import rows, table  # noqa: F401
+from tests.offline.test_jdbc import rows, table
 from tidegate.core.base.errors import DeliveryRefused, SourceError
 from tidegate.core.copy.port import KeyRange, SourceTable
 from tidegate.databases import kinds
@@ -24,10 +24,11 @@ from tidegate.databases.jdbc import control, session
 from tidegate.databases.jdbc.control import JDBC
 from tidegate.kinds import delivery_kind, source_kind
 
+__all__ = ["table"]  # a fixture
 Table = Callable[..., SourceTable]
 
 
-def test_a_key_of_another_schemas_table_is_not_taken(jdbc: Server, table: Table) -> None:  # noqa: F811
+def test_a_key_of_another_schemas_table_is_not_taken(jdbc: Server, table: Table) -> None:
     """The database of H2 is a catalogue, and it has the name of the schema: a row without this key is in no chunk."""
     jdbc.run("CREATE SCHEMA IF NOT EXISTS other", "DROP TABLE IF EXISTS other.t")
     jdbc.run("CREATE TABLE other.t (id INT PRIMARY KEY)")
@@ -41,7 +42,7 @@ def test_a_key_of_another_schemas_table_is_not_taken(jdbc: Server, table: Table)
     jdbc.run("DROP TABLE other.t")
 
 
-def test_wildcards_in_names_are_no_wildcards(jdbc: Server, table: Table) -> None:  # noqa: F811
+def test_wildcards_in_names_are_no_wildcards(jdbc: Server, table: Table) -> None:
     jdbc.run("CREATE SCHEMA IF NOT EXISTS axb", "DROP TABLE IF EXISTS axb.t", "CREATE TABLE axb.t (id INT)")
     table("CREATE TABLE shop.t (id INT PRIMARY KEY)")
     database = JDBC(kinds.for_workers(jdbc.connection), 10.0)
@@ -52,7 +53,7 @@ def test_wildcards_in_names_are_no_wildcards(jdbc: Server, table: Table) -> None
     jdbc.run("DROP SCHEMA axb CASCADE")
 
 
-def test_times_in_text_lose_no_digits(jdbc: Server, table: Table) -> None:  # noqa: F811
+def test_times_in_text_lose_no_digits(jdbc: Server, table: Table) -> None:
     of = table(
         "CREATE TABLE shop.t (id INT PRIMARY KEY, at TIMESTAMP(9) WITH TIME ZONE)",
         "INSERT INTO shop.t VALUES (1, TIMESTAMP WITH TIME ZONE '2024-01-01 00:00:00.123456+00')",
@@ -63,7 +64,7 @@ def test_times_in_text_lose_no_digits(jdbc: Server, table: Table) -> None:  # no
     assert "the row with the key id 2: the value of at" in refused(lambda: rows(jdbc, of, *wanted))
 
 
-def test_texts_of_all_kinds(jdbc: Server, table: Table) -> None:  # noqa: F811
+def test_texts_of_all_kinds(jdbc: Server, table: Table) -> None:
     of = table(
         "CREATE TABLE shop.t (id INT PRIMARY KEY, word VARCHAR(20))",
         r"INSERT INTO shop.t VALUES (1, U&'\+01F600\0000\000D\000A,'), (2, ''), (3, NULL), (4, U&'\FEFF')",
@@ -147,7 +148,9 @@ class _Connection:
 
 
 def test_a_reading_ends_its_transaction_before_it_closes(
-    jdbc: Server, table: Table, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    jdbc: Server,
+    table: Table,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Db2 closes no connection that is in one."""
     of, asked, connect = table("CREATE TABLE shop.t (id INT PRIMARY KEY)"), list[str](), session.connect
@@ -157,7 +160,9 @@ def test_a_reading_ends_its_transaction_before_it_closes(
 
 
 def test_what_ended_a_reading_is_told_though_closing_fails_too(
-    jdbc: Server, table: Table, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    jdbc: Server,
+    table: Table,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     of = table("CREATE TABLE shop.t (id INT PRIMARY KEY)", "INSERT INTO shop.t VALUES (300)")
 
@@ -171,7 +176,7 @@ def test_what_ended_a_reading_is_told_though_closing_fails_too(
     assert "the row with the key id 300: the value of id" in refused(lambda: rows(jdbc, of, ("id", "tinyint")))
 
 
-def test_what_is_no_error_of_sql_is_a_refusal_too(jdbc: Server, table: Table) -> None:  # noqa: F811
+def test_what_is_no_error_of_sql_is_a_refusal_too(jdbc: Server, table: Table) -> None:
     """A class that is no driver; and one that does not load."""
     jar = jdbc.connection.extra["driver_path"]
     odd = replace(jdbc.connection, extra={"driver_path": jar, "driver_class": "org.h2.tools.Server"})
@@ -183,7 +188,9 @@ def test_a_connection_of_this_type_fits_a_source() -> None:
     assert set(source_kind("database").connection_types) >= set(kinds.CONNECTION_TYPES)
 
 
-def test_chunks_of_a_key_that_may_be_null_would_lose_rows(jdbc: Server, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_chunks_of_a_key_that_may_be_null_would_lose_rows(
+    jdbc: Server, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SQLite lets keys be null."""
     of = table("CREATE TABLE shop.t (id INT PRIMARY KEY)")
     assert of.key == ("id",)

@@ -22,8 +22,8 @@ class JDBC:
         self._session: Any = None
 
     def describe(self, table: str) -> SourceTable:
-        """A key that chunks cannot be cut by counts as none: of other types, or one that may be null (SQLite), whose row
-        would be in no chunk. Raises SourceError for a table that is missing."""
+        """A key that chunks cannot be cut by counts as none: of another type, or one that may be null (SQLite), whose
+        row would be in no chunk. Raises SourceError for a table that is missing."""
         schema, _, name = table.partition(".")
         with self._asking() as connection:
             at = SourceTable(schema=schema, name=name, key=(), columns=())

@@ -121,8 +121,9 @@ def _answering(settings: Mapping[str, str]) -> Iterator[None]:
         if not session.is_of_the_driver(error):
             raise
         passing = session.passes(error)
+        did = "did not answer" if passing else "refused"
         raise refuse(
-            f"{session.address(settings)} {'did not answer' if passing else 'refused'}: {session.said(error, settings)}",
+            f"{session.address(settings)} {did}: {session.said(error, settings)}",
             advice="check the connection to the source's database, and the rights of its user",
             retry=passing,
         ) from None
