@@ -203,8 +203,8 @@ def test_chunks_of_a_key_that_may_be_null_would_lose_rows(
 
 def test_a_delivery_by_jdbc_is_refused(jdbc: Server) -> None:
     delivery = SimpleNamespace(name="further", kind="postgresql", table="public.t", conn_id="shop")
-    for kind in ("postgresql", "mariadb"):
-        with pytest.raises(DeliveryRefused, match=f"connection shop is of type jdbc: no {kind} is reached by it"):
+    for kind in ("postgresql", "mariadb", "mysql"):
+        with pytest.raises(DeliveryRefused, match="connection shop is of type jdbc: this delivery.s database is another kind"):
             delivery_kind(kind).settings(jdbc.connection)
         delivery.kind = kind
         (found,) = delivery_kind(kind).examined(SimpleNamespace(name="p"), delivery, jdbc.connection, 5.0)  # type: ignore[arg-type]
@@ -230,3 +230,18 @@ def test_databases_with_a_kind_of_their_own_are_not_read_by_jdbc(
     with pytest.raises(SourceError, match=f"is {product}: by JDBC its times are those of its session's zone") as caught:
         kinds.opened(jdbc.connection, 5.0, logged=False).describe("shop.t")
     assert "name a connection of type mysql" in str(caught.value.advice)
+
+
+def test_what_is_secret_in_a_drivers_words() -> None:
+    settings = {"url": "jdbc:x:thin:scott/sesame@db;trustStorePassword=poppy;x=1", "password": "tiger"}
+
+    def told(text: str) -> str:
+        return session.said(SimpleNamespace(getMessage=lambda: text), settings)
+
+    assert told("no\n jdbc:x:thin:scott/sesame@db;trustStorePassword=poppy;x=1") == "no jdbc:x:thin:***@db"
+    assert told("scott/sesame@db: no") == "***@db: no"
+    assert told("db;trustStorePassword=poppy;x=1: no") == "db***: no"
+    assert told("user=me, pwd = tigers, other=tiger: a tiger") == "user=me, pwd = ***, other=***: a ***"
+    assert (
+        told("unexpected token: SELECT, wrong password [28000]") == "unexpected token: SELECT, wrong password [28000]"
+    )

@@ -30,7 +30,7 @@ and SQL Server's of what took too long."""
 _PASSING_KINDS = ("Transient", "Recoverable", "NonTransientConnection")
 _LOGINS = re.compile(r"(?:(?<=//)[^/?;]+|(?:(?<=:thin:)|(?<=:oci:)|(?<=:oci8:))[^?;]+)(?=@)")
 _PARAMETERS = re.compile(r"[?;].*|[:/,&]\w+=.*", re.DOTALL)
-_PASSWORDS = re.compile(r"(?i)(\w*(?:password|passwd|pwd|passphrase|secret|token))(\s*[=:]\s*)[^\s;,&]+")
+_PASSWORDS = re.compile(r"(?i)(\w*(?:password|passwd|pwd|passphrase|secret|token))(\s*=\s*)[^\s;,&]+")
 _ELSEWHERE = ("MySQL", "MariaDB")
 _starting = threading.Lock()
 
@@ -165,9 +165,10 @@ def said(error: Any, settings: Mapping[str, str]) -> str:
     """The driver's words in one line. Some repeat the URL, or what they were given: without its secrets."""
     url, text = settings["url"], str(error.getMessage() or error)
     text = text.replace(url, address(settings))
-    secrets = [settings.get("password", ""), *_LOGINS.findall(url), *_PARAMETERS.findall(_LOGINS.sub("***", url))]
-    for secret in filter(None, secrets):
-        text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
+    for part in (*_LOGINS.findall(url), *_PARAMETERS.findall(_LOGINS.sub("***", url))):
+        text = text.replace(part, "***")
+    if settings.get("password"):
+        text = re.sub(rf"(?<!\w){re.escape(settings['password'])}(?!\w)", "***", text)
     return " ".join(_PASSWORDS.sub(r"\1\2***", text).split())[:400]
 
 
