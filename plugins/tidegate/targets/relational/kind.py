@@ -26,7 +26,7 @@ def settings(connection: Connection, kind: str) -> dict[str, str]:
     if CONNECTION_TYPES.get(connection.conn_type or "") != kind:
         types = ", ".join(name for name, of in CONNECTION_TYPES.items() if of == kind)
         raise DeliveryRefused(
-            f"connection {connection.conn_id} is of type {connection.conn_type}: this delivery's database is another kind",
+            f"connection {connection.conn_id} is of type {connection.conn_type}, the delivery's database is another",
             advice=f"name one of type {types}",
             retry=False,
         )
