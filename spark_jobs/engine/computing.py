@@ -28,7 +28,7 @@ class ComputingDecoder:
     def decode(self, chunk: Chunk) -> Decoded:
         decoded = self.messages.decode(chunk)
         computed = self._expressions.compute(decoded.table)
-        decoded.wider = {name: found for name, found in decoded.wider.items() if name not in self._read}
+        decoded.wider = {name: found for name, found in decoded.wider.items() if name.lower() not in self._read}
         already, decoded.table, decoded.kept = decoded.kept, computed.table, computed.kept
         for row, (name, reason) in computed.failed.items():
             if already is None or already[row].as_py():

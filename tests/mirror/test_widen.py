@@ -24,7 +24,7 @@ from tests.mirror.test_evolve import EVOLVING, command_line, happened, seen
 from tests.mirror.test_where_key import ask, states
 from tests.mirror.worlds import MirrorWorld, mirror, told
 from tests.world import T0, World
-from tidegate.core.base.errors import BatchRefused, SpecError
+from tidegate.core.base.errors import BatchRefused, CatalogueMismatch, SpecError
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.ledger.store import columns
 from tidegate.spec.loader import load_file
@@ -149,6 +149,19 @@ def test_decimals_get_digits_before_their_point(tmp_path: Path) -> None:
     world.close()
 
 
+def test_no_table_gets_other_digits_behind_the_point(tmp_path: Path) -> None:
+    """The library would say so of old values, which would be others then."""
+    world = MirrorWorld(tmp_path, TOTAL)
+    world.context().table.prepare()
+    for kind in ("decimal(8,3)", "decimal(5,1)"):
+        ctx = world.context()
+        columns = tuple(replace(c, type=kind) if c.name == "total" else c for c in ctx.pipeline.columns)
+        with pytest.raises(CatalogueMismatch, match=r"column total is decimal\(6, 2\)"):
+            replace(ctx, pipeline=replace(ctx.pipeline, columns=columns)).table.prepare()
+    assert kind_of(world, "total") == "decimal(6, 2)"
+    world.close()
+
+
 def test_days_have_more_digits_too(tmp_path: Path) -> None:
     """Each day's files are of the types of its own time; a replay writes today's."""
     yaml = DAYS.replace("windows:", '  - {{name: total, type: "decimal(6,2)"}}\nwindows:')
@@ -235,9 +248,10 @@ def test_what_does_not_grow_stops_at_a_value_that_does_not_fit(
     world.close()
 
 
-def test_what_an_expression_reads_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["qty", "QTY", '\\"Qty\\"'])
+def test_what_an_expression_reads_stays(tmp_path: Path, name: str) -> None:
     """Else the expression would be of another type than its author has seen, or none that its column takes."""
-    computed = '  - {{name: twice, type: bigint, expr: "qty * 2"}}\nsink:'
+    computed = f'  - {{{{name: twice, type: bigint, expr: "{name} * 2"}}}}\nsink:'
     world = MirrorWorld(tmp_path, NARROW.replace("sink:", computed))
     world.land(told(LONG, 10, id=1, word="a", qty=1))
     with pytest.raises(BatchRefused, match="dirty"):

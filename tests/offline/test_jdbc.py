@@ -131,7 +131,7 @@ def test_what_the_connection_lacks_is_told_with_what_to_do(jdbc: Server) -> None
     jar = jdbc.connection.extra["driver_path"]
     assert "the connection names no driver" in told(extra={})
     assert "the driver /nowhere.jar is not on this host | driver_path" in told(extra={"driver_path": "/nowhere.jar"})
-    assert "has no class org.Nope" in told(extra={"driver_path": jar, "driver_class": "org.Nope"})
+    assert "has no driver org.Nope" in told(extra={"driver_path": jar, "driver_class": "org.Nope"})
     assert "takes jdbc:oracle:thin:@db:1521/shop" in told(host="jdbc:oracle:thin:@db:1521/shop?password=sesame")
     named = {"driver_path": jar, "driver_class": "org.h2.Driver"}
     assert kinds.opened(replace(jdbc.connection, extra=named), 5.0, logged=False).now_ms() > 1_700_000_000_000

@@ -103,6 +103,14 @@ def test_only_missing_columns_come_with_their_statement() -> None:
     assert "ALTER TABLE `lake`.`flights` ADD COLUMNS (`_topic` string)" in refused.value.advice
 
 
+def test_a_type_that_is_not_known_here_is_told() -> None:
+    found = sql.Description(columns={"id": "varchar(10)"}, partitions=dict(TABLE.partitions))
+    with pytest.raises(CatalogueMismatch, match=r"column id is varchar\(10\), not bigint"):
+        sql.check_same(TABLE, found)
+    with pytest.raises(CatalogueMismatch):
+        sql.evolution(TABLE, found)
+
+
 def server_error(message: str, *infos: str, code: int = TStatusCode.ERROR_STATUS) -> OperationalError:
     return OperationalError(
         SimpleNamespace(status=SimpleNamespace(statusCode=code, errorMessage=message, infoMessages=list(infos)))

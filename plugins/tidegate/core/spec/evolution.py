@@ -72,8 +72,12 @@ def changes(there: Columns, wanted: Columns, file_format: str, promotes: bool = 
 
 def grows(before: str, after: str) -> bool:
     """Whether `after` is the same kind of number with more room, so that each value of `before` is one of it, and the
-    same: a wider integer, or a decimal with more digits before its point."""
-    old, new = parse(before), parse(after)
+    same: a wider integer, or a decimal with more digits before its point. Tables of others have types that are not
+    known here: none of them."""
+    try:
+        old, new = parse(before), parse(after)
+    except ValueError:
+        return False
     if isinstance(old, Decimal) and isinstance(new, Decimal):
         return new.scale == old.scale and new.precision > old.precision
     return _integer_grows(str(old), str(new))

@@ -140,9 +140,10 @@ def may_grow(pipeline: Pipeline) -> tuple[Column, ...]:
 
 
 def read_by_expressions(pipeline: Pipeline) -> frozenset[str]:
-    """Words of the expressions, columns among them: the type of an expression may hang on theirs."""
+    """Words of the expressions, columns among them, in lower case, for SQL knows them in any: the type of an expression
+    may hang on theirs."""
     texts = [pipeline.where or "", *(c.expr or "" for c in pipeline.columns)]
-    return frozenset(word for text in texts for word in _WORD.findall(text))
+    return frozenset(word for text in texts for word in _WORD.findall(text.lower()))
 
 
 def grown(

@@ -56,7 +56,7 @@ def value_of(found: Family, how: str) -> Callable[[Any, int], str | None]:
 
 def _time(jpype: Any, of: str, how: str, digits: int) -> Callable[[Any, int], str | None]:
     kind, zone = jpype.JClass(f"java.time.{of}").class_, jpype.JClass("java.time.ZoneOffset").UTC
-    fraction = f".{'S' * digits}" if digits else ""
+    fraction, unit = f".{'S' * digits}" if digits else "", 10 ** (9 - digits)
     iso = jpype.JClass("java.time.format.DateTimeFormatter").ofPattern(f"uuuu-MM-dd'T'HH:mm:ss{fraction}'Z'")
 
     def take(rows: Any, number: int) -> str | None:
@@ -64,7 +64,10 @@ def _time(jpype: Any, of: str, how: str, digits: int) -> Callable[[Any, int], st
         if value is None or of != "OffsetDateTime":
             return None if value is None else str(value)
         utc = value.withOffsetSameInstant(zone)
-        return str(utc.format(iso)) if how == "iso" else str(utc.toLocalDateTime())
+        if how != "iso":
+            return str(utc.toLocalDateTime())
+        # more digits than its type has are cut by the pattern: all of them, for what reads it to refuse
+        return str(utc if int(utc.getNano()) % unit else utc.format(iso))
 
     return take
 

@@ -22,7 +22,8 @@ class JDBC:
         self._session: Any = None
 
     def describe(self, table: str) -> SourceTable:
-        """A key that chunks cannot be cut by counts as none. Raises SourceError for a table that is missing."""
+        """A key that chunks cannot be cut by counts as none: of another type, or one that may be null (SQLite), whose
+        row would be in no chunk. Raises SourceError for a table that is missing."""
         schema, _, name = table.partition(".")
         with self._asking() as connection:
             at = SourceTable(schema=schema, name=name, key=(), columns=())
@@ -33,26 +34,20 @@ class JDBC:
             columns = tuple(described(metadata, number) for number in range(1, int(metadata.getColumnCount()) + 1))
             statement.close()
             key = self._key(connection, schema, name)
-        by_name = {c.name: family(session.KIND, c.type) for c in columns}
+        by_name = {c.name: family(session.KIND, c.type) for c in columns if not c.nullable}
         cut = all((found := by_name.get(each)) is not None and found.name in KEYS for each in key)
         return SourceTable(schema=schema, name=name, key=key if cut else (), columns=columns)
 
     def _exists(self, connection: Any, schema: str, name: str) -> bool:
-        """Some databases call a schema a catalogue."""
-        metadata = connection.getMetaData()
-        for catalogue, of in ((None, schema), (schema, None)):
-            rows = metadata.getTables(catalogue, of, name, None)
-            while rows.next():
-                if str(rows.getString("TABLE_NAME")) == name:
-                    return True
-        return False
+        """Drivers take names for patterns, with `_` and `%`."""
+        get = connection.getMetaData().getTables
+        return any(_is(get(*at, name, None), schema, name) for at in ((None, schema), (schema, None)))
 
     def _key(self, connection: Any, schema: str, name: str) -> tuple[str, ...]:
         metadata = connection.getMetaData()
         for catalogue, of in ((None, schema), (schema, None)):
-            rows, found = metadata.getPrimaryKeys(catalogue, of, name), {}
-            while rows.next():
-                found[int(rows.getShort("KEY_SEQ"))] = str(rows.getString("COLUMN_NAME"))
+            rows = metadata.getPrimaryKeys(catalogue, of, name)
+            found = {int(r.getShort("KEY_SEQ")): str(r.getString("COLUMN_NAME")) for r in _of(rows, schema, name)}
             if found:
                 return tuple(found[number] for number in sorted(found))
         return ()
@@ -115,7 +110,7 @@ class JDBC:
     def close(self) -> None:
         found, self._session = self._session, None
         if found is not None:
-            found.close()
+            session.close(found)
 
     def _prepared(self, statement: str, given: Sequence[Any] = ()) -> Any:
         made = session.prepared(self._session, statement, given)
@@ -127,7 +122,7 @@ class JDBC:
         """A connection; what goes wrong becomes an error of sources."""
         try:
             if self._session is None or self._session.isClosed():
-                self._session = session.connect(self._settings)
+                self._session = session.connect(self._settings, self._timeout_s)
             yield self._session
         except session.Unusable as error:
             _refuse(error.what, error.advice)
@@ -136,8 +131,21 @@ class JDBC:
                 raise
             at = session.address(self._settings)
             if session.passes(error):
-                raise SourceUnavailable(f"{at} did not answer: {session.said(error)}") from None
-            _refuse(f"{at} refused: {session.said(error)}", "correct the connection or the table")
+                raise SourceUnavailable(f"{at} did not answer: {session.said(error, self._settings)}") from None
+            _refuse(f"{at} refused: {session.said(error, self._settings)}", "correct the connection or the table")
+
+
+def _of(rows: Any, schema: str, name: str) -> Iterator[Any]:
+    """A driver's rows about this very table. Some databases call a schema a catalogue, and have no other; elsewhere a
+    catalogue holds schemas, and may have the name of one of them."""
+    while rows.next():
+        at = rows.getString("TABLE_SCHEM") or rows.getString("TABLE_CAT")
+        if (str(at), str(rows.getString("TABLE_NAME"))) == (schema, name):
+            yield rows
+
+
+def _is(rows: Any, schema: str, name: str) -> bool:
+    return next(_of(rows, schema, name), None) is not None
 
 
 _NO_LOG = "a database by JDBC has no log of changes that can be asked for places"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.copy.port import KeyRange, LogPosition, ReadAfter, SourceTable, Times
@@ -40,11 +40,14 @@ class JDBCChunks:
             )
         with _answering(self._settings):
             found = session.connect(self._settings)
+        rows = JDBCRows(self._settings, found, table, made, keys, times)
         try:
-            yield JDBCRows(self._settings, found, table, made, keys, times)
+            yield rows
+        except BaseException:
+            rows.cancel()  # else some drivers read an abandoned query to its end
+            raise
         finally:
-            with _answering(self._settings):
-                found.close()
+            session.close(found)
 
 
 class JDBCRows:
@@ -64,6 +67,12 @@ class JDBCRows:
     ) -> None:
         self._settings, self._connection, self._made = settings, connection, made
         self._table, self._keys, self._times = table, keys, times
+        self._asked: Any = None
+
+    def cancel(self) -> None:
+        if self._asked is not None:
+            with suppress(session.java().JException):
+                self._asked.cancel()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         from tidegate.databases.arrow import Parser
@@ -81,7 +90,8 @@ class JDBCRows:
     def _lines(self) -> Iterator[bytes]:
         """A line of CSV for each row."""
         with _answering(self._settings):
-            rows = self._query().executeQuery()
+            self._asked = self._query()
+            rows = self._asked.executeQuery()
             takes = [(value_of(each.family, each.how), number) for number, (_, each) in enumerate(self._made, 1)]
             while rows.next():
                 yield (",".join([take(rows, number) or "" for take, number in takes]) + "\n").encode()
@@ -105,12 +115,15 @@ def _answering(settings: Mapping[str, str]) -> Iterator[None]:
         yield
     except session.Unusable as error:
         raise refuse(error.what, advice=error.advice) from None
+    except UnicodeError:
+        raise refuse("a row of the source is no text in UTF-8", advice="look for its bytes in the source") from None
     except Exception as error:
         if not session.is_of_the_driver(error):
             raise
         passing = session.passes(error)
+        did = "did not answer" if passing else "refused"
         raise refuse(
-            f"{session.address(settings)} {'did not answer' if passing else 'refused'}: {session.said(error)}",
+            f"{session.address(settings)} {did}: {session.said(error, settings)}",
             advice="check the connection to the source's database, and the rights of its user",
             retry=passing,
         ) from None

@@ -1,4 +1,4 @@
-"""Tables of MariaDB, MySQL and PostgreSQL as a source, from the YAML section to the worker's reader, without a log."""
+"""Tables of databases as a source, from the YAML section to the worker's reader: no log is needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KIND = SourceKind(
     name="database",
     title="the database",
     traits=TRAITS,
-    connection_types=("mysql", "mariadb", "postgres", "postgresql"),
+    connection_types=("mysql", "mariadb", "postgres", "postgresql", "jdbc"),
     remedy=remedy,
     section=late("tidegate.sources.database.section:section"),
     opened=late("tidegate.sources.database.control:opened"),

@@ -193,6 +193,7 @@ class Definition:
             if metadata.schema().as_struct() == wanted.as_struct():
                 return loaded  # the library would copy all metadata, each snapshot of it, to find that out
             table = Table((), metadata, loaded.metadata_location, loaded.io, None)  # type: ignore[arg-type]
+            _refuse_other_scale(metadata.schema(), wanted)
             update = UpdateSchema(Transaction(table))
             update.union_by_name(wanted)
             updates, _ = update._commit()
@@ -207,6 +208,15 @@ class Definition:
         new = sorted(set(index_by_name(evolved.metadata.schema())) - before)
         say(f"{self.name}: {'new columns ' + ', '.join(new) if new else 'a column was widened'}")
         return evolved
+
+
+def _refuse_other_scale(there: Schema, wanted: Schema) -> None:
+    """The library's `promote` compares a decimal's scale with itself: values of before would become others. Raises
+    ValueError."""
+    for name in index_by_name(wanted).keys() & index_by_name(there).keys():
+        old, new = there.find_type(name), wanted.find_type(name)
+        if isinstance(old, DecimalType) and isinstance(new, DecimalType) and old.scale != new.scale:
+            raise ValueError(f"column {name} is {old}, and {new} has other digits behind its point")
 
 
 def _normal(uri: str) -> str:

@@ -7,6 +7,8 @@ from tidegate.core.base.errors import TidegateError
 from tidegate.core.doctor.findings import Finding, ok
 from tidegate.core.doctor.rules import refused
 from tidegate.core.spec.pipeline import Delivery, Pipeline
+from tidegate.databases.kinds import MARIADB, POSTGRESQL
+from tidegate.targets.relational.kind import settings
 
 CHECK = "deliveries"
 _MEANS = "windows are published, and wait to be delivered"
@@ -16,7 +18,7 @@ def examined(pipeline: Pipeline, delivery: Delivery, c: Connection, seconds: flo
     """Raises nothing: what does not answer is a finding. Changes nothing."""
     about = f"{pipeline.name}.{delivery.name}"
     try:
-        _connect(c, seconds)
+        _connect(c, POSTGRESQL if delivery.kind == POSTGRESQL else MARIADB, seconds)
     except TidegateError as e:
         return [refused(CHECK, about, str(e.args[0]), _MEANS, e.advice or "is it up?")]
     except Exception as e:  # the drivers' own, of which there are many
@@ -25,15 +27,13 @@ def examined(pipeline: Pipeline, delivery: Delivery, c: Connection, seconds: flo
     return [ok(CHECK, f"the database of {delivery.table} answers", about)]
 
 
-def _connect(c: Connection, seconds: float) -> None:
-    from tidegate.databases.kinds import POSTGRESQL, for_workers
-
-    settings = for_workers(c)
-    if settings["kind"] == POSTGRESQL:
+def _connect(c: Connection, kind: str, seconds: float) -> None:
+    found = settings(c, kind)
+    if kind == POSTGRESQL:
         from tidegate.databases.postgresql.session import connect
 
-        connect(settings).close()
+        connect(found).close()
         return
     from tidegate.databases.mariadb import session
 
-    session.connect(settings, seconds).close()
+    session.connect(found, seconds).close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tidegate.core.base.connection import Connection
+from tidegate.core.base.errors import DeliveryRefused
 from tidegate.kinds import DeliveryKind, late
 
 _HERE = "tidegate.targets.relational"
@@ -17,10 +19,18 @@ def _section() -> type[Any]:
     return DeliverySection
 
 
-def _settings(connection: Connection) -> dict[str, Any]:
-    from tidegate.databases.kinds import for_workers
+def settings(connection: Connection, kind: str) -> dict[str, str]:
+    """Raises DeliveryRefused for a connection of another kind of database."""
+    from tidegate.databases.kinds import CONNECTION_TYPES, for_workers
 
-    return dict(for_workers(connection))
+    if CONNECTION_TYPES.get(connection.conn_type or "") != kind:
+        types = ", ".join(name for name, of in CONNECTION_TYPES.items() if of == kind)
+        raise DeliveryRefused(
+            f"connection {connection.conn_id} is of type {connection.conn_type}, the delivery's database is another",
+            advice=f"name one of type {types}",
+            retry=False,
+        )
+    return for_workers(connection)
 
 
 POSTGRESQL = DeliveryKind(
@@ -29,7 +39,7 @@ POSTGRESQL = DeliveryKind(
     connection_types=("postgres", "postgresql"),
     port=5432,
     section=_section,
-    settings=_settings,
+    settings=partial(settings, kind="postgresql"),
     opened=late(f"{_HERE}.system:postgresql"),
     examined=late(f"{_HERE}.doctor:examined"),
 )
@@ -39,7 +49,7 @@ MARIADB = DeliveryKind(
     connection_types=("mysql", "mariadb"),
     port=3306,
     section=_section,
-    settings=_settings,
+    settings=partial(settings, kind="mariadb"),
     opened=late(f"{_HERE}.system:mariadb"),
     examined=late(f"{_HERE}.doctor:examined"),
 )
