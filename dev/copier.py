@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tidegate.core.failover.coordinates import HEADER, Coordinate, coordinate_of
+from tidegate.core.source.coordinates import HEADER, Coordinate, coordinate_of
 from tidegate.sources.kafka.standby import KafkaStandby
 
 _PATIENCE_S = 60.0
@@ -36,8 +36,10 @@ class Copier:
         self._producer.init_transactions(_PATIENCE_S)  # an earlier producer of this id can write no more
         looked = KafkaStandby(dict(source), "read_committed").look(topic)
         self._topic_id = looked.topic_id
+        there = KafkaStandby(dict(target), "read_committed")
+        self._target_id = there.look(topic).topic_id
         self._at = {p: (starts or {}).get(p, lane.log_start) for p, lane in looked.partitions.items()}
-        self._at |= dict(self._copied(KafkaStandby(dict(target), "read_committed")))
+        self._at |= dict(self._copied(there))
 
     def copy(self, most: int) -> int:
         """Copy up to so many records of each partition, in one transaction; their number."""
@@ -51,8 +53,9 @@ class Copier:
         count = 0
         for partition in sorted(self._at):
             for message in self._records(partition, most):
-                self._send(partition, message)
-                count += 1
+                if not self._is_of_the_target(message):
+                    self._send(partition, message)
+                    count += 1
         if self._producer.flush(_PATIENCE_S):
             raise TimeoutError(f"the copies of {self._topic} were not taken in time")
         return count
@@ -60,6 +63,11 @@ class Copier:
     def commit(self) -> None:
         """Raises KafkaException where another producer of this id came between."""
         self._producer.commit_transaction(_PATIENCE_S)
+
+    def _is_of_the_target(self, message: Message) -> bool:
+        """A copy of one of its own records: copied back it would be there twice. The next `first` is not above it."""
+        copy = coordinate_of([value for name, value in message.headers() or () if name == HEADER])
+        return copy is not None and copy.topic_id == self._target_id
 
     def _send(self, partition: int, message: Message) -> None:
         offset = message.offset()

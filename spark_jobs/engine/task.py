@@ -31,6 +31,8 @@ from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.jobs import Copy, JobPart, ReadPlan, ReplayPlan
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, BatchRows, DirtySample, Failure, FileEntry, RangeResult
 from tidegate.core.files.slow_path import Slow
+from tidegate.core.source import behind
+from tidegate.core.source.coordinates import HEADER
 from tidegate.core.source.records import Chunk, Reader
 from tidegate.core.spec.pipeline import EventTime, Pipeline
 from tidegate.core.spec.schema_changes import STOPS
@@ -182,7 +184,7 @@ class _Worker:
             handle(self._rules[part], *found)  # type: ignore[index]
 
     def _ingest(self, rules: _Rules, chunk: Chunk, spans: Spans) -> None:
-        decoded = rules.decoder.decode(chunk)
+        decoded = rules.decode(chunk, spans)
         self._slow.add(decoded.slow)
         self._note_unknown(rules.decoder, decoded, chunk, spans)
         routed = rules.router.route(chunk, decoded)
@@ -201,7 +203,7 @@ class _Worker:
 
     def _rebuild(self, rules: _Rules, chunk: Chunk, spans: Spans) -> None:
         """Membership by the pinned rules of the range's batch, columns by the pipeline of the plan."""
-        pinned = rules.decoder.decode(chunk)
+        pinned = rules.decode(chunk, spans)
         self._slow.add(pinned.slow)
         routed, wanted = self._targets.choose(rules.router.route(chunk, pinned), rules.batch_id)
         wanted = pc.and_(wanted, _all_but(len(chunk), routed.bad))
@@ -285,12 +287,21 @@ class _Rules:
 
     def __init__(self, pipeline: Pipeline, part: JobPart) -> None:
         deciding = _deciding(pipeline, part)
-        self.batch_id = part.batch_id
+        self.batch_id, self._behind = part.batch_id, part.behind
         self.decoder: Decoder = decoder_for(deciding, part.rules_version)
         self.router = Router(deciding, part.floor, part.clock_ms)
         same = (deciding.columns, deciding.format, deciding.event_time, deciding.partition_by)
         today = (pipeline.columns, pipeline.format, pipeline.event_time, pipeline.partition_by)
         self.today = None if same == today else _Today(pipeline, deciding.event_time, part.rules_version)
+
+    def decode(self, chunk: Chunk, spans: Spans) -> Decoded:
+        """With copies that came behind the mark of a failover among the bad rows (F3)."""
+        decoded = self.decoder.decode(chunk)
+        for i, headers in enumerate(chunk.headers or ()) if self._behind is not None else ():
+            values = [value for name, value in headers or () if name == HEADER]
+            if values and self._behind.has(spans.of(i).range.partition, chunk.offsets[i], values):
+                decoded.bad[i] = Bad(behind.REASON, behind.FIELD)
+        return decoded
 
 
 def _deciding(pipeline: Pipeline, part: JobPart) -> Pipeline:

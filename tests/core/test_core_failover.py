@@ -18,10 +18,10 @@ from tidegate.core.batch.states import (
     WritingBatch,
 )
 from tidegate.core.failover import crossing as crossings
-from tidegate.core.failover.coordinates import Coordinate, coordinate_of
 from tidegate.core.failover.crossing import Crossing, Refusal, RefusalKind, Walk
 from tidegate.core.failover.decision import Facts, base_of, decide, landed_ends, objections, went_on
 from tidegate.core.failover.states import Certificate, Failover
+from tidegate.core.source.coordinates import Coordinate, coordinate_of
 from tidegate.core.source.port import Lane, LogState
 from tidegate.core.window.lateness import Floor
 

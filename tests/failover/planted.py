@@ -50,6 +50,7 @@ FAILOVER_BUGS = {
     bug.name: bug
     for bug in (
         _bug("records without coordinates are new ones", "F1", (seams.FAILOVER_BARE, nothing)),
+        _bug("copies behind the mark are records", "F3", (seams.FAILOVER_LATE_COPIES, nothing)),
         _bug("a hole is read over", "F1", (seams.FAILOVER_HOLE, always(True))),
         _bug("repeats are read", "F1", (seams.FAILOVER_WALKED, _repeats_are_read)),
         _bug("the walk begins too far", "F1", (seams.FAILOVER_NEARER, _to_the_mark)),

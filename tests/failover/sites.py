@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.fakes.kafka import FakeKafka, Record
 from tests.world import TOPIC, World, record
-from tidegate.core.failover.coordinates import HEADER, Coordinate
+from tidegate.core.source.coordinates import HEADER, Coordinate, coordinate_of
 from tidegate.core.spec.pipeline import Site
 from tidegate.workflow.base.columns import at_active_site
 from tidegate.workflow.base.context import Context
@@ -52,9 +52,14 @@ class Copier:
         for p in self.source.look(TOPIC).partitions if partition is None else (partition,):
             records = [r for r in self.source.records(TOPIC, p) if r.offset >= self.at.get(p, 0)]
             for one in records[: len(records) if count is None else count]:
-                self._copy(p, one)
+                if not self._is_of_the_target(one):
+                    self._copy(p, one)
             if transactions:
                 self.target.skip(TOPIC, p)
+
+    def _is_of_the_target(self, one: Record) -> bool:
+        copy = coordinate_of([value for name, value in one.headers or () if name == HEADER])
+        return copy is not None and copy.topic_id == self.target.look(TOPIC).topic_id
 
     def _copy(self, partition: int, one: Record) -> None:
         source = Coordinate(self.source.look(TOPIC).topic_id, partition, self.at.get(partition, 0), one.offset)

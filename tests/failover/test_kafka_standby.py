@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException, Producer
 from dev.stack.info import StackInfo
 from tests.real_kafka import PATIENCE_S, Topic
 from tidegate.core.base.errors import SourceUnavailable
-from tidegate.core.failover.coordinates import HEADER
+from tidegate.core.source.coordinates import HEADER
 from tidegate.sources.kafka.standby import KafkaStandby
 
 

@@ -1,5 +1,5 @@
-"""Random lives of a pipeline with two sites: producers, a copier that repeats itself, ingest, switches there and back,
-in any order. In the end each record has landed once. The seed of the run repeats them."""
+"""Random lives of a pipeline with two sites: producers, a copier that repeats itself, one that goes on after a switch,
+ingest, switches there and back, in any order. In the end each record has landed once. The run's seed repeats them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Life:
         self.world, self.chance = world, random.Random(seed)
         self.here, self.there = NAMES
         self.copier: Copier | None = world.there
+        self.stray: Copier | None = None  # to the active site: somebody has started it again
         self.starts = {0: 0, 1: 0}
         self.switches = self.count = 0
 
@@ -41,6 +42,13 @@ class Life:
             p = self.chance.randint(0, 1)
             self.copier.at[p] = self.chance.randint(self.starts[p], self.copier.at.get(p, self.starts[p]))
         self.copier.run(self.chance.randint(1, 4), transactions=self.chance.random() < 0.3)
+
+    def strays(self) -> None:
+        """What it brings is landed before the next switch: else it would be in the way of noting this site's end."""
+        if self.stray is not None:
+            self.stray.run(self.chance.randint(1, 2))
+            self.count += 1
+            self.world.drain(f"stray{self.count}")
 
     def ingests(self) -> None:
         self.count += 1
@@ -68,7 +76,7 @@ class Life:
             return False
         switch.apply(self.world.context(), decision, "by chance")
         self.world.close()
-        self.here, self.there, self.copier = self.there, self.here, None
+        self.here, self.there, self.copier, self.stray = self.there, self.here, None, self.copier
         self.switches += 1
         return True
 
@@ -88,6 +96,7 @@ def test_each_record_lands_once_in_any_life(number: int, tmp_path: Path, request
     world = TwoSites(tmp_path)
     life = Life(world, seed)
     steps = (life.writes, life.writes, life.copies, life.copies, life.ingests, life.returns, life.switches_over)
+    steps += (life.strays,)
     life.writes()
     life.ingests()
     for _ in range(STEPS):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.failover import test_ledger_loss, test_rare_traces, test_refusals, test_there_and_back
+from tests.failover import test_behind, test_ledger_loss, test_rare_traces, test_refusals, test_there_and_back
 from tests.failover.planted import FAILOVER_BUGS
 from tests.failover.sites import TwoSites
 from tests.failover.test_refusals import CASES
@@ -25,6 +25,7 @@ def _refused(happens: Callable) -> Callable[..., None]:
 
 FOUND_BY: dict[str, Callable[..., None]] = {
     "records without coordinates are new ones": _refused(test_refusals.without_coordinates),
+    "copies behind the mark are records": test_behind.test_what_never_crossed_is_not_read_where_a_copier_brings_it_late,
     "a hole is read over": _refused(test_refusals.a_hole),
     "repeats are read": test_there_and_back.test_repeats_are_not_read,
     "the walk begins too far": test_refusals.test_of_a_long_copy_the_end_alone_is_walked,

@@ -11,9 +11,9 @@ import pytest
 from tests.failover.sites import Copier, TwoSites
 from tests.world import TOPIC
 from tidegate.core.base.errors import FailoverRefused, StorageAhead
-from tidegate.core.failover.coordinates import HEADER
 from tidegate.core.failover.crossing import Refusal, RefusalKind
 from tidegate.core.failover.decision import Decision
+from tidegate.core.source.coordinates import HEADER
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.failover import survey, switch
 

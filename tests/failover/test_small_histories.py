@@ -12,8 +12,8 @@ from tests.failover.planted import FAILOVER_BUGS
 from tests.model import failover_log
 from tests.model.scenarios.sites import LOGS
 from tests.mutants.planting import Planted
-from tidegate.core.failover.coordinates import Coordinate
 from tidegate.core.failover.crossing import Walk
+from tidegate.core.source.coordinates import Coordinate
 
 BY_COORDINATES = [name for name, (settings, _) in LOGS.items() if settings.get("rule") is None]
 

@@ -16,6 +16,7 @@ from tidegate.core.files.merge import Merge, Source
 from tidegate.core.files.overflow import Known
 from tidegate.core.mirror.jobs import START, Bucket, EventFile, Position, TableColumn
 from tidegate.core.mirror.parts import KeyPart, SweptPart
+from tidegate.core.source.behind import Behind
 from tidegate.core.spec.pipeline import KAFKA
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.zonedata import ZoneData
@@ -193,7 +194,7 @@ class JobPart:
     """Ranges that share one batch's pinned rules. `pinned` is that batch's compiled spec if it is not the plan's.
 
     With `sources` the records are read from these dirty files and not from Kafka, in a replay too. `reading`: how the
-    range is read where the source has the trait `windowed`."""
+    range is read where the source has the trait `windowed`. `behind`: copies that are no records of the range."""
 
     batch_id: int
     clock_ms: int
@@ -204,6 +205,7 @@ class JobPart:
     sources: tuple[Source, ...] = ()
     zone: ZoneData | None = field(default=None, metadata=LEFT_OUT)
     reading: Reading | None = field(default=None, metadata=LEFT_OUT)
+    behind: Behind | None = field(default=None, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,9 +237,10 @@ class Copy:
 
 
 def wants_headers(plan: ReadPlan) -> bool:
-    """Whether any of the plan's specs takes records as they are; asking for headers costs a little."""
+    """Whether any of the plan's specs takes records as they are, or copies are looked for: headers cost a little."""
     specs = [plan.pipeline, *(part.pinned for part in plan.parts)]
-    return any(spec is not None and spec["format"]["type"] == "raw" for spec in specs)
+    raw = any(spec is not None and spec["format"]["type"] == "raw" for spec in specs)
+    return raw or any(part.behind is not None for part in plan.parts)
 
 
 def isolation_of(plan: ReadPlan, wanted: OffsetRange) -> str:

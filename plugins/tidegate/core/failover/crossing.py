@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tidegate.core.base.choice import Choice
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.wording import many
-from tidegate.core.failover.coordinates import HEADER, coordinate_of
+from tidegate.core.source.coordinates import HEADER, coordinate_of
 
 MOST_STRETCHES = 1000
 """A copier that repeats itself more often is better repaired than read around."""

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import SourceError, SourceUnavailable
-from tidegate.core.failover.coordinates import HEADER
+from tidegate.core.source.coordinates import HEADER
 from tidegate.core.spec import pipeline
 from tidegate.sources.kafka.control import KafkaSource, connection_settings
 from tidegate.sources.kafka.worker import headers_of

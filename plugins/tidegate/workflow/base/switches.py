@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from tidegate.core.base.errors import PathExists, StorageAhead
 from tidegate.core.base.plain import dumps
+from tidegate.core.batch.states import Plan
+from tidegate.core.failover.behind import behind_of
 from tidegate.core.failover.states import Failover
+from tidegate.core.source.behind import Behind
 from tidegate.workflow.base.context import Context
+
+
+def behind(ctx: Context, plan: Plan) -> Behind | None:
+    """Copies that are no records of the batch (F3). Dirty rows that are redriven are taken as they are: a person asked
+    for it."""
+    if plan.is_redrive or not ctx.pipeline.source.sites:
+        return None
+    return behind_of(ctx.ledger.failovers.history(ctx.name), plan.topic_id)
 
 
 def check(ctx: Context) -> None:

@@ -208,6 +208,7 @@ def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
                 rules_version=plan_.rules_version,
                 zone=plan_.zone,
                 reading=_reading(ctx, spec, plan_),
+                behind=switches.behind(ctx, plan_),
             ),
         ),
         nonce=batch.nonce,

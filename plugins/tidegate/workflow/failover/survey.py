@@ -8,11 +8,11 @@ from tidegate.core.base.errors import FailoverRefused, StorageAhead
 from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.states import OpenBatch, PlannedBatch, WritingBatch
 from tidegate.core.failover import decision as rules
-from tidegate.core.failover.coordinates import Coordinate, coordinate_of
 from tidegate.core.failover.crossing import Crossing, Refusal, RefusalKind, Walk
 from tidegate.core.failover.decision import Decision, Facts
 from tidegate.core.failover.states import Failover, Standby
 from tidegate.core.source import log_cut
+from tidegate.core.source.coordinates import Coordinate, coordinate_of
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Site
 from tidegate.workflow.base import preflight, switches

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tidegate.core.base.errors import FailoverRefused, LedgerError, LostComparison
 from tidegate.core.base.wording import many
-from tidegate.core.failover.coordinates import HEADER
 from tidegate.core.failover.crossing import Refusal, RefusalKind
 from tidegate.core.failover.decision import Decision
 from tidegate.core.failover.states import Failover
+from tidegate.core.source.coordinates import HEADER
 from tidegate.workflow.base import switches
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.failover.survey import cut_since, known_topic_id, site_named

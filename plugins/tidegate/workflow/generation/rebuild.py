@@ -23,7 +23,7 @@ from tidegate.core.files.second_reading import SecondReading, compare, listed
 from tidegate.core.replay.origin import AUTO, KEPT
 from tidegate.core.target.paths import join
 from tidegate.core.window.states import BuildingGeneration, BuiltGeneration, PublishedGeneration
-from tidegate.workflow.base import give_up, tables, zone_data
+from tidegate.workflow.base import give_up, switches, tables, zone_data
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.jobs import run_replay
@@ -236,6 +236,7 @@ def _part(ctx: Context, chooser: Chooser, batch_id: int, spans: dict[int, list[I
         pinned=pinned,
         sources=files,
         zone=plan.zone,
+        behind=switches.behind(ctx, plan),
     )
 
 

@@ -1,0 +1,45 @@
+"""Copies that come behind the mark: of records that land, or have landed, at the site that they are copied from (F3).
+
+A copier that was fenced may be started again, by whoever supervises it. What it brings to the active site then is no
+record of this site's producers, though it lies among them: it becomes dirty, so that it is kept, counted and seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.core.source.coordinates import HEADER, coordinate_of
+
+FIELD = HEADER
+REASON = "a copy from another site, behind the mark of the failover: it is read there"
+
+
+@dataclass(frozen=True)
+class Own:
+    """`[start, end)` of a partition: what this site's producers wrote while it was active; `end` None: it still is."""
+
+    partition: int
+    start: int
+    end: int | None
+
+    def has(self, partition: int, offset: int) -> bool:
+        return partition == self.partition and self.start <= offset and (self.end is None or offset < self.end)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """`topic_ids`: of the topic at the other sites."""
+
+    topic_ids: tuple[str, ...]
+    own: tuple[Own, ...]
+
+    def has(self, partition: int, offset: int, values: Sequence[bytes | None]) -> bool:
+        """Whether the record is such a copy. `values`: of its headers `tidegate-source`."""
+        if not any(own.has(partition, offset) for own in self.own):
+            return False
+        try:
+            copy = coordinate_of(values)
+        except ValueError:
+            return False  # no copier wrote it
+        return copy is not None and copy.topic_id in self.topic_ids

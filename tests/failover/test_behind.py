@@ -1,0 +1,150 @@
+"""A copier that is started again after it was fenced: what it brings behind the mark is kept, and not read twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.audit.audits import look
+from tests.failover.sites import Copier, TwoSites
+from tidegate.core.failover.behind import behind_of
+from tidegate.core.failover.crossing import Crossing
+from tidegate.core.failover.states import Certificate, Failover
+from tidegate.core.source.behind import Behind, Own
+from tidegate.core.source.coordinates import Coordinate
+from tidegate.core.spec.pipeline import Column
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[TwoSites]:
+    made = TwoSites(tmp_path)
+    yield made
+    made.close()
+
+
+def dirty(world: TwoSites) -> list[tuple[str, str]]:
+    """(id, reason) of all dirty rows, in the files of all batches."""
+    import json
+
+    import pyarrow.parquet as pq
+
+    found = []
+    for path in (world.folder / "lake/readings").rglob("*dirty*/**/*.parquet"):
+        for row in pq.read_table(path).to_pylist():
+            found.append((json.loads(row["raw_value"])["id"], row["reason"]))
+    return sorted(set(found))
+
+
+def switched(world: TwoSites) -> None:
+    """Oslo is lost; two of its records have not crossed."""
+    world.write("oslo", "a", "b")
+    world.drain("one")
+    world.there.run()
+    world.write("oslo", "c", "d")
+    world.fail_over()
+    world.write("bergen", "e")
+
+
+def test_what_never_crossed_is_not_read_where_a_copier_brings_it_late(world: TwoSites) -> None:
+    switched(world)
+    world.there.run()  # it was started again: c and d lie behind e
+    world.write("bergen", "f")
+    world.drain("two")
+    assert world.rows() == ["a", "b", "e", "f"]
+    assert [one for one, _ in dirty(world)] == ["c", "d"]
+    assert all("behind the mark" in reason for _, reason in dirty(world))
+    assert not look(world).problems, "they are counted"
+
+
+def test_repeats_behind_the_mark_are_not_read_again(world: TwoSites) -> None:
+    switched(world)
+    world.there.at = {}
+    world.there.run()
+    world.drain("two")
+    assert world.rows() == ["a", "b", "e"]
+    assert [one for one, _ in dirty(world)] == ["a", "b", "c", "d"]
+
+
+def test_they_land_once_when_the_first_site_is_active_again(world: TwoSites) -> None:
+    switched(world)
+    world.there.run()
+    world.drain("two")
+    world.note("oslo")
+    marks = {p.partition: p.mark for p in world.context().ledger.failovers.newest("readings").certificate.crossings}
+    world.close()
+    back = Copier(world.at["bergen"], world.at["oslo"], starts=marks)
+    back.run()
+    world.write("bergen", "g")
+    back.run()
+    world.fail_over("oslo")
+    world.write("oslo", "h")
+    world.drain("three")
+    assert world.rows() == sorted(world.produced)
+    assert not look(world).problems
+
+
+def test_a_replay_decides_as_the_batch_did(world: TwoSites) -> None:
+    """It reads the topic again, where the copies lie among the others."""
+    world.write("oslo", "a", hour=2.1)
+    world.drain("zero")
+    world.there.run()
+    world.write("oslo", "c", "d")
+    world.fail_over()
+    world.write("bergen", "e")
+    world.there.run()
+    world.write("bergen", "f")
+    world.drain("one")
+    for p in (0, 1):
+        world.write("bergen", f"later{p}", partition=p, hour=9)
+    world.drain("two")
+    world.archive(0)
+    read = world.table()
+    assert len(read) == 2
+    world.change_spec(columns=(*world.pipeline.columns, Column(name="x", type="string", path="$.id")))
+    assert world.replay(0).generation == 2
+    assert world.table() == read
+    assert not look(world).problems
+
+
+def failover(number: int, before: str, topic: str, *crossings: Crossing) -> Failover:
+    certificate = Certificate(topic="t", before_topic_id=before, topic_id=topic, stopped="", crossings=crossings)
+    return Failover(number=number, site=topic, before=before, certificate=certificate, why="", at_ms=0)
+
+
+def crossing(mark: int, base: int = 0, partition: int = 0) -> Crossing:
+    return Crossing(partition=partition, landed=0, crossed=None, base=base, mark=mark)
+
+
+HISTORY = [
+    failover(1, "oslo", "bergen", crossing(10)),
+    failover(2, "bergen", "oslo", crossing(90, base=70)),
+    failover(3, "oslo", "bergen", crossing(40, base=25), crossing(5, partition=1)),
+]
+
+
+def test_a_site_has_written_itself_what_lies_from_a_mark_to_where_the_next_copies_may_begin() -> None:
+    assert behind_of(HISTORY[:1], "oslo") is None
+    assert behind_of([], "bergen") is None
+    assert behind_of(HISTORY[:1], "bergen") == Behind(("oslo",), (Own(0, 10, None),))
+    assert behind_of(HISTORY, "bergen") == Behind(("oslo",), (Own(0, 10, 25), Own(0, 40, None), Own(1, 5, None)))
+    assert behind_of(HISTORY, "oslo") == Behind(("bergen",), (Own(0, 90, None),))
+
+
+@pytest.mark.parametrize(
+    ("offset", "of", "wanted"),
+    [(9, "oslo", False), (10, "oslo", True), (24, "oslo", True), (25, "oslo", False), (39, "oslo", False),
+     (40, "oslo", True), (10**9, "oslo", True), (10, "tromso", False), (10, "bergen", False)],
+)  # fmt: skip
+def test_only_copies_of_a_known_site_within_are_behind(offset: int, of: str, wanted: bool) -> None:
+    found: Any = behind_of(HISTORY, "bergen")
+    assert found.has(0, offset, [Coordinate(of, 0, 1, 2).text()]) is wanted
+    assert not found.has(2, offset, [Coordinate(of, 0, 1, 2).text()])
+    assert not found.has(0, offset, [b"no coordinate"])
+    assert not found.has(0, offset, [])
+
+
+def test_a_site_that_wrote_nothing_has_nothing_of_its_own() -> None:
+    assert not Own(0, 0, 0).has(0, 0)
