@@ -44,23 +44,29 @@ tz0 string | tz0 timestamp | dom string | pr decimal(8,3) as text | dn int | nt 
 """
 
 
+_AGAIN = "DROP TABLE IF EXISTS shop.kinds"
+"""Each file that has these fixtures makes the table anew."""
+_KINDS_OF_POSTGRESQL = (("TYPE", "mood"), ("DOMAIN", "shorter"), ("DOMAIN", "short"), ("DOMAIN", "price"))
+
+
 @pytest.fixture(scope="session")
 def mariadb_kinds(mariadb: Server) -> Server:
     zeros = tables.mariadb_zero_dates(11 + STREAMED)
-    mariadb.run(tables.MARIADB_TABLE, *tables.mariadb_rows(1 + STREAMED), *zeros)
+    mariadb.run(_AGAIN, tables.MARIADB_TABLE, *tables.mariadb_rows(1 + STREAMED), *zeros)
     return mariadb
 
 
 @pytest.fixture(scope="session")
 def mysql_kinds(mysql: Server) -> Server:
     zeros = tables.mariadb_zero_dates(11 + STREAMED)
-    mysql.run(tables.MARIADB_TABLE, *tables.mariadb_rows(1 + STREAMED), *zeros)
+    mysql.run(_AGAIN, tables.MARIADB_TABLE, *tables.mariadb_rows(1 + STREAMED), *zeros)
     return mysql
 
 
 @pytest.fixture(scope="session")
 def postgresql_kinds(postgresql: Server) -> Server:
-    postgresql.run(*tables.POSTGRESQL_TABLE, *tables.postgresql_rows(1 + STREAMED))
+    kinds_of = [f"DROP {what} IF EXISTS shop.{name} CASCADE" for what, name in _KINDS_OF_POSTGRESQL]
+    postgresql.run(_AGAIN, *kinds_of, *tables.POSTGRESQL_TABLE, *tables.postgresql_rows(1 + STREAMED))
     return postgresql
 
 

@@ -90,10 +90,10 @@ class _Life:
         """All is read and delivered; the last day is what the source has."""
         source = self.world.source_table
         source.during = lambda: None
+        while self.world.sent < len(source.log):  # nothing is read before an event has come
+            self.world.deliver()
         for _ in range(3):
             self.world.read()
-        while self.world.sent < len(source.log):
-            self.world.deliver()
         while self.now + 1 < DAYS:
             self.end_the_day()
         self.ends.append(dict(source.rows))

@@ -90,6 +90,6 @@ def test_a_generation_that_is_built() -> None:
         pipeline="p", window=KEY, number=2, epoch=3, kind=HEAL, batches=(1, 2), directory="file:///d", files=(entry,),
         digest=content_digest((entry,)), late=(2,),
     )  # fmt: skip
-    assert windows.build(builds, done, "two contents").detail["takes conflicts"] == "two contents"
+    assert windows.build(builds, done, {"takes conflicts": "two"}).detail["takes conflicts"] == "two"
     first = BuildingGeneration(pipeline="p", window=KEY, number=2, epoch=0, nonce="", kind=HEAL, batches=())
     assert windows.take(first, "n").after.epoch == 1

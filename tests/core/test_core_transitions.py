@@ -347,7 +347,7 @@ def test_what_is_built_is_compared_by_its_content() -> None:
         )
         == DONE
     )
-    made = windows.build(BUILDS, DONE)
+    made = windows.build(BUILDS, DONE, {})
     assert made.after is DONE
     assert made.sets == {"kind": HEAL, "directory": "file:///d", "digest": DONE.digest, "rows": 3}
     assert made.detail == {"generation": 2, "kind": HEAL, "files": 1, "digest": DONE.digest}

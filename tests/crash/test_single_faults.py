@@ -66,7 +66,7 @@ NO_PORTS = {
     "LedgerReads", "RowReader", "Cut", "SurveyLedger", "Truth", "Wait", "WaitLedger",
     "Fence", "Intents", "SideTarget", "Site", "Target", "Targets",  # they hold storage, the catalogue and the ledger
     "PrefixTarget",
-    "ChunkReader", "Database", "Rows",  # a copy only reads there
+    "Checksums", "ChunkReader", "Database", "Rows",  # a copy only reads there
     "TableSource",  # the same: tests/offline/test_faults.py
     "FurtherSystem",  # the other end of the sender
     "CutLedger",  # no log is cut in this life, so that no fault meets it here: tests/source/test_log_cut.py
@@ -108,7 +108,7 @@ LOOKING = {
     "copies": {"newest", "rounds", "chunks", "by_number", "looks", "merged_ends"},
     "schema_changes": {"changes"},
     "deliveries": {"get", "within", "due", "in_force", "holds", "needed"},
-    "sender": {"standing", "close"},
+    "sender": {"standing", "parts", "close"},
     "launcher": set(),
     "source": {"look", "offsets_at", "for_workers", "remembered", "cuts"},
 }  # fmt: skip

@@ -239,6 +239,11 @@ def test_the_planner_goes_by_the_keys(database: Database) -> None:
             "SELECT 'pipe_' || p, h, h + 1, 'CLOSED', 1 FROM generate_series(0, 49) p, generate_series(1, 1200) h"
         )
         c.exec_driver_sql(_GENERATIONS)
+        c.exec_driver_sql(
+            "INSERT INTO copies (pipeline, round, table_name, key, state, ended, why, begun_ms) "
+            "SELECT 'pipe_' || p, r, 'shop.t', '[]', 'WHOLE', true, '', 0 "
+            "FROM generate_series(0, 49) p, generate_series(1, 200) r"
+        )
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as c:
         c.exec_driver_sql("ANALYZE")
     plans: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -42,7 +43,8 @@ class Host:
     """Tasks of a scene whose jobs run in warm sessions below `folder`."""
 
     def __init__(self, scene: Scene, folder: Path) -> None:
-        self.scene, self.sessions, self.held = scene, folder / "s", folder / "held"
+        self.scene, self.held = scene, folder / "held"
+        self.sessions = Path(tempfile.mkdtemp(prefix="tg"))  # names of sockets are short
         self.held.mkdir()
         self.said: list[str] = []
         self.contexts: list[Context] = []

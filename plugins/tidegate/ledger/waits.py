@@ -27,9 +27,9 @@ from tidegate.ledger.store import LIMITS, asked, in_our_words, sql_list
 _FACTS = f"""
 WITH asked(pipeline, known_batch, known_nonce) AS (VALUES {{rows}})
 SELECT b.pipeline, b.batch_id, b.nonce, b.clock_ms, p.partition, p.max_event_ms, p.drained, p.advanced_ms,
-       p.open_transaction_since_ms, p.last_stable_offset, p.timed_ms, EXISTS (
+       p.open_transaction_since_ms, p.last_stable_offset, p.timed_ms, (
            SELECT 1 FROM copies AS r WHERE r.pipeline = a.pipeline AND r.state = '{RoundState.WHOLE}' AND r.part IS NULL
-       ) AS copied
+           ORDER BY r.round DESC LIMIT 1) AS copied
 FROM asked AS a
 JOIN batches AS b ON b.pipeline = a.pipeline AND b.batch_id = (
     SELECT n.batch_id FROM batches AS n
