@@ -93,7 +93,7 @@ def mariadb(folder: Path, durable: bool = False) -> Iterator[Server]:
 
 @contextmanager
 def mysql(folder: Path) -> Iterator[Server]:
-    """MySQL of Debian's sid, with the database `shop`; whoever is told its connection is root, as in `mariadb`."""
+    """MySQL of Debian's sid, with the database `shop`; its connection is root's, as in `mariadb`."""
     launcher = Launcher(
         run_id="databases", logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
     )

@@ -16,17 +16,52 @@ it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
 
 from tidegate.core.base.hivetypes import Decimal
-from tidegate.core.copy.port import Form, SourceTable
+from tidegate.core.copy.port import Checksum, Form, KeyRange, SourceTable
 from tidegate.core.files.failure import JobError
 from tidegate.databases.conversions import planned
+from tidegate.databases.pace import Rate
 from tidegate.databases.types import INTEGERS, Conversion
 
 _MARIADB = "mariadb"
 _PLAIN = {"boolean": "integer", "date": "date", **dict.fromkeys(INTEGERS, "integer")}
 _SINCE_1970 = {"days": "days", "ms": "ms", "us": "us"}
+
+
+class SummedTable(ABC):
+    """Implements `core.copy.port.Checksums` for a database that says how it sums. `asking` opens a cursor, and makes
+    errors of sources of its driver's."""
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        asking: Callable[[], AbstractContextManager[Any]],
+        table: SourceTable,
+        columns: Sequence[tuple[str, str]],
+        base64: bool,
+        rate: int | None,
+    ) -> None:
+        self._asking, self._table, self._rate = asking, table, Rate(rate)
+        made = forms(self.kind, table, columns, base64)
+        self.forms = tuple(form for _, form in made)
+        self._summed = [(each, form) for each, form in made if each is not None and form is not None]
+
+    def of(self, keys: KeyRange) -> Checksum:
+        with self._asking() as cursor:
+            cursor.execute(*self._statement(cursor, keys))
+            rows, total = cursor.fetchone()
+        self._rate.took(int(rows))
+        return Checksum(int(rows), int(total) % 2**64)
+
+    @abstractmethod
+    def _statement(self, cursor: Any, keys: KeyRange) -> tuple[str, list[Any]]:
+        """Number of rows and sum of their numbers: the statement, and its parameters."""
 
 
 def forms(

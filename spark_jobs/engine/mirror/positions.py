@@ -16,7 +16,7 @@ _, _COMMIT, _ROW, _ = (name for name, *_ in EVENT_COLUMNS)
 
 
 def greatest(open_storage: Callable[[str], Any], uris: Sequence[str]) -> Position | None:
-    """Of the events of these files; None if there are none, or one of the files has moved on."""
+    """Of the events of these files; None without any, or if one of the files is not there any more."""
     found: Position | None = None
     for uri in uris:
         try:

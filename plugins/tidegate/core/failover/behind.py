@@ -9,15 +9,18 @@ from tidegate.core.failover.states import Failover
 from tidegate.core.source.behind import Behind, Own
 
 
+def topic_ids(history: Sequence[Failover]) -> set[str]:
+    """Ids of all topics that were read: with three sites, copies may be of one that is not the active one any more."""
+    return {id_ for one in history for id_ in (one.certificate.before_topic_id, one.certificate.topic_id)}
+
+
 def behind_of(history: Sequence[Failover], topic_id: str | None) -> Behind | None:
     """For records of this topic; None if no failover has led to it. It says the same of an offset for ever: where the
     copies of the next failover to it may begin was noted once it was not read any more (F6)."""
-    certificates = [one.certificate for one in history]
-    ids = {c.topic_id for c in certificates} | {c.before_topic_id for c in certificates}
-    to = [c for c in certificates if c.topic_id == topic_id]
+    to = [one.certificate for one in history if one.certificate.topic_id == topic_id]
     own = []
     for certificate, later in itertools.zip_longest(to, to[1:]):
         for crossing in certificate.crossings:
             after = None if later is None else later.of(crossing.partition)
             own.append(Own(crossing.partition, crossing.mark, None if after is None else after.base))
-    return Behind(tuple(sorted(ids - {str(topic_id)})), tuple(own)) if own else None
+    return Behind(tuple(sorted(topic_ids(history) - {str(topic_id)})), tuple(own)) if own else None

@@ -1,7 +1,7 @@
 """Copies that come behind the mark: of records that land, or have landed, at the site that they are copied from (F3).
 
-A copier that was fenced may be started again, by whoever supervises it. What it brings to the active site then is no
-record of this site's producers, though it lies among them: it becomes dirty, so that it is kept, counted and seen.
+A supervisor may start a fenced copier again. Its copies then lie among the records of the active site's producers. They
+become dirty rows: kept, counted and seen, and read where they were written.
 """
 
 from __future__ import annotations

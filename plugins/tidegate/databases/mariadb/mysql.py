@@ -1,8 +1,8 @@
 """What MySQL does in another way than MariaDB: the statement for its log's end, and what a snapshot has seen.
 
 MySQL tells no place in its log that belongs to a snapshot, and its log's end runs ahead of what others see. But with
-GTIDs each transaction owns its own one from before it is written to the log until after others see it: whoever waits
-for the ones that are owned has waited for every commit in the log.
+GTIDs on, each transaction owns its GTID from before it is written to the log until after others see it. So a read that
+waits until no owned GTID is left sees every commit in the log.
 """
 
 from __future__ import annotations

@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
-from tidegate.core.copy.port import Checksum, Form, KeyRange, SourceTable
+from tidegate.core.copy.port import Form, KeyRange
 from tidegate.databases import sql
-from tidegate.databases.forms import forms
-from tidegate.databases.pace import Rate
+from tidegate.databases.forms import SummedTable
 from tidegate.databases.postgresql import session
 from tidegate.databases.postgresql.worker import expression
 from tidegate.databases.types import Conversion
 
 
-class PostgreSQLChecksums:
-    """Implements `core.copy.port.Checksums`."""
+class PostgreSQLChecksums(SummedTable):
+    kind = session.KIND
 
-    def __init__(
-        self,
-        asking: Callable[[], AbstractContextManager[Any]],
-        table: SourceTable,
-        columns: Sequence[tuple[str, str]],
-        base64: bool,
-        rate: int | None,
-    ) -> None:
-        self._asking, self._table, self._rate = asking, table, Rate(rate)
-        self._made = forms(session.KIND, table, columns, base64)
-        self.forms = tuple(form for _, form in self._made)
-
-    def of(self, keys: KeyRange) -> Checksum:
-        texts = [field(made, form) for made, form in self._made if made is not None and form is not None]
+    def _statement(self, cursor: Any, keys: KeyRange) -> tuple[str, list[Any]]:
         where, given = sql.within(keys, lambda bound, operator: session.comparison(self._table, bound, operator))
+        texts = [field(made, form) for made, form in self._summed]
         row = f"convert_to({' || chr(44) || '.join(texts)}, 'UTF8')"
         number = f"('x' || substr(md5({row}), 1, 15))::bit(60)::bigint"
-        with self._asking() as cursor:
-            cursor.execute(
-                f"SELECT count(*), COALESCE(sum({number}), 0) FROM {session.table_name(self._table)} WHERE {where}",
-                given,
-            )
-            rows, total = cursor.fetchone()
-        self._rate.took(int(rows))
-        return Checksum(int(rows), int(total) % 2**64)
+        return (
+            f"SELECT count(*), COALESCE(sum({number}), 0) FROM {session.table_name(self._table)} WHERE {where}",
+            given,
+        )
 
 
 def field(made: Conversion, form: Form) -> str:

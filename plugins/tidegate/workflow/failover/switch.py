@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.core.base.errors import FailoverRefused, LedgerError, LostComparison
 from tidegate.core.base.wording import many
+from tidegate.core.failover.behind import topic_ids
 from tidegate.core.failover.crossing import Refusal, RefusalKind
 from tidegate.core.failover.decision import Decision
 from tidegate.core.failover.states import Failover
@@ -59,7 +60,7 @@ def ends_of(ctx: Context, name: str) -> tuple[Returned, ...]:
             f"site {name} of {ctx.name} was never active: there is nothing to give back",
             advice=f"tidegate failover run {ctx.name} --to {name}",
         )
-    standby, ours = ctx.standby(name), _topics_of(history)
+    standby, ours = ctx.standby(name), topic_ids(history)
     topic = standby.look(ctx.pipeline.source.topic)
     if topic.topic_id != known_topic_id(history, name):
         refused = f"the topic at site {name} has id {topic.topic_id}, it had {known_topic_id(history, name)}"
@@ -84,11 +85,6 @@ def ends_of(ctx: Context, name: str) -> tuple[Returned, ...]:
     if was_cut is not None:
         raise FailoverRefused(f"{ctx.name}: {was_cut.line}", advice=was_cut.advice)
     return tuple(found)
-
-
-def _topics_of(history: Sequence[Failover]) -> set[str]:
-    """Ids of all topics that were read: with three sites, copies may be of one that is not the active one any more."""
-    return {id_ for one in history for id_ in (one.certificate.before_topic_id, one.certificate.topic_id)}
 
 
 def note(ctx: Context, name: str, found: tuple[Returned, ...]) -> None:
