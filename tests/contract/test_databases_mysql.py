@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.databases.mysql_server import PASSWORD
 from tests.databases.reading import known, numbers, read, refused
 from tests.databases.servers import Server
 from tests.real_kafka import eventually
+from tests.tls import self_signed
 from tidegate.core.base.errors import SourceError
 from tidegate.databases import kinds
 from tidegate.databases.mariadb import mysql as rules
@@ -118,7 +120,7 @@ def test_a_log_of_parts_of_documents_is_refused(mysql: Server) -> None:
 
 
 @pytest.mark.parametrize("user", ["shop", "safe"])
-def test_a_user_with_the_rights_of_the_docs_reads_a_chunk(mysql: Server, user: str) -> None:
+def test_a_user_with_the_rights_of_the_docs_reads_a_chunk(mysql: Server, user: str, tmp_path: Path) -> None:
     """`caching_sha2_password`, over TLS whether the user has to or not, and the server's certificate is looked at."""
     mysql.run("DROP TABLE IF EXISTS shop.t")
     numbers(mysql, 3)
@@ -132,6 +134,9 @@ def test_a_user_with_the_rights_of_the_docs_reads_a_chunk(mysql: Server, user: s
         assert len(rows) == 3
         assert low <= high
         database.close()
+    wrong = replace(at, extra={"ssl": {"ca": str(self_signed(tmp_path)[1])}})
+    with pytest.raises(SourceError, match="certificate verify failed"):
+        kinds.opened(wrong, 10.0).position()
     wrong = replace(mysql.connection, login=user, password="other")
     with pytest.raises(SourceError, match="Access denied"):
         kinds.opened(wrong, 10.0).position()

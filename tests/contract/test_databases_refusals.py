@@ -291,5 +291,5 @@ def test_connections_of_other_kinds_are_refused() -> None:
     )
     assert found == {
         "kind": "mariadb", "host": "db", "port": "3306", "user": "", "password": "", "database": "",
-        "ssl_ca": "/etc/ca.pem",
+        "ssl_ca": "/etc/ca.pem", "ssl_mode": "VERIFY_CA",
     }  # fmt: skip

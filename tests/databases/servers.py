@@ -69,12 +69,12 @@ class Server:
 
 
 @contextmanager
-def mariadb(folder: Path, durable: bool = False) -> Iterator[Server]:
-    """MariaDB of Debian's packages, with the database `shop`. A `durable` one can `crash`."""
+def mariadb(folder: Path, durable: bool = False, options: tuple[str, ...] = ()) -> Iterator[Server]:
+    """MariaDB of Debian's packages, with the database `shop`. A `durable` one can `crash`. `options`: of the server."""
     launcher = Launcher(
         run_id="databases", logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
     )
-    source = MariaDB(folder / "mariadb", choose_ports(("mariadb",), {})["mariadb"], launcher, durable)
+    source = MariaDB(folder / "mariadb", choose_ports(("mariadb",), {})["mariadb"], launcher, durable, options)
     running = [source.start()]
 
     def crash() -> None:

@@ -232,7 +232,8 @@ def _connection(place: Place, **more: Any) -> Connection:
 def test_a_connection_names_the_shards() -> None:
     kind = delivery_kind("clickhouse")
     plain = kind.settings(Connection(conn_id="ch", host="a, b:9", login="u", password="p", schema="lake"))
-    assert plain == {"shards": ["a:8123", "b:9"], "user": "u", "password": "p", "database": "lake", "secure": False}
+    assert plain == {"shards": ["a:8123", "b:9"], "user": "u", "password": "p", "database": "lake", "secure": False,
+                     "verify": True}  # fmt: skip
     assert kind.settings(Connection(conn_id="ch", host="a", extra={"secure": True}))["shards"] == ["a:8443"]
     with pytest.raises(DeliveryRefused, match="has no host"):
         kind.settings(Connection(conn_id="ch"))

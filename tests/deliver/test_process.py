@@ -36,7 +36,7 @@ class Real(RealLab):
 
     def _reached(self) -> Mapping[str, Any]:
         through = self.port != self.real.connection.port and self.real.kind != "postgresql"
-        plain = {"ssl_disabled": "yes"} if through else {}  # a proxy reads along
+        plain = {"ssl_mode": "DISABLED"} if through else {}  # a proxy reads along
         return for_workers(replace(self.real.connection, port=self.port)) | plain
 
     def ids(self) -> list[str]:

@@ -44,7 +44,7 @@ def opened(server: Server, name: str) -> Iterator[Open]:
     def open_(port: int | None = None, columns: Any = COLUMNS, pipeline: str = "readings") -> FurtherSystem:
         at: Connection = server.connection if port is None else replace(server.connection, port=port)
         through = port is not None and server.kind != "postgresql"
-        plain = {"ssl_disabled": "yes"} if through else {}  # a proxy reads along
+        plain = {"ssl_mode": "DISABLED"} if through else {}  # a proxy reads along
         settings = for_workers(at) | plain
         made.append(delivery_kind(server.product).opened(settings, table(name, columns, pipeline), checksum, 20.0))
         return made[-1]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.tls import self_signed
 from tidegate.adapters.webhook import Function, Webhook
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError
@@ -161,31 +162,6 @@ def test_tls_is_verified(receiver, tmp_path: Path) -> None:
     assert len(one.got) == 2
     with pytest.raises(TidegateError, match="verify"):
         hook(one, extra={"verify": str(tmp_path / "none.pem")})
-
-
-def self_signed(folder: Path) -> tuple[Any, Path]:
-    import ipaddress
-    import ssl
-    from datetime import UTC, datetime, timedelta
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + timedelta(hours=1))
-    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    basic = x509.BasicConstraints(ca=True, path_length=None)
-    made = builder.add_extension(names, critical=True).add_extension(basic, critical=True).sign(key, hashes.SHA256())
-    certificate, private = folder / "c.pem", folder / "k.pem"
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, *plain))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, private)
-    return context, certificate
 
 
 # ---------------------------------------------------------------- a function of the user's

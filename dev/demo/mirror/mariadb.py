@@ -23,12 +23,13 @@ _START_S, _STATEMENTS_S = 120.0, 300.0
 @dataclass(frozen=True)
 class MariaDB:
     """A server with its data in `folder`. Whoever ends the launcher's processes ends it. `durable`: what has committed
-    outlives the server's process, and costs a write each."""
+    outlives the server's process, and costs a write each. `options`: more of the server's."""
 
     folder: Path
     port: int
     launcher: Launcher
     durable: bool = False
+    options: tuple[str, ...] = ()
 
     def start(self) -> Running:
         """Begin with an empty database, without earlier data; return when it answers. Raises StackError."""
@@ -44,7 +45,7 @@ class MariaDB:
         net = [f"--port={self.port}", f"--bind-address={LOOPBACK}", "--socket=s", "--skip-grant-tables"]
         log = ["--log-bin=binlog", "--binlog-format=ROW", "--server-id=1", "--skip-name-resolve", "--sql-mode="]
         fast = [f"--innodb-flush-log-at-trx-commit={2 if self.durable else 0}", "--sync-binlog=0"]
-        program = Program([*self._server, *net, *log, *fast], self._env, self.folder)
+        program = Program([*self._server, *net, *log, *fast, *self.options], self._env, self.folder)
         running = self.launcher.start("mariadb", program)
         running.wait_ready(self._answers, _START_S)
         return running

@@ -23,6 +23,8 @@ SECRETS = ("password", "url")
 """Of what `for_workers` makes: a URL of JDBC may have a password among its parameters."""
 _LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "target_session_attrs", "gssencmode")
 _TLS = ("ca", "cert", "key")
+_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
+"""`ssl_mode` of MySQL's clients, and of Airflow's connections."""
 
 
 def kind_of(connection: Connection) -> str:
@@ -49,7 +51,7 @@ def for_workers(connection: Connection) -> dict[str, str]:
     settings = {"kind": kind, "host": connection.host, "port": str(connection.port or _PORTS[kind])}
     settings |= {"user": connection.login or "", "password": connection.password or ""}
     settings["database"] = connection.schema or ""
-    return settings | (_libpq(connection.extra) if kind == POSTGRESQL else _tls(connection.extra))
+    return settings | (_libpq(connection.extra) if kind == POSTGRESQL else _tls(connection))
 
 
 def opened(connection: Connection, timeout_s: float, logged: bool = True) -> Database:
@@ -92,12 +94,23 @@ def _libpq(extra: Mapping[str, object]) -> dict[str, str]:
     return {name: str(extra[name]) for name in _LIBPQ if extra.get(name)}
 
 
-def _tls(extra: Mapping[str, object]) -> dict[str, str]:
-    """Of Airflow's MySQL connections: `ssl` is an object, or its JSON."""
-    found = extra.get("ssl")
-    if isinstance(found, str):
+def _tls(connection: Connection) -> dict[str, str]:
+    """Of Airflow's MySQL connections: `ssl` is an object, or its JSON. Who names authorities (`ca`) wants the server's
+    certificate checked by them, as MySQL's clients do. Raises SourceError."""
+    files, mode = connection.extra.get("ssl") or {}, str(connection.extra.get("ssl_mode") or "").upper()
+    if isinstance(files, str):
         import json
 
-        found = json.loads(found)
-    files = found if isinstance(found, Mapping) else {}
-    return {f"ssl_{name}": str(files[name]) for name in _TLS if files.get(name)}
+        try:
+            files = json.loads(files)
+        except ValueError:
+            files = None
+    if not isinstance(files, Mapping) or (mode and mode not in _MODES):
+        raise SourceError(
+            f"connection {connection.conn_id}: ssl or ssl_mode is invalid",
+            advice=f"ssl: an object with {', '.join(_TLS)}; ssl_mode: one of {', '.join(_MODES)}",
+            retry=False,
+        )
+    found = {f"ssl_{name}": str(files[name]) for name in _TLS if files.get(name)}
+    usual = "VERIFY_CA" if "ssl_ca" in found else "REQUIRED" if found else "PREFERRED"
+    return found | {"ssl_mode": mode or usual}

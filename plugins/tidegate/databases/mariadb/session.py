@@ -8,7 +8,7 @@ from typing import Any
 import pymysql
 
 from tidegate.core.copy.port import LogPosition, SourceColumn, SourceTable, Value
-from tidegate.databases.mariadb import mysql
+from tidegate.databases.mariadb import mysql, tls
 from tidegate.databases.mariadb.places import place
 from tidegate.databases.sql import key_columns, quoted, spelled_out
 from tidegate.databases.types import family
@@ -33,12 +33,11 @@ class Unusable(Exception):
 
 
 def connect(settings: Mapping[str, str], timeout_s: float) -> pymysql.connections.Connection[Any]:
-    """`timeout_s`: how long an answer may take."""
-    tls = {name: value for name, value in settings.items() if name.startswith("ssl_")}
+    """`timeout_s`: how long an answer may take. Raises pymysql's errors."""
     found: pymysql.connections.Connection[Any] = pymysql.connect(
         host=settings["host"], port=int(settings["port"]), user=settings["user"], password=settings["password"],
         database=settings["database"] or None, charset="utf8mb4", autocommit=True, init_command=_SESSION,
-        connect_timeout=CONNECT_S, read_timeout=timeout_s, write_timeout=timeout_s, **tls,
+        connect_timeout=CONNECT_S, read_timeout=timeout_s, write_timeout=timeout_s, **tls.arguments(settings),
     )  # fmt: skip
     with found.cursor() as cursor:
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -95,6 +94,8 @@ def end(cursor: Any, schema: str | None = None) -> LogPosition:
 
 def passes(error: Exception) -> bool:
     """Whether another try may succeed without a human."""
+    if tls.distrusted(error):
+        return False
     code = error.args[0] if error.args else None
     return code in _TRANSIENT or isinstance(error, pymysql.err.InterfaceError | OSError)
 

@@ -22,7 +22,10 @@ END = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
 _OUR_OWN = ("kind", "database")
 _TRANSIENT = ("08", "40", "53", "57", "58", "55P03")
 """Beginnings of SQLSTATE that another try may not meet: connections, conflicts, resources, operators, locks."""
-_DENIED = ("authentication failed", "no pg_hba.conf entry", "does not exist", "permission denied", "not permitted")
+_DENIED = (
+    "authentication failed", "no pg_hba.conf entry", "does not exist", "permission denied", "not permitted",
+    "certificate verify failed", "does not match host name", "server does not support SSL",
+)  # fmt: skip
 _ABOUT = "SELECT pg_is_in_recovery(), current_setting('wal_level'), current_setting('server_version_num')::int"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -51,13 +52,15 @@ class Unsent(Failed):
 
 @dataclass
 class Client:
-    """`address`: host:port, of the server of a shard that is written to. `replicas`: the others that have its table."""
+    """`address`: host:port, of the server of a shard that is written to. `replicas`: the others that have its table.
+    `verify`: the certificate of a secure one, by the authorities that `requests` knows, or by those in a file."""
 
     address: str
     user: str
     password: str = field(repr=False)
     database: str
     secure: bool = False
+    verify: bool | str = True
     timeout_s: float = 600.0
     replicas: tuple[Client, ...] = ()
 
@@ -90,13 +93,17 @@ class Client:
         try:
             answer = requests.post(
                 url, params=params, data=body, headers=headers, timeout=(_CONNECT_S, self.timeout_s),
-                allow_redirects=False, auth=lambda request: request,
+                allow_redirects=False, auth=lambda request: request, verify=self.verify,
             )  # fmt: skip
         except requests.exceptions.RequestException as error:
+            if _distrusted(error):
+                raise Unsent(f"the certificate of {self.address} is not trusted ({_reason(error)})") from error
             if _never_sent(error):
                 raise Unsent(f"no connection to {self.address}") from error
             kind = "no answer in time" if isinstance(error, requests.Timeout) else "the connection broke"
             raise Unanswered(f"{self.address}: {kind}") from error
+        except OSError as error:  # of requests itself, about `verify`
+            raise Unsent(f"no connection to {self.address}: {error}") from error
         if answer.status_code == requests.codes.ok and "X-ClickHouse-Exception-Code" not in answer.headers:
             return answer.content
         words = answer.content[:2000].decode(errors="replace").strip()
@@ -109,8 +116,16 @@ class Client:
 def _never_sent(error: requests.exceptions.RequestException) -> bool:
     if isinstance(error, requests.exceptions.ConnectTimeout | requests.exceptions.ProxyError):
         return True
-    reason = getattr(error.args[0], "reason", None) if error.args else None
-    return type(reason).__name__ in ("NewConnectionError", "NameResolutionError", "ConnectTimeoutError")
+    return type(_reason(error)).__name__ in ("NewConnectionError", "NameResolutionError", "ConnectTimeoutError")
+
+
+def _distrusted(error: requests.exceptions.RequestException) -> bool:
+    reason = _reason(error)
+    return bool(getattr(reason, "args", ())) and isinstance(reason.args[0], ssl.SSLCertVerificationError)
+
+
+def _reason(error: requests.exceptions.RequestException) -> Any:
+    return getattr(error.args[0], "reason", None) if error.args else None
 
 
 def quoted(name: str) -> str:

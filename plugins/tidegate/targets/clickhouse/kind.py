@@ -31,6 +31,7 @@ def settings(connection: Connection) -> dict[str, Any]:
         "password": connection.password or "",
         "database": connection.schema or "default",
         "secure": secure,
+        "verify": connection.extra.get("verify", True),
     }
 
 
@@ -42,7 +43,7 @@ def clients(settings: Mapping[str, Any], timeout_s: float) -> list[Any]:
     """One for each shard, in their order, with its replicas."""
     from tidegate.targets.clickhouse.client import Client
 
-    shared = {name: settings[name] for name in ("user", "password", "database", "secure")}
+    shared = {name: settings[name] for name in ("user", "password", "database", "secure", "verify")}
 
     def of(address: str, replicas: tuple[Client, ...] = ()) -> Client:
         return Client(address=address, timeout_s=timeout_s, replicas=replicas, **shared)
