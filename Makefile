@@ -63,7 +63,7 @@ test-hive: setup ## every test that needs a HiveServer2 (`make test` takes a sam
 	@TIDEGATE_HIVESERVER2=all $(VENV)/python -m pytest -m hiveserver2 tests/contract tests/integration tests/deliver
 
 test-faults: setup ## every single fault, then every ordered pair of two, in one life of a pipeline (hours; see tests/crash)
-	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py tests/crash/test_lakehouse_faults.py tests/mirror/test_days_faults.py tests/mirror/test_faults.py tests/mirror/test_evolve.py tests/mirror/test_widen_faults.py tests/copies/test_faults.py tests/deliver/test_cluster_faults.py tests/offline/test_faults.py tests/targets/iceberg/test_random_turns.py tests/crash/test_fencing.py tests/crash/test_audit_at_any_moment.py tests/crash/test_audit_meanwhile.py tests/upgrade/test_takeover.py tests/restore/test_ledger_loss.py tests/dirty/test_redrive_ledger_loss.py
+	@TIDEGATE_FAULTS=all $(VENV)/python -m pytest tests/crash/test_single_faults.py tests/crash/test_lakehouse_faults.py tests/mirror/test_days_faults.py tests/mirror/test_faults.py tests/mirror/test_evolve.py tests/mirror/test_widen_faults.py tests/copies/test_faults.py tests/copies/test_days_faults.py tests/deliver/test_faults.py tests/deliver/test_cluster_faults.py tests/offline/test_faults.py tests/targets/iceberg/test_random_turns.py tests/crash/test_fencing.py tests/crash/test_audit_at_any_moment.py tests/crash/test_audit_meanwhile.py tests/upgrade/test_takeover.py tests/restore/test_ledger_loss.py tests/dirty/test_redrive_ledger_loss.py
 	@$(VENV)/python -m tests.crash.pairs
 
 # ARGS=--help lists what can be asked: other counts, rows of one id, a seed again.

@@ -20,7 +20,7 @@ AIRFLOW, SERVICES, DELIVERIES = "airflow", "services", "deliveries"
 _LANES = {
     "e2e": AIRFLOW, "operators": AIRFLOW, "cluster": AIRFLOW,
     "integration": SERVICES, "contract": SERVICES, "upgrade/test_ledger_upgrade": SERVICES,
-    "offline/test_real": SERVICES, "offline/test_surroundings": SERVICES,
+    "offline/test_real": SERVICES, "offline/test_surroundings": SERVICES, "offline/test_planted": SERVICES,
     "deliver": DELIVERIES,
 }  # fmt: skip
 """By folder, or by file."""

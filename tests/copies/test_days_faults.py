@@ -1,7 +1,7 @@
 """Every changing call of a mirror by days that is copied fails in every way, or is overtaken by another whole task: in
 the end each day is what the source had.
 
-`make test` takes one of each method and way that other lives do not meet, by the run's seed;
+`make test` takes one of each method that other lives do not meet, and half of its ways, by the run's seed;
 `TIDEGATE_FAULTS=all` takes all."""
 
 from __future__ import annotations

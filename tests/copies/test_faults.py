@@ -1,8 +1,8 @@
 """Every changing call of a copy's life fails in every way, or is overtaken by another whole task: in the end the mirror
 is what the source has, its sums are right, and no chunk was merged twice.
 
-On disk, and in an object store, where nothing moves. `make test` takes one of each method and way, by the run's seed,
-in the object store of those that it sees; `TIDEGATE_FAULTS=all` takes all.
+On disk, and in an object store, where nothing moves. `make test` takes one of each method and half of its ways, by the
+run's seed, in the object store of those that it sees; `TIDEGATE_FAULTS=all` takes all.
 """
 
 from __future__ import annotations

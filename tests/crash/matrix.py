@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tests.crash.cases import ways
 from tests.crash.faults import OVERTAKEN, Call, Faults
 from tests.crash.kept import InProcess
 from tests.crash.life import HIVE, STEPS, beginning
@@ -82,8 +84,8 @@ class Case:
 
 
 def drawn(calls: list[list[Call]], step: int, kind: str) -> list[Case]:
-    """Cases of a step's calls: one of the whole life for each method, and a share of the others, which ones
-    TIDEGATE_TEST_SEED says; all of them in `make test-faults`."""
+    """Cases of a step's calls: one of the whole life for each method that fails in this way in this run, and a share of
+    the others, which ones TIDEGATE_TEST_SEED says; all of them in `make test-faults`."""
     found = [Case(step, at, kind) for at, call in enumerate(calls[step]) if _can_be(call, kind)]
     if os.environ.get("TIDEGATE_FAULTS") == "all":
         return found
@@ -102,8 +104,20 @@ def _one_of_each_method(calls: list[list[Call]], kind: str) -> set[tuple[int, in
         for at, call in enumerate(made):
             if _can_be(call, kind):
                 by_method[call.method].append((step, at))
-    seed = os.environ["TIDEGATE_TEST_SEED"]
-    return {random.Random(f"{seed}:{method}:{kind}").choice(found) for method, found in by_method.items()}
+    seed, known = os.environ["TIDEGATE_TEST_SEED"], kinds_of(calls)
+    return {
+        random.Random(f"{seed}:{method}:{kind}").choice(found)
+        for method, found in by_method.items()
+        if kind in ways(method, known[method])
+    }
+
+
+def kinds_of(calls: list[list[Call]]) -> dict[str, set[str]]:
+    """In which ways each method of the life can fail or be overtaken."""
+    known: dict[str, set[str]] = defaultdict(lambda: {*OVERTAKEN})
+    for call in itertools.chain.from_iterable(calls):
+        known[call.method].update(call.kinds())
+    return known
 
 
 def _can_be(call: Call, kind: str) -> bool:

@@ -1,7 +1,8 @@
 """Every changing call at another cluster fails in every way, or is overtaken by another whole task: in the end each
 hour stands there byte by byte, readers never met an older generation after a newer one, and the ledger says so.
 
-`make test` takes one kind of table, and one of each method and way, by the run's seed; `TIDEGATE_FAULTS=all` all.
+`make test` takes one kind of table, and one of each method and half of its ways, by the run's seed;
+`TIDEGATE_FAULTS=all` all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every changing call of a delivery's life fails in every way, or is overtaken by another whole task: in the end each
 window's generation in force stands there, readers never met an older one after a newer, and the ledger says so.
 
-`make test` takes one of each method and way, by the run's seed; `TIDEGATE_FAULTS=all` takes all.
+`make test` takes one of each method and half of its ways, by the run's seed; `TIDEGATE_FAULTS=all` takes all.
 """
 
 from __future__ import annotations

@@ -49,3 +49,10 @@ def test_the_lane_of_a_file_is_its_folders() -> None:
     assert lane("tests/test_x.py") is None
     assert lane("tests/offline/test_real.py") == SERVICES
     assert (lane("tests/offline/test_faults.py"), lane(f"tests/{ALONE[0]}.py")) == (None, None)
+
+
+def test_whatever_takes_a_sample_of_faults_takes_all_of_them_in_make_test_faults() -> None:
+    [whole] = [line for line in (TESTS.parent / "Makefile").read_text().splitlines() if "TIDEGATE_FAULTS=all" in line]
+    sampled = [p for p in TESTS.rglob("test_*.py") if "TIDEGATE_FAULTS=all" in p.read_text() and p != Path(__file__)]
+    assert len(sampled) > 8
+    assert [str(p) for p in sampled if f"tests/{p.relative_to(TESTS)}" not in whole] == []

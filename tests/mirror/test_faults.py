@@ -1,8 +1,8 @@
 """Every changing call of an apply fails in every way, or is overtaken by another whole apply: in the end each event of
 each landed batch has counted once, and readers see the newest row of each key.
 
-On disk, and in an object store, where nothing moves. `make test` takes one of each method and way, by the run's seed,
-in the object store of those that it sees; `TIDEGATE_FAULTS=all` takes all.
+On disk, and in an object store, where nothing moves. `make test` takes one of each method and half of its ways, by the
+run's seed, in the object store of those that it sees; `TIDEGATE_FAULTS=all` takes all.
 """
 
 from __future__ import annotations

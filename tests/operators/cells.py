@@ -20,6 +20,8 @@ ORIGINS = OWN, AFTER, WITHIN = ("own", "after", "within")
 
 SEED = 9
 """Of the sample; one that gives few cells."""
+FEW = 5
+"""Cells of the sample that one run of `make test` plays."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ def sample(cells: Sequence[Cell], seed: int = SEED) -> list[Cell]:
         chosen.append(best)
         left -= set(traits(best))
     return sorted(chosen, key=cells.index)
+
+
+def drawn(cells: Sequence[Cell], seed: str) -> list[Cell]:
+    """Those that the run with this seed plays."""
+    return sorted(random.Random(f"{seed}:clear").sample(cells, FEW), key=cells.index)
 
 
 def traits(cell: Cell) -> Iterator[tuple[str, ...]]:
