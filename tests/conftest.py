@@ -44,6 +44,7 @@ def _scratch() -> Path:
 
 def pytest_configure(config: pytest.Config) -> None:
     """What tests, and processes that they kill, leave in the temporary folder goes with the run."""
+    gc.disable()  # until all tests are collected: it would look through them again and again
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores what tests send
     sys.dont_write_bytecode = False  # else each worker and each process that a test starts would compile all again
     if hasattr(config, "workerinput"):
@@ -110,6 +111,7 @@ def pytest_collection_finish() -> None:
     """What is there now stays for the run: the collector of garbage need not look through it again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:

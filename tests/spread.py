@@ -21,12 +21,15 @@ _LANES = {
     "e2e": AIRFLOW, "operators": AIRFLOW, "cluster": AIRFLOW,
     "integration": SERVICES, "contract": SERVICES, "upgrade/test_ledger_upgrade": SERVICES,
     "offline/test_real": SERVICES, "offline/test_surroundings": SERVICES, "offline/test_planted": SERVICES,
-    "deliver": DELIVERIES,
+    "deliver": DELIVERIES, "deliver/test_cluster_life": SERVICES, "deliver/test_parts": SERVICES,
+    "deliver/test_planted": SERVICES, "deliver/test_process": SERVICES, "deliver/test_relational": SERVICES,
+    "failover/test_kafka_standby": SERVICES,
 }  # fmt: skip
-"""By folder, or by file."""
-POOLED = "tests/crash"
+"""By folder, or by file. Deliveries to ClickHouse have servers that nobody else needs; others share databases."""
+POOLED = ("tests/crash", "tests/board")
+"""Folders whose files go to one worker: they share a pool of processes, or Airflow's web application."""
 LONG = (
-    "crash", "copies/test_faults", "model/test_model", "mutants/test_planted_bugs", "look/test_where_chaos",
+    "crash", "copies/test_faults", "board", "model/test_model", "mutants/test_planted_bugs", "look/test_where_chaos",
     "mirror/test_faults", "dev/test_architecture", "fuzz/test_lives", "value_rules/test_differential",
     "copies/test_days_faults",
     "mirror/test_days_faults", "window/test_cut_over", "copies/test_lives", "upgrade/test_side_by_side",
@@ -64,8 +67,7 @@ def chosen(waiting: list[str], owners: dict[str, object], node: object) -> str |
 
 
 class Spread(LoadScopeScheduling):
-    """xdist's scheduling by file, with lanes. The files of one folder go to one worker: they share a pool of processes,
-    each of which begins with a life without faults."""
+    """xdist's scheduling by file, with lanes."""
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
@@ -73,7 +75,7 @@ class Spread(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::", 1)[0]
-        return POOLED if path.startswith(f"{POOLED}/") else path
+        return next((folder for folder in POOLED if path.startswith(f"{folder}/")), path)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         path = chosen(list(self.workqueue), self._owners, node)
