@@ -28,7 +28,7 @@ class Past:
     def __init__(self, folder: Path, world: World, names: list[str]) -> None:
         self._folder, self._end, self.names = folder, world, names
 
-    def drawn(self, share: float = 0.2) -> list[int]:
+    def drawn(self, share: float = 0.1) -> list[int]:
         """Commits: one of each kind, and a share of the others, which ones TIDEGATE_TEST_SEED says; all of them in
         `make test-faults`."""
         every = list(range(len(self.names)))

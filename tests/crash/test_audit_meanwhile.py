@@ -34,7 +34,7 @@ from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.publish import archive
 
 HOURS = 6
-SEEDS = 200 if os.environ.get("TIDEGATE_FAULTS") == "all" else 6
+SEEDS = 200 if os.environ.get("TIDEGATE_FAULTS") == "all" else 3
 
 
 class Beside:

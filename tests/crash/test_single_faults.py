@@ -2,8 +2,8 @@
 
 The sites are not listed by hand: a fault-free life counts the calls, and each call of it becomes cases. After each case
 the tables hold what they hold without a fault, the deep audit balances, and nobody had to repair what was not broken.
-About 5,700 cases on all cores. `make test` takes one for each method and half of its kinds, and draws a hundredth of the
-others by the run's seed; `make test-faults` takes all.
+About 5,700 cases on all cores. `make test` takes one for each method and half of its kinds, and draws a hundredth of
+the others by the run's seed; `make test-faults` takes all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Random lives end with every record in exactly one place; TIDEGATE_TEST_SEED makes them happen again."""
+"""Random lives end with every record in exactly one place; TIDEGATE_TEST_SEED makes them happen again.
+
+`make test` takes two, `make test-nightly` twenty."""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tests import world
 from tests.fuzz.lives import Life
 from tests.mutants.quick import quick
 
-LIVES = int(os.environ.get("TIDEGATE_FUZZ_EXAMPLES", "4"))
+LIVES = int(os.environ.get("TIDEGATE_FUZZ_EXAMPLES", "20" if os.environ.get("TIDEGATE_NIGHTLY") == "all" else "2"))
 STEPS = 16
 
 

@@ -29,7 +29,7 @@ from tidegate.workflow.publish import archive
 from tidegate.workflow.replay import replay, rollback
 
 ALL = os.environ.get("TIDEGATE_FAULTS") == "all"
-OTHERS = 12
+OTHERS = 6
 """Cases beside one of each way, in `make test`."""
 
 

@@ -43,8 +43,8 @@ def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def environment(code: Path) -> dict[str, str]:
-    """Of a process that runs the release's code; neither Airflow's nor Tidegate's settings of this one. What it compiles
-    the next one need not."""
+    """Of a process that runs the release's code; neither Airflow's nor Tidegate's settings of this one. What it
+    compiles the next one need not."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TIDEGATE"))}
     return env | {"PYTHONPATH": f"{code}/plugins:{code}", "PYTHONDONTWRITEBYTECODE": ""}
 

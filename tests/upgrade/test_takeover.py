@@ -4,6 +4,7 @@ all of them (about 950), else those after which a batch, a window or a generatio
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +50,9 @@ def test_every_state_is_among_them(life: Life) -> None:
         assert wanted <= found, (query, wanted - found)
 
 
-def test_this_code_ends_what_0_1_0_began(life: Life) -> None:
-    failures = [wrong for case in life.cases if (wrong := life.failure(case)) is not None]
+def test_this_code_ends_what_0_1_0_began(life: Life, rng: random.Random) -> None:
+    """Half of the cases, drawn by the run's seed."""
+    cases = life.cases if FAULTS == "all" else rng.sample(life.cases, len(life.cases) // 2)
+    failures = [wrong for case in cases if (wrong := life.failure(case)) is not None]
     assert failures == []
     assert len(life.cases) >= 35

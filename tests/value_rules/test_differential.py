@@ -7,9 +7,9 @@ from random import Random
 
 from tests.value_rules.differential import jobs, report, run
 
-SAMPLE = 60
+SAMPLE = 30
 """Mutated messages of each row."""
-WHOLE_ROWS, WHOLE = 16, 40
+WHOLE_ROWS, WHOLE = 8, 40
 """So many rows, drawn by the seed, also send so many messages into files and back."""
 
 
