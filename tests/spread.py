@@ -26,8 +26,9 @@ _LANES = {
     "failover/test_kafka_standby": SERVICES,
 }  # fmt: skip
 """By folder, or by file. Deliveries to ClickHouse have servers that nobody else needs; others share databases."""
-POOLED = ("tests/crash", "tests/board")
-"""Folders whose files go to one worker: they share a pool of processes, or Airflow's web application."""
+CRASH, BOARD = "tests/crash", "tests/board"
+_POOLED = {"crash": CRASH, "board": BOARD, "copies/test_board": BOARD, "mirror/test_board": BOARD}
+"""Files, or folders of files, that go to one worker: they share a pool of processes, or Airflow's web application."""
 LONG = (
     "crash", "copies/test_faults", "board", "model/test_model", "mutants/test_planted_bugs", "look/test_where_chaos",
     "mirror/test_faults", "dev/test_architecture", "fuzz/test_lives", "value_rules/test_differential",
@@ -49,6 +50,12 @@ def lane(path: str) -> str | None:
     """Which kind of real parts a test file starts, by its folder below `tests/`; None for those that start none."""
     name = _name(path)
     return None if name in ALONE else _LANES.get(name, _LANES.get(name.rpartition("/")[0]))
+
+
+def pool(path: str) -> str:
+    """What a test file goes with; itself for most."""
+    name = _name(path)
+    return _POOLED.get(name, _POOLED.get(name.rpartition("/")[0], path))
 
 
 def _name(path: str) -> str:
@@ -74,8 +81,7 @@ class Spread(LoadScopeScheduling):
         self._owners: dict[str, object] = {}
 
     def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.split("::", 1)[0]
-        return next((folder for folder in POOLED if path.startswith(f"{folder}/")), path)
+        return pool(nodeid.split("::", 1)[0])
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         path = chosen(list(self.workqueue), self._owners, node)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from spread import AIRFLOW, ALONE, LONG, POOLED, SERVICES, chosen, lane
+from spread import AIRFLOW, ALONE, BOARD, CRASH, LONG, SERVICES, chosen, lane, pool
 
 TESTS = Path(__file__).parents[1]
 WAITING = ["tests/core/test_a.py", "tests/operators/test_b.py", "tests/contract/test_c.py", "tests/e2e/test_d.py"]
@@ -41,10 +42,18 @@ def test_others_take_what_starts_nothing_and_then_end() -> None:
 
 def test_what_takes_long_begins_first() -> None:
     assert taken(["tests/core/test_a.py", f"tests/{LONG[1]}.py"], {}, "one") == f"tests/{LONG[1]}.py"
-    for folder in POOLED:
-        assert taken(["tests/core/test_a.py", folder], {}, "one") == folder
-    known = [name for name in LONG + ALONE if f"tests/{name}" not in POOLED]
-    assert [name for name in known if not (TESTS / f"{name}.py").is_file()] == []
+    for pooled in (CRASH, BOARD):
+        assert taken(["tests/core/test_a.py", pooled], {}, "one") == pooled
+    assert [name for name in LONG + ALONE if not ((TESTS / f"{name}.py").is_file() or (TESTS / name).is_dir())] == []
+
+
+def test_files_that_share_a_pool_go_to_one_worker() -> None:
+    assert {pool(f"tests/{name}.py") for name in ("crash/test_pairs", "crash/test_fencing")} == {CRASH}
+    assert {pool(f"tests/{name}.py") for name in ("board/test_board_links", "mirror/test_board")} == {BOARD}
+    assert pool("tests/core/test_a.py") == "tests/core/test_a.py"
+    users = [path for path, text in others() if "board_app.client(" in text]
+    assert len(users) > 5
+    assert [path for path in users if pool(path) != BOARD] == []
 
 
 def test_the_lane_of_a_file_is_its_folders() -> None:
@@ -56,7 +65,14 @@ def test_the_lane_of_a_file_is_its_folders() -> None:
 
 def test_whatever_takes_a_sample_of_faults_takes_all_of_them_in_make_test_faults() -> None:
     [whole] = [line for line in (TESTS.parent / "Makefile").read_text().splitlines() if "TIDEGATE_FAULTS=all" in line]
-    draws = re.compile(r"TIDEGATE_FAULTS|crash\.cases import|crash\.matrix import .*drawn|tests\.ledger_loss import")
-    sampled = [p for p in TESTS.rglob("test_*.py") if draws.search(p.read_text()) and p != Path(__file__)]
+    draws = re.compile(r"TIDEGATE_FAULTS|crash\.cases import|crash\.matrix import .*drawn|ledger_loss import Past")
+    sampled = [path for path, text in others() if draws.search(text)]
     assert len(sampled) > 15
-    assert [str(p) for p in sampled if f"tests/{p.relative_to(TESTS)}" not in whole] == []
+    assert [path for path in sampled if path not in whole] == []
+
+
+def others() -> Iterator[tuple[str, str]]:
+    """(path, text) of all files of tests but this one."""
+    for path in TESTS.rglob("test_*.py"):
+        if path != Path(__file__):
+            yield str(path.relative_to(TESTS.parent)), path.read_text()
