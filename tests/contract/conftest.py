@@ -23,18 +23,20 @@ from tests.databases.fixtures import mariadb, mysql, postgresql  # noqa: F401
 from tests.targets.iceberg.catalogues import Site
 from tidegate.core.base.storage import Storage
 
-SAMPLE = 0.25
-"""Of what runs on moto, the second of two servers: this part, drawn by the run's seed; `make test-nightly` runs all."""
+HERE = Path(__file__).parent
+SAMPLES = {"moto": 0.25, "hive_spark": 0.5}
+"""Of what runs on moto, the second of two servers, and on Spark's Thrift server, which lives of hours ask too: these
+parts, drawn by the run's seed; `make test-nightly` runs all."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("TIDEGATE_NIGHTLY") == "all":
         return
     for item in items:
-        params = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        drawn = random.Random(f"{os.environ['TIDEGATE_TEST_SEED']}:{item.nodeid}").random() < SAMPLE
-        if not drawn and any(isinstance(p, str) and p == "moto" for p in params):
-            item.add_marker(pytest.mark.skip(reason="on moto: make test-nightly"))
+        params = item.callspec.params.values() if item.path.parent == HERE and hasattr(item, "callspec") else ()
+        for kind in (p for p in params if isinstance(p, str) and p in SAMPLES):
+            if random.Random(f"{os.environ['TIDEGATE_TEST_SEED']}:{item.nodeid}").random() > SAMPLES[kind]:
+                item.add_marker(pytest.mark.skip(reason=f"on {kind}: make test-nightly"))
 
 
 @pytest.fixture(params=TREES + OBJECTS)

@@ -121,11 +121,8 @@ def test_files_of_another_redrive_in_the_place_of_its_own_are_seen(world: World)
 # ---------------------------------------------------------------- many spans of one batch and partition
 
 
-def test_islands_are_found_like_single_offsets() -> None:
+def test_islands_are_found_like_single_offsets(rng: random.Random) -> None:
     """Against a model: spans of ingest batches and islands of redrives, rows in any order, some wrong on purpose."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
     for _ in range(60):
         spans, wanted = [], set()
         for batch in range(1, 5):

@@ -159,10 +159,10 @@ class Chaos:
     # ------------------------------------------------------------ the broker
 
     def trim(self) -> None:
-        """Retention passes some records that nobody has read."""
+        """Retention passes some records that nobody has read; of each partition one at least."""
         self.trimmed = True
         for p in range(PARTITIONS):
-            before = self.rng.randrange(self.planned[p], self._end(p) + 1)
+            before = self.rng.randrange(self.planned[p] + 1, self._end(p) + 1)
             self._mark(p, before, "before start" if not self.runs else "lost")
             self.world.kafka.trim(TOPIC, p, before)
 

@@ -82,12 +82,9 @@ def read(files: Files, sources: list[Source], partition: int, start: int, end: i
     return found
 
 
-def test_rows_come_in_order_from_files_that_interleave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_come_in_order_from_files_that_interleave(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """Against a model: many files, each with rows of several partitions in any order."""
     monkeypatch.setattr(redrive, "CHUNK_RECORDS", 5)
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
     for _ in range(25):
         files, sources = Files(), []
         rows = [(p, o) for p in range(3) for o in range(60) if rng.random() < 0.5]
