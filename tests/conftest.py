@@ -44,10 +44,10 @@ def _scratch() -> Path:
 
 def pytest_configure(config: pytest.Config) -> None:
     """What tests, and processes that they kill, leave in the temporary folder goes with the run."""
-    gc.disable()  # until all tests are collected: it would look through them again and again
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores what tests send
     sys.dont_write_bytecode = False  # else each worker and each process that a test starts would compile all again
     if hasattr(config, "workerinput"):
+        gc.disable()  # until all tests are collected: it would look through them again and again
         from compiled import compile_share
 
         compile_share(config, int(config.workerinput["workerid"].removeprefix("gw")))
