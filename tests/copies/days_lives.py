@@ -92,6 +92,7 @@ class _Life:
         source.during = lambda: None
         while self.world.sent < len(source.log):  # nothing is read before an event has come
             self.world.deliver()
+        self.world.ingest("what a run that died has left")  # the next run ends an open batch, and takes nothing else
         for _ in range(3):
             self.world.read()
         while self.now + 1 < DAYS:
