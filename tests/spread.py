@@ -26,20 +26,24 @@ _LANES = {
     "failover/test_kafka_standby": SERVICES,
 }  # fmt: skip
 """By folder, or by file. Deliveries to ClickHouse have servers that nobody else needs; others share databases."""
-CRASH, BOARD = "tests/crash", "tests/board"
-_POOLED = {"crash": CRASH, "board": BOARD, "copies/test_board": BOARD, "mirror/test_board": BOARD}
-"""Files, or folders of files, that go to one worker: they share a pool of processes, or Airflow's web application."""
+CRASH, BOARD, UPGRADE = "tests/crash", "tests/board", "tests/upgrade"
+_POOLED = {
+    "crash": CRASH, "board": BOARD, "copies/test_board": BOARD, "mirror/test_board": BOARD,
+    "integration/test_board_browser": BOARD,
+    "upgrade/test_side_by_side": UPGRADE, "upgrade/test_takeover": UPGRADE, "upgrade/test_refusals": UPGRADE,
+}  # fmt: skip
+"""Files, or folders of files, that go to one worker: they share a pool of processes, Airflow's web application, or the
+code of an older release."""
 LONG = (
     "crash", "copies/test_faults", "board", "model/test_model", "mutants/test_planted_bugs", "look/test_where_chaos",
     "mirror/test_faults", "dev/test_architecture", "fuzz/test_lives", "value_rules/test_differential",
     "copies/test_days_faults",
-    "mirror/test_days_faults", "window/test_cut_over", "copies/test_lives", "upgrade/test_side_by_side",
-    "upgrade/test_takeover", "offline/test_faults",
+    "mirror/test_days_faults", "window/test_cut_over", "copies/test_lives", "upgrade", "offline/test_faults",
 )  # fmt: skip
 """Files of no lane that take 20 s and more: they begin first, so that no worker is left with one while others end."""
 ALONE = (
-    "integration/test_board_browser", "integration/test_kill_each_state", "integration/test_stack_lifecycle",
-    "integration/test_stack_airflow", "integration/test_worker_archive", "integration/test_kafka_log_cut",
+    "integration/test_kill_each_state", "integration/test_stack_lifecycle", "integration/test_stack_airflow",
+    "integration/test_worker_archive", "integration/test_kafka_log_cut",
     "integration/test_merge_spark", "integration/test_redrive_spark", "integration/test_mirror_spark",
     "integration/test_stack_processes", "contract/test_truth_http", "contract/test_reader",
 )  # fmt: skip

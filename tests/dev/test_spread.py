@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from spread import AIRFLOW, ALONE, BOARD, CRASH, LONG, SERVICES, chosen, lane, pool
+from spread import AIRFLOW, ALONE, BOARD, CRASH, LONG, SERVICES, UPGRADE, chosen, lane, pool
 
 TESTS = Path(__file__).parents[1]
 WAITING = ["tests/core/test_a.py", "tests/operators/test_b.py", "tests/contract/test_c.py", "tests/e2e/test_d.py"]
@@ -42,7 +42,7 @@ def test_others_take_what_starts_nothing_and_then_end() -> None:
 
 def test_what_takes_long_begins_first() -> None:
     assert taken(["tests/core/test_a.py", f"tests/{LONG[1]}.py"], {}, "one") == f"tests/{LONG[1]}.py"
-    for pooled in (CRASH, BOARD):
+    for pooled in (CRASH, BOARD, UPGRADE):
         assert taken(["tests/core/test_a.py", pooled], {}, "one") == pooled
     assert [name for name in LONG + ALONE if not ((TESTS / f"{name}.py").is_file() or (TESTS / name).is_dir())] == []
 
@@ -51,7 +51,7 @@ def test_files_that_share_a_pool_go_to_one_worker() -> None:
     assert {pool(f"tests/{name}.py") for name in ("crash/test_pairs", "crash/test_fencing")} == {CRASH}
     assert {pool(f"tests/{name}.py") for name in ("board/test_board_links", "mirror/test_board")} == {BOARD}
     assert pool("tests/core/test_a.py") == "tests/core/test_a.py"
-    users = [path for path, text in others() if "board_app.client(" in text]
+    users = [path for path, text in others() if "board_app.client(" in text or "board_app.application(" in text]
     assert len(users) > 5
     assert [path for path in users if pool(path) != BOARD] == []
 
