@@ -8,12 +8,15 @@ import pytest
 from tests.clickhouse.fixtures import newest_engine, place  # noqa: F401
 from tests.clickhouse.places import ALL
 
-SAMPLE = 0.3
-"""Of what runs on one server, beside two as shards: this part, drawn by the run's seed; `make test-clickhouse`: all."""
+SAMPLES = {"one": 0.3, "two": 0.6}
+"""Of what runs on one server of ClickHouse, and on two as shards: these parts, drawn by the run's seed;
+`make test-clickhouse`: all."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        of_one = hasattr(item, "callspec") and item.callspec.params.get("place") == "one"
-        if of_one and not ALL and random.Random(f"{os.environ['TIDEGATE_TEST_SEED']}:{item.nodeid}").random() > SAMPLE:
-            item.add_marker(pytest.mark.skip(reason="on one server: make test-clickhouse"))
+        kind = item.callspec.params.get("place") if hasattr(item, "callspec") else None
+        if ALL or kind not in tuple(SAMPLES):
+            continue
+        if random.Random(f"{os.environ['TIDEGATE_TEST_SEED']}:{item.nodeid}").random() > SAMPLES[kind]:
+            item.add_marker(pytest.mark.skip(reason=f"on ClickHouse, {kind}: make test-clickhouse"))
