@@ -87,6 +87,7 @@ def test_windows_that_follow_each_other_are_one_part() -> None:
 
 def test_nothing_due_is_false_and_has_no_ranges() -> None:
     nothing = Due(HOURS, ())
+    assert (bool(nothing), bool(Due(HOURS, (Interval(T0, T0 + HOUR),)))) == (False, True)
     assert not nothing
     assert (nothing.count, list(nothing), list(nothing.ranges)) == (0, [], [])
 

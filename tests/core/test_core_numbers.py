@@ -77,6 +77,8 @@ def test_without_goes_on_with_the_next_one() -> None:
         ({0: 61, 1: 40}, 100, {0: 60, 1: 39}),
         ({0: 901, 1: 101}, 102, {0: 91, 1: 11}),
         ({0: 9, 1: 1, 2: 1}, 2, {0: 1, 1: 1, 2: 1}),
+        ({0: 1, 1: 1, 2: 1}, 2, {0: 1, 1: 1, 2: 1}),
+        ({0: 1, 1: 1}, 2, {0: 1, 1: 1}),
         ({0: 3, 1: 2, 2: 1}, 5, {0: 2, 1: 1, 2: 1}),
         ({}, 5, {}),
         ({0: 100}, 10, {0: 10}),
@@ -108,6 +110,11 @@ def test_pack(counts: tuple[int, ...], tasks: int, smallest: int, loads: list[li
     assert {r.topic for b in packed for r in b} <= {"t"}
     assert all(b == sorted(b) for b in packed)
     assert sorted(sorted((r.count for r in b), reverse=True) for b in packed) == sorted(loads)
+
+
+def test_a_task_is_not_started_for_less_than_fifty_thousand_records() -> None:
+    for count, tasks in ((50_000, 1), (50_001, 2), (100_000, 2), (100_001, 3)):
+        assert len(pack([OffsetRange("t", 0, 0, count)], 8)) == tasks, count
 
 
 # ---------------------------------------------------------------- receipts
