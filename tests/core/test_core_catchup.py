@@ -60,14 +60,14 @@ def test_a_conf_that_names_no_part_is_refused(conf: object) -> None:
 
 
 def test_what_is_wrong_with_a_conf_is_named() -> None:
-    for conf, words in (
-        ({"from": "x", "until": "2013-01-05"}, "from"),
-        ({"from": "2013-01-05", "until": "x"}, "until"),
-        ({"from": "2013-01-05", "until": "2013-01-05"}, "`from` is not before `until`"),
+    for conf, words, advice in (
+        ({"from": "x", "until": "2013-01-05"}, "^`from` is no instant", AskedWrong.advice),
+        ({"from": "2013-01-05", "until": "x"}, "^`until` is no instant", AskedWrong.advice),
+        ({"from": "2013-01-05", "until": "2013-01-05"}, "`from` is not before", "trigger it with the first one first"),
     ):
         with pytest.raises(AskedWrong, match=words) as wrong:
             rules.asked_part(conf)
-        assert wrong.value.advice
+        assert wrong.value.advice == advice
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,7 @@ def test_only_what_matters_is_compared() -> None:
 
 
 def test_the_day_before_a_change_is_concerned_by_it() -> None:
+    assert around(AUGUST, AUGUST + HOUR_MS) == Interval(AUGUST - DAY_MS, AUGUST + HOUR_MS + DAY_MS)
     there = replace(berlin(), changes=((SUMMER, 2 * HOUR_MS),))
     day = ms("2020-10-23T22:00")  # the 24th; the 25th has 25 hours
     assert disagreement(there, [around(day - DAY_MS, day)]) is None

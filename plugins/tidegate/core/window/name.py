@@ -49,7 +49,7 @@ def _partition_ms(pipeline: Pipeline, text: str) -> int:
     """`date=2013-01-26/hour=16`: local to the pipeline, as the table has it; further partitions are not looked at."""
     given = tuple(pair for pair in parse_partition_path(text) if pair[0] in pipeline.time_partitions)
     if tuple(column for column, _ in given) != pipeline.time_partitions:
-        raise ValueError(text)
+        raise ValueError
     start = window_named(given, pipeline.windows)
     if start is None:
         size, zone = pipeline.windows.size_ms // MINUTE_MS, pipeline.windows.timezone
