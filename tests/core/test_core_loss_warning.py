@@ -21,7 +21,7 @@ from tidegate.core.source.loss_warning import (
     time_to_loss,
 )
 from tidegate.core.source.port import Lane
-from tidegate.core.source.progress import Progress
+from tidegate.core.source.progress import Progress, begins
 from tidegate.core.source.trouble import Trouble
 
 
@@ -138,7 +138,15 @@ def test_what_a_transaction_holds_back_is_not_read_by_reading_faster(stable: int
     words = remedy(time_to_loss(state, progress(landed, landed, BASE), NOW, DAY), "t", "p", said)
     assert words.startswith("first <expires, topic t, time>; then ")
     assert ("then read faster" in words) is not held
-    assert ("then end the transaction that is open in partition 0: <transaction" in words) is held
+    assert words.endswith("then end the transaction that is open in partition 0: <transaction, topic t, time>") is held
+
+
+def test_where_the_next_batch_begins() -> None:
+    ends = Progress("id", LANDED, LANDED, resumed={2: 7}).ends
+    assert ends == {0: 1_000, 2: 7}
+    assert [begins(ends, p, 5) for p in (0, 1, 2)] == [1_000, 0, 7], "a partition that came later: from its beginning"
+    assert begins({}, 0, 5) == 5, "before the first batch nothing is due that the log no longer has"
+    assert Progress("id", LANDED, LANDED).begins(0, 5) == 1_000
 
 
 def test_nothing_is_held_back_where_nothing_is_unread() -> None:
@@ -151,6 +159,8 @@ def test_the_words_of_each_limit() -> None:
     by_bytes = TimeToLoss(WARN, (sized(1_000, unread=400, limit=90_000),), DAY, None, 90_000)
     assert "first <expires, topic t, bytes>; " in remedy(by_bytes, "t", "p", said)
     assert "p.ingest" in remedy(by_bytes, "t", "p", said)
+    both = replace(by_bytes, retention_ms=7 * DAY)
+    assert "first <expires, topic t, bytes>; " in remedy(both, "t", "p", said), "the limit that acts first is raised"
     gone = LossForecast(
         partition=0, state=PASSING, at_pace_ms=0, stopped_ms=0, reason="offsets [2, 5) are gone already", unread=5
     )
