@@ -121,6 +121,9 @@ def test_the_pace_is_that_of_the_last_minutes() -> None:
 
 def test_what_is_left_at_the_end_goes_on_where_anything_was_published() -> None:
     assert rules.Progress(Tally(9, 5), 0.0, 9).last(60.0).endswith("left; goes on in the next run")
+    assert rules.Progress(Tally(901, 900), 0.0, 901).last(600.0).endswith("left; goes on in the next run"), (
+        "however soon"
+    )
     assert rules.Progress(Tally(9, 9), 0.0, 9).last(60.0) == "9 windows: 9 published, 9 a minute"
     assert rules.Progress(Tally(9, 0, 9), 0.0, 9).last(60.0) == "9 windows: 0 published, 9 wait for a batch to land"
 

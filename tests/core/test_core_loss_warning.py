@@ -97,6 +97,7 @@ def test_the_level_of_a_topic_is_that_of_its_loudest_partition() -> None:
     state = replace(topic(), partitions={0: Lane(0, 1_000, 1_000), 1: Lane(0, 0, 0)})
     assert time_to_loss(state, progress(LANDED, LANDED, BASE), NOW, DAY).level == OK
     behind = time_to_loss(topic(), progress(LANDED, LANDED, BASE), NOW, DAY)
+    assert (behind.warning_ms, behind.retention_ms, behind.retention_bytes) == (DAY, 7 * DAY, None)
     assert (behind.level, behind.at_pace_ms is not None) == (WARN, True)
     assert time_to_loss(topic(), progress(LANDED, LANDED, BASE), NOW, None).level == OFF
     assert time_to_loss(topic(), Progress(None), NOW, DAY).level == UNKNOWN

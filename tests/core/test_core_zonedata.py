@@ -154,6 +154,8 @@ def test_only_what_matters_is_compared() -> None:
         assert found.at_ms == WINTER
     assert disagreement(there, [Interval(WINTER + DAY_MS, 2**62)]) is not None, "no change lies there, offsets differ"
     assert disagreement(there, [Interval(there.last_ms + 1, 2**62)]) is None, "nothing is pinned there"
+    assert disagreement(replace(there, last_ms=WINTER)) is not None, "the last instant that is pinned counts"
+    assert disagreement(replace(there, last_ms=WINTER - 1)) is None
 
 
 def test_the_day_before_a_change_is_concerned_by_it() -> None:

@@ -38,11 +38,12 @@ Compaction is not retention: what it removes has been superseded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
 from tidegate.core.source.port import Lane, LogState
-from tidegate.core.source.progress import Progress
+from tidegate.core.source.progress import BatchLook, Progress
 
 HOUR_MS = 3_600_000
 HORIZON_MS = HOUR_MS
@@ -150,14 +151,15 @@ class _Case:
         young = look.to_a_transaction and since is not None and self.now_ms - since <= self.patience_ms
         return (look.to_the_end or young) and not self.overdue
 
-    @property
-    def elapsed_ms(self) -> int | None:
-        """t' - t0; None without two landed batches."""
+    def pace(self, reached: Callable[[BatchLook], int | None]) -> float | None:
+        """What the landed batches have `reached`, per ms between them; never below 0: a producer that goes back in time
+        does not make reading go back. None where that takes two batches, or they met nothing of this partition."""
         landed, base = self.progress.landed, self.progress.base
         if landed is None or base is None or landed.landed_ms is None or base.landed_ms is None:
-            return None
+            return 0.0 if self.overdue and landed is not None else None
+        now, then = reached(landed), reached(base)
         end = self.now_ms if self.overdue else landed.landed_ms
-        return max(1, end - base.landed_ms)
+        return None if now is None or then is None else max(0.0, (now - then) / max(1, end - base.landed_ms))
 
 
 def forecast(topic: LogState, progress: Progress, now_ms: int) -> tuple[LossForecast, ...]:
@@ -236,7 +238,7 @@ def _by_time(case: _Case) -> _Limit:
         return _Limit("time", 0, 0, retention, "the next unread records are older than retention.ms")
     if case.keeps_up:
         return _Limit("time", inf, slack, retention)
-    pace = _record_time_pace(case)
+    pace = case.pace(lambda batch: batch.position_ms(case.number))
     if pace is None:
         return _Limit("time", None, slack, retention, "the pace takes two landed batches that read this partition")
     return _Limit("time", inf if pace >= 1 else slack / (1 - pace), slack, retention)
@@ -246,15 +248,6 @@ def _no_position(case: _Case) -> str:
     if case.progress.read is None:
         return "no batch has landed yet"
     return "the newest batch has no Kafka timestamp of this partition"
-
-
-def _record_time_pace(case: _Case) -> float | None:
-    """v; never below 0: a producer that goes back in time does not make reading go back."""
-    landed, base, elapsed = case.progress.landed, case.progress.base, case.elapsed_ms
-    if landed is None or base is None or elapsed is None:
-        return 0.0 if case.overdue and landed is not None else None
-    now, then = landed.position_ms(case.number), base.position_ms(case.number)
-    return None if now is None or then is None else max(0.0, (now - then) / elapsed)
 
 
 def _by_bytes(case: _Case) -> _Limit:
@@ -273,7 +266,7 @@ def _by_bytes(case: _Case) -> _Limit:
         return _Limit("bytes", 0, 0, kept / written, why)
     if case.keeps_up:
         return _Limit("bytes", inf, left / written, kept / written)
-    read = _read_rate(case)
+    read = case.pace(lambda batch: batch.partitions[case.number].end if case.number in batch.partitions else None)
     if read is None:
         why = "the pace takes two landed batches that met this partition"
         return _Limit("bytes", None, left / written, kept / written, why)
@@ -299,12 +292,3 @@ def _write_rate(case: _Case) -> float | None:
         if batch is not None and look is not None:
             return max(0, case.offsets.high_watermark - look.high_watermark) / max(1, case.now_ms - batch.clock_ms)
     return None
-
-
-def _read_rate(case: _Case) -> float | None:
-    """r: offsets per ms."""
-    landed, base, elapsed = case.progress.landed, case.progress.base, case.elapsed_ms
-    if landed is None or base is None or elapsed is None:
-        return 0.0 if case.overdue and landed is not None else None
-    now, then = landed.partitions.get(case.number), base.partitions.get(case.number)
-    return None if now is None or then is None else max(0, now.end - then.end) / elapsed
