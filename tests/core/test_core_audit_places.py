@@ -10,9 +10,11 @@ from core_values import HOUR, PIPELINE, T0
 from test_core_audit import (
     DATA_1,
     DATA_2,
+    DIRTY_1,
     GENERATION,
     ID,
     LATE_1,
+    ONE,
     PAGE,
     SPINE,
     TOTALS,
@@ -20,11 +22,13 @@ from test_core_audit import (
     WINDOW,
     file,
     look,
+    span,
     words,
 )  # fmt: skip
 from test_core_audit_chain import links
+from test_core_audit_redrives import redrive_of
 
-from tidegate.core.audit.problems import RESTORE, Books
+from tidegate.core.audit.problems import RESTORE, Books, Redrives
 from tidegate.core.base.instants import DAY_MS
 from tidegate.core.base.offsets import Interval
 from tidegate.core.files.receipt import FileEntry, PartitionRows, content_digest, manifest_digest
@@ -151,6 +155,24 @@ def test_a_generation_holds_the_late_rows_that_it_took_up() -> None:
     ]
     gone = replace(reopened(), late=())
     assert f"window {ID}: partition 0: 10 rows landed, 11 in generation 1" in words(generation=gone)
+
+
+def test_sums_are_of_all_windows_and_all_ranges() -> None:
+    books, one = Books(SPINE), reopened()
+    for page in (PAGE, replace(PAGE, window_ms=T0 + HOUR)):
+        page = replace(page, totals=(replace(TOTALS[0], rerouted=2), *TOTALS[1:]))
+        list(books.window(replace(page, generations=(one,)), one))
+    assert books.totals().reopened == 2
+    assert "balance: 0 rows were rerouted, 4 by the windows they went to" in [
+        f"{p.subject}: {p.what}" for p in books.sums()
+    ]
+    redrive = redrive_of(ONE)
+    halves = tuple(span(0, at, at + 1, read=1, filtered=1) for at in (7, 8))
+    two = replace(DIRTY_1, rows=2, partitions=(PartitionRows(0, 2, 7, 8),))
+    found = Redrives(lambda batch: True)
+    found.batch(replace(ONE, redriven_by=3), (two,))
+    found.batch(replace(redrive, ranges=halves), ())
+    assert list(found.problems()) == []
 
 
 def test_late_rows_that_landed_while_the_audit_looked_are_not_counted() -> None:

@@ -139,12 +139,14 @@ def test_what_is_left_at_the_end_goes_on_where_anything_was_published() -> None:
         (6000, 0, 60.0, ", 100 a second"),
         (1, 0, 60.0, ", 1 a minute"),
         (1, 0, 120.0, ", 30 an hour"),
+        (59, 0, 3600.0, ", 59 an hour"),
         (60, 50, 60.0, ", 60 a minute, about a minute left"),
         (60, 60, 60.0, ", 60 a minute, about 1 minute left"),
         (60, 119 * 60, 60.0, ", 60 a minute, about 119 minutes left"),
         (60, 120 * 60, 60.0, ", 60 a minute, about 2 hours left"),
         (60, 150 * 60, 60.0, ", 60 a minute, about 2 hours left"),
         (60, 60 * 60 * 7, 60.0, ", 60 a minute, about 7 hours left"),
+        (60, 60 * 60 * 50, 60.0, ", 60 a minute, about 50 hours left"),
     ],
 )
 def test_a_pace_in_words(published: int, remain: int, seconds: float, words: str) -> None:

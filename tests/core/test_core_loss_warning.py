@@ -201,6 +201,10 @@ def test_which_limit_it_is_is_said_only_where_one_acts() -> None:
     assert one(topic(end=1_000), progress(LANDED, LANDED, BASE)).limit == "time"
     both = one(topic(end=1_000, retention_bytes=10**12, segment_bytes=1), progress(LANDED, LANDED, BASE))
     assert both.limit == "time", "the one that would act first if reading stopped"
+    read_all = batch(13, 0.1, read(990, 1_000, 1, high=1_000, size=300))
+    base = batch(1, 1.1, read(0, 900, 2, high=900, size=300), clock=1)
+    small = topic(1_000, retention_bytes=90_000, segment_bytes=1)
+    assert one(small, progress(read_all, read_all, base)).limit == "bytes"
 
 
 def test_one_batch_that_is_overdue_reads_nothing_by_bytes_either() -> None:
@@ -254,12 +258,13 @@ def test_whole_answers() -> None:
     )
     unstamped = batch(13, 0.1, read(900, 1_000, None, high=1_000))
     keeps = one(topic(end=1_050), progress(unstamped, unstamped, BASE))
-    assert (keeps.state, keeps.stopped_ms, keeps.unread) == (NEVER, None, 50)
+    why = "the newest batch has no Kafka timestamp of this partition"
+    assert keeps == LossForecast(partition=0, state=NEVER, limit="time", unread=50, reason=why)
     unsized = topic(1_050, retention_ms=None, retention_bytes=9_000, segment_bytes=1)
     keeps = one(unsized, progress(unstamped, unstamped, base))
-    assert (keeps.state, keeps.stopped_ms) == (NEVER, None)
+    assert keeps == LossForecast(partition=0, state=NEVER, behind_ms=keeps.behind_ms, unread=50)
     behind = batch(13, 0.1, read(900, 1_000, None, high=1_040))
-    reason = one(unsized, progress(behind, behind, base)).reason
-    assert reason == "how many records retention.bytes holds is not known"
+    why = "how many records retention.bytes holds is not known"
+    assert one(unsized, progress(behind, behind, base)).reason == why
     other = replace(topic(), topic_id="x", partitions={3: Lane(0, 9, 9)})
     assert one(other, progress(LANDED, LANDED)).partition == 3

@@ -218,7 +218,7 @@ def _earlier(case: _Case, limits: list[_Limit], behind: int | None) -> LossForec
         return replace(found, state=PASSING, at_pace_ms=0, limit=limit, reason=first.why)
     if first.at_pace > FAR_MS:
         return replace(found, state=NEVER, limit=limit, reason=first.why)
-    return replace(found, state=AHEAD, at_pace_ms=int(first.at_pace), limit=limit, reason=first.why)
+    return replace(found, state=AHEAD, at_pace_ms=int(first.at_pace), limit=limit)
 
 
 def _least(values: list[float | None]) -> int | None:
