@@ -20,7 +20,7 @@ from tidegate.core.source.loss_warning import (
     short,
     time_to_loss,
 )
-from tidegate.core.source.port import Lane
+from tidegate.core.source.port import ALL, Lane
 from tidegate.core.source.progress import Progress, begins
 from tidegate.core.source.trouble import Trouble
 
@@ -267,4 +267,27 @@ def test_whole_answers() -> None:
     why = "how many records retention.bytes holds is not known"
     assert one(unsized, progress(behind, behind, base)).reason == why
     other = replace(topic(), topic_id="x", partitions={3: Lane(0, 9, 9)})
-    assert one(other, progress(LANDED, LANDED)).partition == 3
+    why = "the topic was recreated: its offsets are not the ledger's"
+    assert one(other, progress(LANDED, LANDED)) == LossForecast(partition=3, state=UNKNOWN, reason=why)
+    for kept, why in (
+        ({"traits": replace(ALL, expires=False)}, "this kind of source forgets nothing"),
+        ({"deletes": False}, "the topic is compacted, nothing is deleted"),
+    ):
+        never = replace(topic(), partitions={3: Lane(0, 9, 9)}, **kept)
+        assert one(never, progress(LANDED, LANDED)) == LossForecast(partition=3, state=NEVER, unread=9, reason=why)
+
+
+def test_whole_answers_by_bytes() -> None:
+    look = read(590, 600, 1, high=990, size=300)
+    landed, base = batch(13, 0.1, look, clock=0.1), batch(1, 1.1, replace(look, high_watermark=900), clock=1)
+    state = topic(1_000, retention_ms=None, retention_bytes=90_000, segment_bytes=0)
+    hours = {"room_ms": 10 * HOUR, "behind_ms": HOUR, "unread": 400}  # 1,000 are kept, 100 come each hour
+    why = "the pace takes two landed batches that met this partition"
+    found = one(state, progress(landed, landed, batch(1, 1.1, None, clock=1)))
+    assert (found.state, found.limit, found.reason) == (UNKNOWN, "", why)
+    assert (found.stopped_ms, found.room_ms) == (6 * HOUR, 10 * HOUR)
+    to_the_end = replace(landed, partitions={0: replace(look, high_watermark=600)})
+    found = one(state, progress(to_the_end, to_the_end, base))
+    assert found == LossForecast(partition=0, state=NEVER, limit="bytes", stopped_ms=6 * HOUR, **hours)
+    unmet = one(state, progress(batch(14, 0, look, "WRITING"), None))
+    assert (unmet.state, unmet.reason) == (UNKNOWN, "no batch has landed yet")

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from tidegate.core.source.port import Lane, LogState
@@ -87,6 +88,10 @@ class _Limit:
     stopped: float | None
     room: float | None
     why: str = ""
+
+
+_NONE = _Limit("", inf, inf, inf)
+"""Nothing is ever deleted by it."""
 
 
 @dataclass(frozen=True)
@@ -168,30 +173,21 @@ def forecast(topic: LogState, progress: Progress, now_ms: int) -> tuple[LossFore
 
 
 def _partition(case: _Case) -> LossForecast:
-    progress, offsets, unread = case.progress, case.offsets, case.unread
+    progress, offsets = case.progress, case.offsets
+    answer = partial(LossForecast, partition=case.number, unread=case.unread)
     if progress.newest is None:
-        return LossForecast(partition=case.number, state=UNKNOWN, reason="no batch has been planned yet", unread=unread)
+        return answer(state=UNKNOWN, reason="no batch has been planned yet")
     if progress.topic_id != case.topic.topic_id:
-        return LossForecast(
-            partition=case.number, state=UNKNOWN, reason="the topic was recreated: its offsets are not the ledger's"
-        )
+        return answer(state=UNKNOWN, reason="the topic was recreated: its offsets are not the ledger's", unread=0)
     if offsets.log_start > case.next:
         gone = f"offsets [{case.next}, {offsets.log_start}) are gone already"
-        return LossForecast(
-            partition=case.number, state=PASSING, at_pace_ms=0, stopped_ms=0, reason=gone, unread=unread
-        )
+        return answer(state=PASSING, at_pace_ms=0, stopped_ms=0, reason=gone)
     if not case.topic.traits.expires:
-        return LossForecast(
-            partition=case.number, state=NEVER, reason="this kind of source forgets nothing", unread=unread
-        )
+        return answer(state=NEVER, reason="this kind of source forgets nothing")
     if case.topic.deletes is False:
-        return LossForecast(
-            partition=case.number, state=NEVER, reason="the topic is compacted, nothing is deleted", unread=unread
-        )
+        return answer(state=NEVER, reason="the topic is compacted, nothing is deleted")
     if case.topic.deletes is None:
-        return LossForecast(
-            partition=case.number, state=UNKNOWN, reason="the topic's settings may not be read", unread=unread
-        )
+        return answer(state=UNKNOWN, reason="the topic's settings may not be read")
     behind = None if case.position_ms is None else case.now_ms - case.position_ms
     return _earlier(case, [_by_time(case), _by_bytes(case)], behind)
 
@@ -213,12 +209,11 @@ def _earlier(case: _Case, limits: list[_Limit], behind: int | None) -> LossForec
     if first is None or (doubts and first.at_pace == inf):
         return replace(found, reason="; ".join(doubts))
     assert first.at_pace is not None
-    limit = "" if first.stopped == inf and first.at_pace == inf else first.name
     if first.at_pace <= 0:
-        return replace(found, state=PASSING, at_pace_ms=0, limit=limit, reason=first.why)
+        return replace(found, state=PASSING, at_pace_ms=0, limit=first.name, reason=first.why)
     if first.at_pace > FAR_MS:
-        return replace(found, state=NEVER, limit=limit, reason=first.why)
-    return replace(found, state=AHEAD, at_pace_ms=int(first.at_pace), limit=limit)
+        return replace(found, state=NEVER, limit=first.name, reason=first.why)
+    return replace(found, state=AHEAD, at_pace_ms=int(first.at_pace), limit=first.name)
 
 
 def _least(values: list[float | None]) -> int | None:
@@ -230,7 +225,7 @@ def _least(values: list[float | None]) -> int | None:
 def _by_time(case: _Case) -> _Limit:
     retention, position = case.topic.retention_ms, case.position_ms
     if retention is None:
-        return _Limit("time", inf, inf, inf)
+        return _NONE
     if position is None:
         return _Limit("time", inf if case.keeps_up else None, None, None, _no_position(case))
     slack = max(0, position + retention - case.now_ms)
@@ -252,11 +247,11 @@ def _no_position(case: _Case) -> str:
 
 def _by_bytes(case: _Case) -> _Limit:
     if case.topic.retention_bytes is None:
-        return _Limit("bytes", inf, inf, inf)
+        return _NONE
     kept = _kept_offsets(case, case.topic.retention_bytes)
     written = _write_rate(case)
     if written == 0:
-        return _Limit("bytes", inf, inf, inf)
+        return _NONE
     if kept is None or written is None:
         why = "how many records retention.bytes holds is not known" if kept is None else "no batch has landed yet"
         return _Limit("bytes", inf if case.keeps_up else None, None, None, why)
