@@ -289,5 +289,6 @@ def test_whole_answers_by_bytes() -> None:
     to_the_end = replace(landed, partitions={0: replace(look, high_watermark=600)})
     found = one(state, progress(to_the_end, to_the_end, base))
     assert found == LossForecast(partition=0, state=NEVER, limit="bytes", stopped_ms=6 * HOUR, **hours)
-    unmet = one(state, progress(batch(14, 0, look, "WRITING"), None))
+    cut = replace(state, partitions={0: Lane(500, 1_000, 1_000)})
+    unmet = one(cut, progress(batch(14, 0, look, "WRITING"), None))
     assert (unmet.state, unmet.reason) == (UNKNOWN, "no batch has landed yet")
