@@ -6,9 +6,6 @@ from pathlib import Path
 
 from tests.copies.worlds import COPYING, CopyWorld
 from tests.mirror.audits import Here
-from tidegate.core.copy.checksums import reached
-from tidegate.core.copy.rounds import Round, RoundState
-from tidegate.core.mirror.parts import KeyPart
 from tidegate.workflow.copy.compare import compare
 from tidegate.workflow.copy.copy import to_compare
 from tidegate.workflow.copy.narrow import next_keys
@@ -40,20 +37,3 @@ def test_a_run_compares_the_rows_behind_those_of_the_run_before(tmp_path: Path) 
     assert a_run() == ("11", most)
     assert a_run() == (least, "4"), "five rows again"
     assert a_run() == ("5", "9")
-
-
-def of(first: tuple[int, int], last: tuple[int, int], why: str = "compared: 0 of 9 keys differ") -> Round:
-    part = KeyPart(("shop", "id"), first, last)
-    return Round(pipeline="p", number=2, table="t", key=part.columns, state=RoundState.ENDED, why=why, part=part)
-
-
-def test_how_far_a_lap_is() -> None:
-    least, most = (-(2**63) + 1,) * 2, (2**63 - 1,) * 2
-    assert reached([], 2) is None
-    assert reached([of((1, 1), (1, 9))], 2) is None, "somebody's own range"
-    lap = [of(least, (7, 5)), of((7, 6), (8, 1))]
-    assert reached(lap, 2) == (8, 1)
-    assert reached([*lap, of((8, 3), (9, 9))], 2) == (8, 1), "a gap is between"
-    assert reached([*lap, of((8, 2), (9, 9), "its comparison died long ago")], 2) == (8, 1)
-    assert reached([*lap, of((8, 2), most)], 2) is None, "the last one"
-    assert reached([*lap, of((8, 2), most), of(least, (3, 3))], 2) == (3, 3)

@@ -12,6 +12,7 @@ import pytest
 from tests.copies import test_copy, test_days, test_hidden, test_narrow, test_overtaken, test_parts, test_shards
 from tests.copies.planted import COPY_BUGS
 from tests.copies.test_copy import world
+from tests.core import test_core_copy_ranges
 from tests.mirror import test_checksums
 from tests.mutants.planting import Planted
 from tidegate.core.base.errors import TidegateError
@@ -46,7 +47,7 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "a part makes the table whole": test_parts.test_the_certificate_stays_that_of_the_whole_copy,
     "a part is read to the end of the table": test_parts.test_only_these_keys_are_read_and_put_right,
     "a checksum leaves a column out": test_narrow.test_keys_outside_what_was_read_are_no_surplus,
-    "a checksum does not count rows": test_checksums.test_a_range_differs_by_its_rows_or_their_sum,
+    "a checksum does not count rows": test_core_copy_ranges.test_a_range_differs_by_its_rows_or_their_sum,
     "what was read in part is merged as a whole": test_narrow.test_fix_leaves_the_rows_between_what_was_read,
     "keys outside of what was read are surplus": test_checksums.test_keys_are_located_as_one_by_one,
     "a null has the text of an empty one": test_checksums.test_values_that_differ_have_other_numbers,

@@ -69,13 +69,14 @@ def of(*rows: Delivered) -> list[Problem]:
 
 def test_what_stands_in_a_further_system_is_a_generation_of_the_window() -> None:
     assert of(ROW) == []
-    assert of(replace(ROW, generation=3), ROW) == [
-        Problem(f"window {ID}", "delivery ch, try 5: the window has no generation 3", RESTORE)
-    ]
+    unknown = Problem(f"window {ID}", "delivery ch, try 5: the window has no generation 3", RESTORE)
+    assert of(replace(ROW, generation=3), ROW) == [unknown]
     (other,) = of(replace(ROW, window_ms=T0 + HOUR))
     assert other.subject == "window 20130105T010000Z"
     digest = Problem(f"window {ID}", "delivery ch, try 5: its digest is not that of generation 2", RESTORE)
     assert of(replace(ROW, digest="y")) == [digest]
+    assert of(replace(ROW, generation=3), replace(ROW, digest="y")) == [unknown, digest], "each try is looked at"
+    assert of(replace(ROW, state=SENDING), replace(ROW, digest="y")) == [digest]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_its_summary_says_what_its_buckets_hold() -> None:
     ):
         (found,) = in_table(one)
         assert found.subject == "catalogue"
-        assert words in found.what
+        assert found.what.startswith(f"lake.t: its files hold {words}")
         assert found.what.endswith("its newest merge says 1,200 rows and 1 tombstone")
         assert found.advice
 
@@ -362,6 +363,7 @@ def test_landed_rows_that_no_run_will_publish() -> None:
     assert waits(replace(page, generations=(GENERATION,))) == []
     assert len(waits(replace(page, generations=(replace(GENERATION, state=RETIRED),)))) == 1
     assert waits(page, replace(SPINE, unlanded={4: "SEALED"})) == []
+    assert waits(replace(page, totals=(replace(total, kind="late"),))) == [], "late rows are published elsewhere"
     there = replace(page, window_ms=T0)
     assert waits(there) == []
     (said,) = waits(there, published=[Interval(T0, T0 + 1)])

@@ -60,14 +60,14 @@ def test_a_conf_that_names_no_part_is_refused(conf: object) -> None:
 
 
 def test_what_is_wrong_with_a_conf_is_named() -> None:
-    for conf, words in (
-        ({"from": "x", "until": "2013-01-05"}, "from"),
-        ({"from": "2013-01-05", "until": "x"}, "until"),
-        ({"from": "2013-01-05", "until": "2013-01-05"}, "`from` is not before `until`"),
+    for conf, words, advice in (
+        ({"from": "x", "until": "2013-01-05"}, "^`from` is no instant", AskedWrong.advice),
+        ({"from": "2013-01-05", "until": "x"}, "^`until` is no instant", AskedWrong.advice),
+        ({"from": "2013-01-05", "until": "2013-01-05"}, "`from` is not before", "trigger it with the first one first"),
     ):
         with pytest.raises(AskedWrong, match=words) as wrong:
             rules.asked_part(conf)
-        assert wrong.value.advice
+        assert wrong.value.advice == advice
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,9 @@ def test_the_pace_is_that_of_the_last_minutes() -> None:
 
 def test_what_is_left_at_the_end_goes_on_where_anything_was_published() -> None:
     assert rules.Progress(Tally(9, 5), 0.0, 9).last(60.0).endswith("left; goes on in the next run")
+    assert rules.Progress(Tally(901, 900), 0.0, 901).last(600.0).endswith("left; goes on in the next run"), (
+        "however soon"
+    )
     assert rules.Progress(Tally(9, 9), 0.0, 9).last(60.0) == "9 windows: 9 published, 9 a minute"
     assert rules.Progress(Tally(9, 0, 9), 0.0, 9).last(60.0) == "9 windows: 0 published, 9 wait for a batch to land"
 
@@ -136,12 +139,14 @@ def test_what_is_left_at_the_end_goes_on_where_anything_was_published() -> None:
         (6000, 0, 60.0, ", 100 a second"),
         (1, 0, 60.0, ", 1 a minute"),
         (1, 0, 120.0, ", 30 an hour"),
+        (59, 0, 3600.0, ", 59 an hour"),
         (60, 50, 60.0, ", 60 a minute, about a minute left"),
         (60, 60, 60.0, ", 60 a minute, about 1 minute left"),
         (60, 119 * 60, 60.0, ", 60 a minute, about 119 minutes left"),
         (60, 120 * 60, 60.0, ", 60 a minute, about 2 hours left"),
         (60, 150 * 60, 60.0, ", 60 a minute, about 2 hours left"),
         (60, 60 * 60 * 7, 60.0, ", 60 a minute, about 7 hours left"),
+        (60, 60 * 60 * 50, 60.0, ", 60 a minute, about 50 hours left"),
     ],
 )
 def test_a_pace_in_words(published: int, remain: int, seconds: float, words: str) -> None:

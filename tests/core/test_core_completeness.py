@@ -21,10 +21,12 @@ from tidegate.core.completeness.rules import (
     SHORT,
     UNKNOWN,
     WARN,
+    Held,
     compare,
     count_of,
     counted_kinds,
     due,
+    held,
     longest_wait_ms,
     parameters,
     weighed,
@@ -275,6 +277,16 @@ CERTIFICATE = Certificate(
     partitions=(),
     blockers=(),
 )
+
+
+def test_windows_that_a_count_holds_come_oldest_first() -> None:
+    later = replace(answer(), since_ms=SINCE + 9)
+    answers = {3 * HOUR: later, HOUR: answer(), 0: answer(THEIRS), 2 * HOUR: answer(accepted="fine")}
+    assert held(WAIT, answers, SINCE) == (
+        Held(HOUR, SINCE, compare(WAIT, answer(), SINCE)), Held(3 * HOUR, SINCE + 9, compare(WAIT, later, SINCE)),
+    )  # fmt: skip
+    assert [one.window_ms for one in held(PATIENT, answers, SINCE + HOUR)] == [3 * HOUR], "patience is over"
+    assert held(None, answers, SINCE) == held(replace(WAIT, policy="warn"), answers, SINCE) == ()
 
 
 def test_a_certificate_that_is_held() -> None:

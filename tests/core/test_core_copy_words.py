@@ -12,7 +12,7 @@ from tidegate.core.copy.chunk_map import Cell, chunk_map
 from tidegate.core.copy.complete import Look, complete, unmerged
 from tidegate.core.copy.port import KeyRange
 from tidegate.core.copy.rounds import Chunk, ChunkState, Reading, Round, RoundState
-from tidegate.core.copy.words import how_far
+from tidegate.core.copy.words import how_far, how_far_by_days
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, CopyStep, RoundIn, ranges, stays_hidden
 from tidegate.core.mirror.jobs import ApplyReceipt
@@ -205,6 +205,21 @@ def test_a_whole_table_says_since_when_nothing_is_older_or_why_not(told, asks, a
     if told.copied.complete is not None:
         assert said[1] == words
     assert ("cannot say" in said[1]) == (told.copied.complete is None)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"ended": True}, "copy 2: 12 of 1,500 chunks read (1 row); the next day after it takes it whole"),
+        ({"ended": False}, "copy 2: 12 of 1,500 chunks so far read (1 row); the next day after it takes it whole"),
+        ({"state": RoundState.WHOLE}, "copy 2 is whole (1 row): the next day that is built has its rows, if none has"),
+        ({"state": RoundState.COMPARED, "why": "why"}, "copy 2 has ended: why"),
+        ({"state": RoundState.GIVEN_UP, "why": "why"}, "copy 2 has ended: why"),
+    ],
+)
+def test_how_far_a_copy_of_a_mirror_by_days_is(more: dict, words: str) -> None:
+    assert how_far_by_days(replace(READING, round=replace(ROUND, **more))) == words
+    assert how_far_by_days(None) == "nothing of the source's table is read yet; no day is published before it is"
 
 
 # ---------------------------------------------------------------- what a commit makes of it

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.core.daily.day import Day, DayFile, Ground, buckets_of, flaw, made, outdated
+from tidegate.core.daily.purge import grown, settled
 from tidegate.core.mirror.counts import Counts
 from tidegate.core.mirror.jobs import ApplyReceipt, BaseFile, Bucket, BucketDone, MirrorFile
 
@@ -77,3 +78,14 @@ def test_a_day_is_outdated_once_another_generation_is_in_force_below_it() -> Non
     assert outdated(BEFORE, {DAY: 4}) == "built on generation 3 of 1970-01-02T00:00Z, where 4 is in force"
     assert outdated(BEFORE, {0: 3}) == "built on generation 3 of 1970-01-02T00:00Z, where none is in force"
     assert outdated(replace(BEFORE, base=None), {}) is None
+
+
+def test_what_has_been_read_by_when() -> None:
+    seen = grown((), 100, (7, 0, 0), 0)
+    seen = grown(seen, 200, None, 0)
+    assert seen == ((100, 7), (200, 7))
+    assert grown((), 100, None, 0) == ()
+    seen = grown(seen, 300, (5, 9, 9), 0)
+    assert seen[-1] == (300, 7), "a late event takes nothing back"
+    assert (settled(seen, 99), settled(seen, 250)) == (None, (7, 0, 0))
+    assert grown(seen, 400, (9, 0, 0), 250) == ((200, 7), (300, 7), (400, 9))

@@ -83,10 +83,12 @@ def test_what_is_remembered_is_bounded() -> None:
 def test_windows_that_follow_each_other_are_one_part() -> None:
     assert list(stretches(HOURS, hours(0, 1, 2, 5, 7, 8))) == [part(0, 3), part(5, 6), part(7, 9)]
     assert list(stretches(HOURS, [])) == []
+    assert list(stretches(HOURS, [0, HOUR, 3 * HOUR])) == [Interval(0, 2 * HOUR), Interval(3 * HOUR, 4 * HOUR)]
 
 
 def test_nothing_due_is_false_and_has_no_ranges() -> None:
     nothing = Due(HOURS, ())
+    assert (bool(nothing), bool(Due(HOURS, (Interval(T0, T0 + HOUR),)))) == (False, True)
     assert not nothing
     assert (nothing.count, list(nothing), list(nothing.ranges)) == (0, [], [])
 
@@ -102,4 +104,5 @@ def test_what_is_remembered_may_end_within_a_window() -> None:
     start, end = (int(datetime(2023, 4, d, 21, tzinfo=UTC).timestamp() * 1000) for d in (28, 30))
     noted = [Interval(days.start_ms, start + HOUR), Interval(start + 3 * HOUR, start + 4 * HOUR)]
     assert unknown(days, noted, end + HOUR) == (Interval(start, end),)
+    assert unknown(HOURS, [Interval(T0 + 2 * HOUR + 1, T0 + 3 * HOUR)], T0 + 3 * HOUR) == (part(0, 3),)
     assert [key.start_ms for key in due(days, unknown(days, noted, end + HOUR), ())] == [start, start + 24 * HOUR]

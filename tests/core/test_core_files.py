@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -92,6 +93,16 @@ def test_files_that_make_way(state: str | None, location: str | None, expected: 
 )  # fmt: skip
 def test_names_of_a_window(text: str) -> None:
     assert named(PIPELINE, text) == KEY
+
+
+def test_an_instant_without_a_zone_is_utc_wherever_the_clock_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert named(PIPELINE, "2013-01-05T00:30") == KEY
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2013-13-05", "date=2013-01-05", "hour=00/date=2013-01-05", "0001"])

@@ -50,6 +50,8 @@ def test_the_broker_says_where_the_log_was_cut() -> None:
     assert found_cuts({0: 15, 1: 15, 2: 15, 9: 5}, {0: 4, 1: 4, 2: 4}, state, {1: 12, 0: 15}, 7) == (
         Cut(1, "id", 7, 12, 15, 5),
     )
+    one_less = replace(state, partitions={p: lane for p, lane in state.partitions.items() if p})
+    assert [c.partition for c in found_cuts({0: 15, 1: 15}, {0: 4, 1: 4}, one_less, {1: 12}, 7)] == [1]
     both = found_cuts({2: 15, 1: 15}, {1: 4, 2: 4}, state, {1: 1, 2: 2}, 7)
     assert [(c.partition, c.start) for c in both] == [(1, 1), (2, 2)]
     assert found_cuts({9: 5, 10: 15, 1: 15}, {1: 4}, state, {1: 3}, 7)[0].partition == 1
@@ -77,6 +79,18 @@ def test_reading_goes_on_at_the_planned_end_or_from_the_cut() -> None:
     assert skips == Resumption(offset=15, lost_start=12, **said)  # type: ignore[arg-type]
     assert rereads == Resumption(offset=12, **said)  # type: ignore[arg-type]
     assert skips.cut == rereads.cut == 12
+
+
+@pytest.mark.parametrize(
+    ("epoch", "why"),
+    [(5, "an unclean leader election?"),
+     (None, "its end was lost; or the topic was created again, which `tidegate source reset` accepts")],
+)  # fmt: skip
+def test_a_cut_in_words(epoch: int | None, why: str) -> None:
+    assert Cut(1, "id", 7, 12, 15, epoch).words() == (
+        f"partition 1: the log was cut at offset 12 ({why}), and it was planned up to 15, by batch 7: what takes the "
+        "freed offsets is not read"
+    )
 
 
 # ---------------------------------------------------------------- logs without an id

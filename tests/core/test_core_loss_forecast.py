@@ -41,6 +41,18 @@ def test_what_takes_longer_than_a_year_is_never() -> None:
     assert (found.state, found.stopped_ms) == (NEVER, 8 * HOUR)
 
 
+def test_a_loss_is_ahead_from_the_next_millisecond_up_to_a_year() -> None:
+    back = batch(1, 1.1, read(0, 100, 150))  # a producer that went back in time: no pace
+    for retention_ms, state, at in (
+        (160 * HOUR, PASSING, 0),
+        (160 * HOUR + 1, AHEAD, 1),
+        (160 * HOUR + FAR_MS, AHEAD, FAR_MS),
+        (160 * HOUR + FAR_MS + 1, NEVER, None),
+    ):
+        found = one(topic(retention_ms=retention_ms), progress(LANDED, LANDED, back))
+        assert (found.state, found.at_pace_ms) == (state, at)
+
+
 def test_records_older_than_retention_may_go_at_any_moment() -> None:
     landed = batch(13, 0.1, read(900, 1_000, 7 * 24 + 0.001))
     found = one(topic(), progress(landed, landed, BASE))
@@ -220,8 +232,8 @@ def test_a_pipeline_without_a_batch() -> None:
 
 def test_one_landed_batch_has_no_pace_but_stopping_has_a_limit() -> None:
     found = one(topic(), progress(LANDED, LANDED, None))
-    assert (found.state, found.stopped_ms) == (UNKNOWN, 8 * HOUR)
-    assert "two landed batches" in found.reason
+    assert (found.state, found.stopped_ms, found.room_ms) == (UNKNOWN, 8 * HOUR, 7 * DAY)
+    assert found.reason == "the pace takes two landed batches that read this partition"
 
 
 def test_another_topic_of_the_same_name() -> None:

@@ -51,6 +51,20 @@ def test_nothing_written_passes_nothing() -> None:
     assert (found.state, found.stopped_ms) == (NEVER, None)
 
 
+def test_what_is_written_while_the_plan_is_made_counts_as_of_a_millisecond() -> None:
+    landed = batch(13, 0.1, read(590, 600, 1, high=990), clock=0)
+    state = topic(1_000, start=500, retention_ms=None, retention_bytes=1_000, segment_bytes=1_000)
+    found = one(state, progress(landed, landed, landed))
+    assert found.room_ms == 25, "250 offsets are kept, 10 come each millisecond"
+
+
+def test_a_partition_that_the_earlier_batch_did_not_meet_has_no_pace() -> None:
+    landed = batch(13, 0.1, read(590, 600, 1, high=990, size=300), clock=0.1)
+    state = topic(1_000, retention_ms=None, retention_bytes=90_000, segment_bytes=1)
+    found = one(state, progress(landed, landed, batch(1, 1.1, None, clock=1)))
+    assert (found.state, found.reason) == (UNKNOWN, "the pace takes two landed batches that met this partition")
+
+
 def test_the_limit_that_acts_first_counts() -> None:
     by_bytes = sized(1_000, unread=400, limit=90_000)
     landed = batch(13, 0.1, read(590, 600, 1, high=990, size=300), clock=0.1)

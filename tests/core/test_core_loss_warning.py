@@ -20,8 +20,8 @@ from tidegate.core.source.loss_warning import (
     short,
     time_to_loss,
 )
-from tidegate.core.source.port import Lane
-from tidegate.core.source.progress import Progress
+from tidegate.core.source.port import ALL, Lane
+from tidegate.core.source.progress import Progress, begins
 from tidegate.core.source.trouble import Trouble
 
 
@@ -97,6 +97,7 @@ def test_the_level_of_a_topic_is_that_of_its_loudest_partition() -> None:
     state = replace(topic(), partitions={0: Lane(0, 1_000, 1_000), 1: Lane(0, 0, 0)})
     assert time_to_loss(state, progress(LANDED, LANDED, BASE), NOW, DAY).level == OK
     behind = time_to_loss(topic(), progress(LANDED, LANDED, BASE), NOW, DAY)
+    assert (behind.warning_ms, behind.retention_ms, behind.retention_bytes) == (DAY, 7 * DAY, None)
     assert (behind.level, behind.at_pace_ms is not None) == (WARN, True)
     assert time_to_loss(topic(), progress(LANDED, LANDED, BASE), NOW, None).level == OFF
     assert time_to_loss(topic(), Progress(None), NOW, DAY).level == UNKNOWN
@@ -138,7 +139,15 @@ def test_what_a_transaction_holds_back_is_not_read_by_reading_faster(stable: int
     words = remedy(time_to_loss(state, progress(landed, landed, BASE), NOW, DAY), "t", "p", said)
     assert words.startswith("first <expires, topic t, time>; then ")
     assert ("then read faster" in words) is not held
-    assert ("then end the transaction that is open in partition 0: <transaction" in words) is held
+    assert words.endswith("then end the transaction that is open in partition 0: <transaction, topic t, time>") is held
+
+
+def test_where_the_next_batch_begins() -> None:
+    ends = Progress("id", LANDED, LANDED, resumed={2: 7}).ends
+    assert ends == {0: 1_000, 2: 7}
+    assert [begins(ends, p, 5) for p in (0, 1, 2)] == [1_000, 0, 7], "a partition that came later: from its beginning"
+    assert begins({}, 0, 5) == 5, "before the first batch nothing is due that the log no longer has"
+    assert Progress("id", LANDED, LANDED).begins(0, 5) == 1_000
 
 
 def test_nothing_is_held_back_where_nothing_is_unread() -> None:
@@ -151,6 +160,8 @@ def test_the_words_of_each_limit() -> None:
     by_bytes = TimeToLoss(WARN, (sized(1_000, unread=400, limit=90_000),), DAY, None, 90_000)
     assert "first <expires, topic t, bytes>; " in remedy(by_bytes, "t", "p", said)
     assert "p.ingest" in remedy(by_bytes, "t", "p", said)
+    both = replace(by_bytes, retention_ms=7 * DAY)
+    assert "first <expires, topic t, bytes>; " in remedy(both, "t", "p", said), "the limit that acts first is raised"
     gone = LossForecast(
         partition=0, state=PASSING, at_pace_ms=0, stopped_ms=0, reason="offsets [2, 5) are gone already", unread=5
     )
@@ -190,6 +201,10 @@ def test_which_limit_it_is_is_said_only_where_one_acts() -> None:
     assert one(topic(end=1_000), progress(LANDED, LANDED, BASE)).limit == "time"
     both = one(topic(end=1_000, retention_bytes=10**12, segment_bytes=1), progress(LANDED, LANDED, BASE))
     assert both.limit == "time", "the one that would act first if reading stopped"
+    read_all = batch(13, 0.1, read(990, 1_000, 1, high=1_000, size=300))
+    base = batch(1, 1.1, read(0, 900, 2, high=900, size=300), clock=1)
+    small = topic(1_000, retention_bytes=90_000, segment_bytes=1)
+    assert one(small, progress(read_all, read_all, base)).limit == "bytes"
 
 
 def test_one_batch_that_is_overdue_reads_nothing_by_bytes_either() -> None:
@@ -243,12 +258,37 @@ def test_whole_answers() -> None:
     )
     unstamped = batch(13, 0.1, read(900, 1_000, None, high=1_000))
     keeps = one(topic(end=1_050), progress(unstamped, unstamped, BASE))
-    assert (keeps.state, keeps.stopped_ms, keeps.unread) == (NEVER, None, 50)
+    why = "the newest batch has no Kafka timestamp of this partition"
+    assert keeps == LossForecast(partition=0, state=NEVER, limit="time", unread=50, reason=why)
     unsized = topic(1_050, retention_ms=None, retention_bytes=9_000, segment_bytes=1)
     keeps = one(unsized, progress(unstamped, unstamped, base))
-    assert (keeps.state, keeps.stopped_ms) == (NEVER, None)
+    assert keeps == LossForecast(partition=0, state=NEVER, behind_ms=keeps.behind_ms, unread=50)
     behind = batch(13, 0.1, read(900, 1_000, None, high=1_040))
-    reason = one(unsized, progress(behind, behind, base)).reason
-    assert reason == "how many records retention.bytes holds is not known"
+    why = "how many records retention.bytes holds is not known"
+    assert one(unsized, progress(behind, behind, base)).reason == why
     other = replace(topic(), topic_id="x", partitions={3: Lane(0, 9, 9)})
-    assert one(other, progress(LANDED, LANDED)).partition == 3
+    why = "the topic was recreated: its offsets are not the ledger's"
+    assert one(other, progress(LANDED, LANDED)) == LossForecast(partition=3, state=UNKNOWN, reason=why)
+    for kept, why in (
+        ({"traits": replace(ALL, expires=False)}, "this kind of source forgets nothing"),
+        ({"deletes": False}, "the topic is compacted, nothing is deleted"),
+    ):
+        never = replace(topic(), partitions={3: Lane(0, 9, 9)}, **kept)
+        assert one(never, progress(LANDED, LANDED)) == LossForecast(partition=3, state=NEVER, unread=9, reason=why)
+
+
+def test_whole_answers_by_bytes() -> None:
+    look = read(590, 600, 1, high=990, size=300)
+    landed, base = batch(13, 0.1, look, clock=0.1), batch(1, 1.1, replace(look, high_watermark=900), clock=1)
+    state = topic(1_000, retention_ms=None, retention_bytes=90_000, segment_bytes=0)
+    hours = {"room_ms": 10 * HOUR, "behind_ms": HOUR, "unread": 400}  # 1,000 are kept, 100 come each hour
+    why = "the pace takes two landed batches that met this partition"
+    found = one(state, progress(landed, landed, batch(1, 1.1, None, clock=1)))
+    assert (found.state, found.limit, found.reason) == (UNKNOWN, "", why)
+    assert (found.stopped_ms, found.room_ms) == (6 * HOUR, 10 * HOUR)
+    to_the_end = replace(landed, partitions={0: replace(look, high_watermark=600)})
+    found = one(state, progress(to_the_end, to_the_end, base))
+    assert found == LossForecast(partition=0, state=NEVER, limit="bytes", stopped_ms=6 * HOUR, **hours)
+    cut = replace(state, partitions={0: Lane(500, 1_000, 1_000)})
+    unmet = one(cut, progress(batch(14, 0, look, "WRITING"), None))
+    assert (unmet.state, unmet.reason) == (UNKNOWN, "no batch has landed yet")

@@ -251,3 +251,12 @@ def test_s5_the_last_reading_of_a_key_says_below_what_nothing_is_said_of_it() ->
     assert found == {0: (10, 0, 1), 1: (30, 0, 2), 4: (40, 1, 3), 9: (40, 1, 3)}
     assert swept_below({"a": 1}, START, []) == START
     assert replace(low, below=START).part is low.part
+
+
+def test_keys_of_another_form_than_a_part_are_refused() -> None:
+    part = KeyPart(("shop", "id"), (1, 2), (1, 9))
+    for wrong in (replace(part, first=(1,)), replace(part, last=(1, 9, 9))):
+        with pytest.raises(ValueError, match="zip"):
+            holds(wrong, {"shop": 1, "id": 5})
+    with pytest.raises(ValueError, match="zip"):
+        swept_below({"shop": 1, "id": 5}, (7, 0), [SweptPart(part, (9, 0, 1))])  # type: ignore[arg-type]

@@ -77,6 +77,8 @@ def test_without_goes_on_with_the_next_one() -> None:
         ({0: 61, 1: 40}, 100, {0: 60, 1: 39}),
         ({0: 901, 1: 101}, 102, {0: 91, 1: 11}),
         ({0: 9, 1: 1, 2: 1}, 2, {0: 1, 1: 1, 2: 1}),
+        ({0: 1, 1: 1, 2: 1}, 2, {0: 1, 1: 1, 2: 1}),
+        ({0: 1, 1: 1}, 2, {0: 1, 1: 1}),
         ({0: 3, 1: 2, 2: 1}, 5, {0: 2, 1: 1, 2: 1}),
         ({}, 5, {}),
         ({0: 100}, 10, {0: 10}),
@@ -311,10 +313,16 @@ def test_a_slab_holds_its_ends() -> None:
     assert [i in Slab(3, 5, 1) for i in (2, 3, 5, 6)] == [False, True, True, False]
 
 
-def problems(found: Findings, spans_: dict[tuple[int, int], int], anywhere: dict[int, int] | None = None) -> list[str]:
+def problems(
+    found: Findings,
+    spans_: dict[tuple[int, int], int],
+    anywhere: dict[int, int] | None = None,
+    unread: dict[tuple[int, int], int] | None = None,
+) -> list[str]:
     allowed = Allowance()
     allowed.spans.update(spans_)
     allowed.anywhere.update(anywhere or {})
+    allowed.unread.update(unread or {})
     seen = list(check_coverage(found, allowed))
     assert all(p.advice for p in seen)
     return [f"{p.subject}: {p.what}" for p in seen]
@@ -337,6 +345,17 @@ def test_rows_of_unreadable_files_may_be_missing_anywhere(spare: int, fine: bool
     assert problems(missing, {(3, 0): 1}, {1: 9}) != [], "of another partition"
     elsewhere = replace(missing, missing=(*missing.missing, Missing(3, 1, 1, spans((2, 3)))))
     assert any(p.startswith("partition 1: ") for p in problems(elsewhere, {(3, 0): 1}, {0: 9}))
+
+
+@pytest.mark.parametrize(
+    ("unread", "due"), [(None, 1), ({(3, 0): 1}, 2), ({(3, 0): 2}, None), ({(3, 0): 9}, None), ({(4, 0): 9}, 1)]
+)
+def test_rows_of_a_batchs_unreadable_file_may_be_missing_from_that_batch(unread, due: int | None) -> None:
+    """And need not be: what is left of the file is read."""
+    missing = Findings(10, (Missing(3, 0, 3, spans((5, 8))),))
+    said = [f"partition 0: offsets read, but in no file: 3, where {due} may be: [5, 8) of batch 3"]
+    assert problems(missing, {(3, 0): 1}, None, unread) == ([] if due is None else said)
+    assert problems(Findings(10, (Missing(3, 0, 1, spans((5, 6))),)), {(3, 0): 1}, None, unread) == []
 
 
 def test_what_one_batch_misses_does_not_make_up_for_what_another_has_too_much() -> None:

@@ -64,3 +64,8 @@ def test_one_hot_partition_does_not_make_one_task() -> None:
 def test_an_interval_cannot_end_before_it_starts() -> None:
     with pytest.raises(ValueError, match="ends before"):
         Interval(3, 2)
+
+
+def test_a_task_is_not_started_for_less_than_fifty_thousand_records() -> None:
+    for count, tasks in ((50_000, 1), (50_001, 2), (100_000, 2), (100_001, 3)):
+        assert len(pack([OffsetRange("t", 0, 0, count)], 8)) == tasks, count

@@ -182,6 +182,13 @@ def test_what_kafka_has_no_more(now: LogState | None, why: str | None) -> None:
     assert found is None if why is None else (found or "").startswith(why)
 
 
+@pytest.mark.parametrize(("cut", "first"), [(20, None), (19, 19), (11, 11), (10, 10), (3, 10)])
+def test_what_a_cut_log_has_other_records_for(cut: int, first: int | None) -> None:
+    found = gone(OffsetRange("t", 0, 10, 20), 5, "id-1", topic(), "", cut)
+    said = f"batch 5: partition 0 offsets [{first}, 20) belong to other records since the log was cut at {cut}"
+    assert found == (None if first is None else said)
+
+
 # ---------------------------------------------------------------- the decision
 
 
@@ -215,7 +222,7 @@ def test_a_lost_file_refuses_what_only_it_holds() -> None:
     found = decide([span(**GONE, lost="file:///x of the generation in force"), span(2)], AUTO)
     assert isinstance(found, Refusal)
     assert found.reason == "batch 1: gone; file:///x of the generation in force is not what its manifest says"
-    assert "backup" in found.advice
+    assert found.advice == KEPT
 
 
 def test_rows_whose_columns_nobody_knows_are_not_taken() -> None:

@@ -49,6 +49,7 @@ def test_without_a_number_it_is_the_one_that_was_in_force_before() -> None:
     assert chosen(retired(1, T0 + 9), retired(2, T0 + 5), current(3)) == 1, "by when they went, not by number"
     assert chosen(retired(1, T0), retired(2, T0), current(3)) == 2, "of two at one instant the later one"
     assert chosen(replace(retired(1), retired_ms=None), retired(2, 0), current(3)) == 2
+    assert chosen(retired(1, 1), replace(retired(2), retired_ms=None), current(3)) == 1, "it went before we were told"
     assert chosen(retired(1), Known(2, DISCARDED, None, None, (1, 2)), current(3)) == 1
     assert chosen(retired(1), current(2), Known(3, BUILDING, None, None, (1, 2))) == 1
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from tidegate.core.base.instants import DAY_MS, HOUR_MS
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import dumps, from_plain, loads, to_plain
 from tidegate.core.spec.pipeline import Windows
+from tidegate.core.window import zonedata
 from tidegate.core.window.stranded import stranded
 from tidegate.core.window.zonedata import ZoneData, around, disagreement, known_here, pinned
 
@@ -85,6 +88,60 @@ def test_other_zone_data_from_the_beginning_are_noticed() -> None:
     assert "UTC+00:00 by the plan" in found.text("the plan", "mine")
 
 
+@pytest.mark.parametrize(
+    ("offset_s", "clock"),
+    [
+        (0, "+00:00"),
+        (-1, "-00:00:01"),
+        (3208, "+00:53:28"),
+        (-19_800, "-05:30"),
+        (45_900, "+12:45"),
+        (-59, "-00:00:59"),
+    ],
+)
+def test_offsets_are_named_as_clocks_show_them(offset_s: int, clock: str) -> None:
+    found = disagreement(replace(berlin(), offset_ms=offset_s * 1000, version=""))
+    assert found is not None
+    assert found.text("the plan", "this host") == (
+        f"zone data of Europe/Berlin disagree from 2019-12-29T00:00Z on: UTC{clock} by the plan (unknown tzdata), "
+        f"UTC+01:00 by this host ({berlin().version})"
+    )
+
+
+def test_changes_of_later_years_are_known_too() -> None:
+    """However the years between are cut."""
+    found = known_here("Europe/Berlin", ms("2019-12-29T00:00"), ms("2059-12-31T00:00"))
+    assert len(found.changes) == 80
+    assert {offset for _, offset in found.changes[::2]} == {2 * HOUR_MS}
+    ends = [SUMMER, WINTER, ms("2020-12-31T12:00"), *(n * zonedata._YEAR_MS for n in (51, 52))]
+    for last_ms in (at + step for at in ends for step in (-1, 0, 1)):
+        part = known_here("Europe/Berlin", ms("2019-12-29T00:00"), last_ms)
+        assert part.changes == tuple(c for c in found.changes if c[0] <= last_ms)
+
+
+@pytest.mark.parametrize(
+    ("files", "version"),
+    [
+        ({"tzdata.zi": "# version 2025b\n# more\n"}, "2025b"),
+        ({"+VERSION": "2024a\n"}, "2024a"),
+        ({"tzdata.zi": "# version 2025b\n", "+VERSION": "2024a\n"}, "2025b"),
+        ({"tzdata.zi": "\n"}, "of unknown version"),
+        ({}, "of unknown version"),
+    ],
+)
+def test_a_systems_zone_data_say_their_release(
+    files: dict[str, str], version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "Europe").mkdir()
+    (tmp_path / "Europe/Berlin").touch()
+    monkeypatch.setattr("zoneinfo.TZPATH", (str(tmp_path / "none"), str(tmp_path)))
+    assert zonedata.version_of.__wrapped__("Europe/Berlin") == f"tzdata {version} ({tmp_path})"
+    packaged = zonedata.version_of.__wrapped__("Europe/Oslo")
+    assert packaged == f"tzdata {metadata.version('tzdata')} (Python package)", "where the system has none"
+
+
 def test_only_what_matters_is_compared() -> None:
     """A rule that differs in another part of time than the windows concerned is no reason to stop."""
     there = replace(berlin(), changes=((SUMMER, 2 * HOUR_MS),))
@@ -97,9 +154,12 @@ def test_only_what_matters_is_compared() -> None:
         assert found.at_ms == WINTER
     assert disagreement(there, [Interval(WINTER + DAY_MS, 2**62)]) is not None, "no change lies there, offsets differ"
     assert disagreement(there, [Interval(there.last_ms + 1, 2**62)]) is None, "nothing is pinned there"
+    assert disagreement(replace(there, last_ms=WINTER)) is not None, "the last instant that is pinned counts"
+    assert disagreement(replace(there, last_ms=WINTER - 1)) is None
 
 
 def test_the_day_before_a_change_is_concerned_by_it() -> None:
+    assert around(AUGUST, AUGUST + HOUR_MS) == Interval(AUGUST - DAY_MS, AUGUST + HOUR_MS + DAY_MS)
     there = replace(berlin(), changes=((SUMMER, 2 * HOUR_MS),))
     day = ms("2020-10-23T22:00")  # the 24th; the 25th has 25 hours
     assert disagreement(there, [around(day - DAY_MS, day)]) is None

@@ -17,7 +17,6 @@ from tests.mirror.days import DAY, YAML, DailyWorld, by_days, event
 from tests.world import T0
 from tidegate.core.base.plain import loads
 from tidegate.core.daily.day import Day
-from tidegate.core.daily.purge import grown, settled
 from tidegate.core.mirror.applies import Horizon
 from tidegate.core.target.paths import DAY as DAY_FILE
 from tidegate.ledger.applies import SqlApplies
@@ -161,17 +160,6 @@ def test_tombstones_may_be_changed_at_any_time(world: Lived) -> None:
         world.day(n)
     assert set(world.gone(PURGES + 6)) == set()
     sound(world)
-
-
-def test_what_has_been_read_by_when() -> None:
-    seen = grown((), 100, (7, 0, 0), 0)
-    seen = grown(seen, 200, None, 0)
-    assert seen == ((100, 7), (200, 7))
-    assert grown((), 100, None, 0) == ()
-    seen = grown(seen, 300, (5, 9, 9), 0)
-    assert seen[-1] == (300, 7), "a late event takes nothing back"
-    assert (settled(seen, 99), settled(seen, 250)) == (None, (7, 0, 0))
-    assert grown(seen, 400, (9, 0, 0), 250) == ((200, 7), (300, 7), (400, 9))
 
 
 def test_a_balance_with_a_purge(world: Lived) -> None:

@@ -44,7 +44,9 @@ _STATUS = {0: "survived", 1: "killed", 3: "killed", 5: "untested", 33: "untested
 """mutmut's exit codes; a time-out counts as noticed."""
 
 _CONFTEST = """\
+import functools
 import random
+import sys
 
 import hypothesis
 import pytest
@@ -59,6 +61,18 @@ hypothesis.settings.register_profile(
     suppress_health_check=list(hypothesis.HealthCheck),  # a busy machine is no killed mutant
 )
 hypothesis.settings.load_profile("mutants")
+
+
+@functools.cache
+def remembering() -> list:
+    modules = [module for name, module in sys.modules.items() if name.startswith("tidegate.core")]
+    return [found for module in modules for found in vars(module).values() if hasattr(found, "cache_clear")]
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> None:
+    for function in remembering():  # what the test before, or a process without the mutant, has computed hides it
+        function.cache_clear()
 
 
 @pytest.fixture

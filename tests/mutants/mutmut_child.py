@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from mutmut.mutation import mutators
@@ -22,8 +23,46 @@ def main() -> None:
         return
     from mutmut.__main__ import cli
 
+    _collect_once()
     gc.disable()  # a mutant is tried in a fork, which would copy all that a collection looks at
     cli()
+
+
+def _collect_once() -> None:
+    """Each mutant's process runs tests that its parent has collected: that takes longer than most tests."""
+    import pytest
+    from _pytest.runner import runtestprotocol
+    from mutmut.runners.harness import PytestRunner
+    from mutmut.state import state
+    from mutmut.utils.file_utils import change_cwd
+    from mutmut.workers.isolation import ForkRunner, run_in_fork
+
+    class Collected:
+        items: dict[str, pytest.Item]
+
+        def pytest_runtestloop(self, session: pytest.Session) -> bool:
+            self.items = {item.nodeid: item for item in session.items}
+            return True
+
+    collected = Collected()
+
+    def run(runner: PytestRunner, *, mutant_name: str | None, tests: Iterable[str]) -> int:
+        with change_cwd("mutants"):
+            for test in tests or collected.items:
+                reports = runtestprotocol(collected.items[test], log=False, nextitem=None)
+                if any(report.failed for report in reports):
+                    return 1
+        return 0
+
+    def clean(runner: ForkRunner, tests: Iterable[str]) -> int:
+        with change_cwd("mutants"):
+            runner.test_runner.execute_pytest(["-p", "no:capture", "-p", "no:logging", "tests/unit"], plugins=[collected])
+        assert state().duration_by_test.keys() <= collected.items.keys()
+        return run_in_fork(runner.test_runner.run_tests, mutant_name=None, tests=tests)
+
+    PytestRunner.run_tests = run
+    ForkRunner.run_clean_tests = clean
+    ForkRunner.run_forced_fail = lambda runner: run_in_fork(runner.test_runner.run_forced_fail)
 
 
 def _show(names: list[str]) -> None:

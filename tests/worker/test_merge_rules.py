@@ -62,6 +62,7 @@ def test_a_merged_file_is_the_sum_of_its_sources() -> None:
     due = sum_of([source("x", 10, batch=3), source("y", 20, batch=1)], "m", 25)
     assert (due.rows, due.bytes, due.checksum) == (4, 25, 2**64 - 2)
     assert due.partitions == (PartitionRows(0, 4, 1, 4),)
+    assert sum_of([source("y", 20, batch=1), source("x", 10, batch=3)], "m", 25).partitions == due.partitions
     assert (due.min_event_ms, due.max_event_ms) == (5, 6)
 
 

@@ -21,7 +21,7 @@ _WORDS = {
 }
 
 
-def problems(name: str, table: str, prefix: Prefix, compared: Iterable[Compared], whole: bool = True) -> list[Problem]:
+def problems(name: str, table: str, prefix: Prefix, compared: Iterable[Compared], whole: bool) -> list[Problem]:
     """What is wrong in the table of a pipeline, and what to do. `whole`: all of its buckets were compared."""
     compared = list(compared)
     found = [_problem(name, table, prefix, one) for one in compared if one.differ or one.unread or one.unmade]

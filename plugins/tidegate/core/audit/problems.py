@@ -66,8 +66,7 @@ class Books:
         self.published_windows = self.waiting_windows = 0
 
     def as_of_then(self, batch: BatchRow) -> BatchRow:
-        state = self._spine.unlanded.get(batch.batch_id, batch.state)
-        return batch if state == batch.state else replace(batch, state=state)
+        return replace(batch, state=self._spine.unlanded.get(batch.batch_id, batch.state))
 
     def batch(self, batch: BatchRow, files: tuple[FileEntry, ...]) -> Iterator[Problem]:
         """`batch` as of then; each id once, in order."""

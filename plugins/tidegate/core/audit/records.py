@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 
 from tidegate.core.audit.problems import Problem
 from tidegate.core.batch.states import ABANDONED
@@ -63,10 +63,9 @@ def check_batch(batch: BatchRow, pinned: Pinned | None, record: BatchRecord, pat
 
 def _of_plan(pinned: Pinned, record: BatchRecord) -> Iterator[str]:
     """The spec's number is each ledger's own, its fingerprint is not."""
-    ours, theirs = (replace(plan, spec_version=0) for plan in (pinned.plan, record.plan))
-    for field in fields(ours):
-        if getattr(ours, field.name) != getattr(theirs, field.name):
-            yield field.name.removesuffix("_ms")
+    for name in (field.name for field in fields(record.plan) if field.name != "spec_version"):
+        if getattr(pinned.plan, name) != getattr(record.plan, name):
+            yield name.removesuffix("_ms")
     if pinned.fingerprint != record.fingerprint:
         yield "spec"
 

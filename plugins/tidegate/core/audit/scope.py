@@ -38,7 +38,7 @@ class Part:
 
     def draws(self, subject: str, path: str) -> bool:
         """Whether the file is looked into."""
-        return self.share >= 1 or zlib.crc32(f"{self.seed} {subject} {path}".encode()) < self.share * 2**32
+        return zlib.crc32(f"{self.seed} {subject} {path}".encode()) < self.share * 2**32
 
     def notes(self) -> Iterator[str]:
         """What such a look does not say."""

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import inf
+
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+_UNITS = (
+    (120, 1, ".0f", "s"),
+    (7200, 60, ".0f", "min"),
+    (172_800, 3600, ".1f", "h"),
+    (63_072_000, 86_400, ".1f", "days"),
+    (inf, 31_557_600, ".1f", "years"),
+)
+"""Seconds below which a duration is told in a unit, the unit in seconds, its format and name."""
 
 
 def iso(ms: int | None) -> str:
@@ -14,8 +25,8 @@ def iso(ms: int | None) -> str:
     try:
         at = datetime.fromtimestamp(ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        return f"1970 {'+' if ms > 0 else '-'} {abs(ms) // 86_400_000:,} days"
-    if ms % 60_000 == 0:
+        return f"1970 {'+' if ms > 0 else '-'} {abs(ms) // DAY_MS:,} days"
+    if ms % MINUTE_MS == 0:
         return at.strftime("%Y-%m-%dT%H:%MZ")
     return at.strftime("%Y-%m-%dT%H:%M:%S") + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")
 
@@ -23,15 +34,5 @@ def iso(ms: int | None) -> str:
 def span(ms: float) -> str:
     """A duration for people: `38 min`, `2.5 h`, `3.1 days`, `72.5 years`."""
     seconds = abs(ms) / 1000
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 172_800:
-        return f"{seconds / 3600:.1f} h"
-    if seconds < 63_072_000:
-        return f"{seconds / 86_400:.1f} days"
-    return f"{seconds / 31_557_600:.1f} years"
-
-
-MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+    unit, form, name = next(told for below, *told in _UNITS if seconds < below)
+    return f"{seconds / unit:{form}} {name}"

@@ -94,10 +94,8 @@ def share(backlog: Mapping[int, int], limit: int) -> dict[int, int]:
     """
     waiting = {p: n for p, n in backlog.items() if n > 0}
     total, first = sum(waiting.values()), len(waiting)
-    if total <= limit:
-        return waiting
-    spare = max(0, limit - first)  # after one record for each
-    return {p: 1 + (n - 1) * spare // (total - first) if n > 1 else 1 for p, n in waiting.items()}
+    spare = max(0, min(limit, total) - first)  # after one record for each
+    return {p: 1 + (n - 1) * spare // (total - first) if spare else 1 for p, n in waiting.items()}
 
 
 def pack(ranges: Sequence[OffsetRange], tasks: int, smallest: int = 50_000) -> list[list[OffsetRange]]:
@@ -116,13 +114,10 @@ def pack(ranges: Sequence[OffsetRange], tasks: int, smallest: int = 50_000) -> l
         at = r.start
         while at < r.end:
             # a rest of less than a fifth of a share stays with its piece: no crumbs
-            end = r.end if r.end - at <= target * 6 // 5 else at + target
+            end = r.end if 5 * (r.end - at) <= 6 * target else at + target
             pieces.append(OffsetRange(r.topic, r.partition, at, end))
             at = end
     bins: list[list[OffsetRange]] = [[] for _ in range(min(wanted, len(pieces)))]
-    loads = [0] * len(bins)
     for piece in sorted(pieces, key=lambda r: -r.count):
-        i = loads.index(min(loads))
-        bins[i].append(piece)
-        loads[i] += piece.count
+        min(bins, key=lambda b: sum(r.count for r in b)).append(piece)
     return [sorted(b) for b in bins]

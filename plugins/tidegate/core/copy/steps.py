@@ -142,7 +142,7 @@ def unknown(rounds: Iterable[Round], chunks: Chunks, table: Copied, all_of_them:
     None if it knows all of its newest round, which alone brings more; `all_of_them`: of every round."""
     known = {one.number: {c.number for c in chunks.get(one.number, ()) if c.state == ChunkState.READ} for one in rounds}
     for inside in table.rounds:
-        if not all_of_them and inside.number < max(known, default=0):
+        if not all_of_them and any(inside.number < number for number in known):
             continue
         if inside.number not in known:
             return f"the table holds rows of copy {inside.number}, which the ledger does not know"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.core.base.instants import iso
+from tidegate.core.base.instants import MINUTE_MS, iso
 from tidegate.core.base.offsets import Interval, OffsetRange, subtract
 from tidegate.core.base.wording import many
 from tidegate.core.batch.states import BatchState, DirtySource, Plan
@@ -59,7 +59,7 @@ class Ask:
     def words(self) -> str:
         """`a redrive goes first, asked for 2026-11-22T02:13Z by anna@host`"""
         by = self.by.removeprefix("tidegate command, ")
-        return f"a redrive goes first, asked for {iso(self.asked_ms // 60_000 * 60_000)} by {by}"
+        return f"a redrive goes first, asked for {iso(self.asked_ms // MINUTE_MS * MINUTE_MS)} by {by}"
 
 
 @dataclass(frozen=True)

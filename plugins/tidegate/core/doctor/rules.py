@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.core.base import patience
+from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.base.wording import many
 from tidegate.core.doctor.findings import OK, WARNING, WRONG, Finding, ok
 from tidegate.core.tell.pauses import Pause
@@ -391,5 +392,5 @@ def keeps(
         return Finding(check, WARNING, f"topic {topic}: its settings may not be read", means, ask, pipeline)
     if deletes and kept_ms is not None and kept_ms < planned_ms:
         means = "an outage as long as that loses records, and windows cannot be replayed from the source afterwards"
-        return Finding(check, WARNING, f"topic {topic} keeps {kept_ms / 3_600_000:.1f} h", means, longer, pipeline)
+        return Finding(check, WARNING, f"topic {topic} keeps {kept_ms / HOUR_MS:.1f} h", means, longer, pipeline)
     return ok(check, f"topic {topic} can be described and read", pipeline)

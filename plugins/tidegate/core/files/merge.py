@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TypeVar
 
 from tidegate.core.base.partition_values import PartitionValues
@@ -88,9 +89,9 @@ def worth_a_look(files: Iterable[FileEntry], target_bytes: int, min_files: int |
 
 def _cut(files: list[Source], target_bytes: int) -> list[tuple[Source, ...]]:
     cut: list[list[Source]] = []
-    size = 0
+    size = inf
     for f in files:
-        if not cut or size + f.entry.bytes > target_bytes:
+        if size + f.entry.bytes > target_bytes:
             cut.append([])
             size = 0
         cut[-1].append(f)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from tidegate.core.base.instants import iso, span
+from tidegate.core.base.instants import MINUTE_MS, iso, span
 from tidegate.core.base.wording import many, those
 from tidegate.core.look.survey import LATELY_MS
 from tidegate.core.spec.pipeline import Pipeline
@@ -141,7 +141,7 @@ def to_fill(name: str, due: Due, over: tuple[int, ...], held: Iterable[int], lat
     now: `lately` windows were published in the last minutes."""
     command = filling(name, due, over, held)
     if command and not over and lately >= PUBLISHING:
-        return f"being published: {lately:,} in the last {LATELY_MS // 60_000} minutes"
+        return f"being published: {lately:,} in the last {LATELY_MS // MINUTE_MS} minutes"
     return f"to fill: {command}" if command else ""
 
 

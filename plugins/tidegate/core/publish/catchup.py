@@ -129,7 +129,7 @@ class Progress:
         if not self._done:
             self._done.append((self.began, 0))
         self._done.append((now, self.tally.published))
-        while len(self._done) > 2 and self._done[1][0] <= now - PACE_S:
+        while self._done[1][0] <= now - PACE_S:
             self._done.popleft()
 
     def _words(self, now: float, time_left: float) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.core.base.errors import ReplayRefused
-from tidegate.core.base.instants import iso
+from tidegate.core.base.instants import DAY_MS, iso
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, GenerationState, WindowKey, rows_by_values
 from tidegate.core.window.states import ROLLBACK as ROLLBACK
@@ -104,7 +104,7 @@ def _refuse_cleaned(found: Known, pipeline: Pipeline) -> None:
     if cleaned_ms is None:
         return
     kept_ms = pipeline.clean.generations_ms
-    kept = "null" if kept_ms is None else f"{kept_ms / 86_400_000:g} days"
+    kept = "null" if kept_ms is None else f"{kept_ms / DAY_MS:g} days"
     raise ReplayRefused(
         f"the files of generation {found.number} were cleaned at {iso(cleaned_ms)}: archive.keep_generations "
         f"is {pipeline.archive.keep_generations}, clean.generations {kept}",

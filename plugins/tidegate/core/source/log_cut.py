@@ -105,7 +105,7 @@ def found_cuts(
         if now is None:
             continue
         start = answers.get(p)
-        if start is None and (p not in epochs or now.leader_epoch is None) and end > now.high_watermark:
+        if start is None and (p not in epochs or now.leader_epoch is None):
             start = now.high_watermark
         if start is not None and start < end:
             cuts.append(Cut(p, topic.topic_id, after_batch, start, end, now.leader_epoch))

@@ -38,11 +38,13 @@ Compaction is not retention: what it removes has been superseded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from tidegate.core.source.port import Lane, LogState
-from tidegate.core.source.progress import Progress
+from tidegate.core.source.progress import BatchLook, Progress
 
 HOUR_MS = 3_600_000
 HORIZON_MS = HOUR_MS
@@ -86,6 +88,10 @@ class _Limit:
     stopped: float | None
     room: float | None
     why: str = ""
+
+
+_NONE = _Limit("", inf, inf, inf)
+"""Nothing is ever deleted by it."""
 
 
 @dataclass(frozen=True)
@@ -150,14 +156,15 @@ class _Case:
         young = look.to_a_transaction and since is not None and self.now_ms - since <= self.patience_ms
         return (look.to_the_end or young) and not self.overdue
 
-    @property
-    def elapsed_ms(self) -> int | None:
-        """t' - t0; None without two landed batches."""
+    def pace(self, reached: Callable[[BatchLook], int | None]) -> float | None:
+        """What the landed batches have `reached`, per ms between them; never below 0: a producer that goes back in time
+        does not make reading go back. None where that takes two batches, or they met nothing of this partition."""
         landed, base = self.progress.landed, self.progress.base
         if landed is None or base is None or landed.landed_ms is None or base.landed_ms is None:
-            return None
+            return 0.0 if self.overdue and landed is not None else None
+        now, then = reached(landed), reached(base)
         end = self.now_ms if self.overdue else landed.landed_ms
-        return max(1, end - base.landed_ms)
+        return None if now is None or then is None else max(0.0, (now - then) / max(1, end - base.landed_ms))
 
 
 def forecast(topic: LogState, progress: Progress, now_ms: int) -> tuple[LossForecast, ...]:
@@ -166,30 +173,21 @@ def forecast(topic: LogState, progress: Progress, now_ms: int) -> tuple[LossFore
 
 
 def _partition(case: _Case) -> LossForecast:
-    progress, offsets, unread = case.progress, case.offsets, case.unread
+    progress, offsets = case.progress, case.offsets
+    answer = partial(LossForecast, partition=case.number, unread=case.unread)
     if progress.newest is None:
-        return LossForecast(partition=case.number, state=UNKNOWN, reason="no batch has been planned yet", unread=unread)
+        return answer(state=UNKNOWN, reason="no batch has been planned yet")
     if progress.topic_id != case.topic.topic_id:
-        return LossForecast(
-            partition=case.number, state=UNKNOWN, reason="the topic was recreated: its offsets are not the ledger's"
-        )
+        return answer(state=UNKNOWN, reason="the topic was recreated: its offsets are not the ledger's", unread=0)
     if offsets.log_start > case.next:
         gone = f"offsets [{case.next}, {offsets.log_start}) are gone already"
-        return LossForecast(
-            partition=case.number, state=PASSING, at_pace_ms=0, stopped_ms=0, reason=gone, unread=unread
-        )
+        return answer(state=PASSING, at_pace_ms=0, stopped_ms=0, reason=gone)
     if not case.topic.traits.expires:
-        return LossForecast(
-            partition=case.number, state=NEVER, reason="this kind of source forgets nothing", unread=unread
-        )
+        return answer(state=NEVER, reason="this kind of source forgets nothing")
     if case.topic.deletes is False:
-        return LossForecast(
-            partition=case.number, state=NEVER, reason="the topic is compacted, nothing is deleted", unread=unread
-        )
+        return answer(state=NEVER, reason="the topic is compacted, nothing is deleted")
     if case.topic.deletes is None:
-        return LossForecast(
-            partition=case.number, state=UNKNOWN, reason="the topic's settings may not be read", unread=unread
-        )
+        return answer(state=UNKNOWN, reason="the topic's settings may not be read")
     behind = None if case.position_ms is None else case.now_ms - case.position_ms
     return _earlier(case, [_by_time(case), _by_bytes(case)], behind)
 
@@ -211,12 +209,11 @@ def _earlier(case: _Case, limits: list[_Limit], behind: int | None) -> LossForec
     if first is None or (doubts and first.at_pace == inf):
         return replace(found, reason="; ".join(doubts))
     assert first.at_pace is not None
-    limit = "" if first.stopped == inf and first.at_pace == inf else first.name
     if first.at_pace <= 0:
-        return replace(found, state=PASSING, at_pace_ms=0, limit=limit, reason=first.why)
+        return replace(found, state=PASSING, at_pace_ms=0, limit=first.name, reason=first.why)
     if first.at_pace > FAR_MS:
-        return replace(found, state=NEVER, limit=limit, reason=first.why)
-    return replace(found, state=AHEAD, at_pace_ms=int(first.at_pace), limit=limit, reason=first.why)
+        return replace(found, state=NEVER, limit=first.name, reason=first.why)
+    return replace(found, state=AHEAD, at_pace_ms=int(first.at_pace), limit=first.name)
 
 
 def _least(values: list[float | None]) -> int | None:
@@ -228,7 +225,7 @@ def _least(values: list[float | None]) -> int | None:
 def _by_time(case: _Case) -> _Limit:
     retention, position = case.topic.retention_ms, case.position_ms
     if retention is None:
-        return _Limit("time", inf, inf, inf)
+        return _NONE
     if position is None:
         return _Limit("time", inf if case.keeps_up else None, None, None, _no_position(case))
     slack = max(0, position + retention - case.now_ms)
@@ -236,7 +233,7 @@ def _by_time(case: _Case) -> _Limit:
         return _Limit("time", 0, 0, retention, "the next unread records are older than retention.ms")
     if case.keeps_up:
         return _Limit("time", inf, slack, retention)
-    pace = _record_time_pace(case)
+    pace = case.pace(lambda batch: batch.position_ms(case.number))
     if pace is None:
         return _Limit("time", None, slack, retention, "the pace takes two landed batches that read this partition")
     return _Limit("time", inf if pace >= 1 else slack / (1 - pace), slack, retention)
@@ -248,22 +245,13 @@ def _no_position(case: _Case) -> str:
     return "the newest batch has no Kafka timestamp of this partition"
 
 
-def _record_time_pace(case: _Case) -> float | None:
-    """v; never below 0: a producer that goes back in time does not make reading go back."""
-    landed, base, elapsed = case.progress.landed, case.progress.base, case.elapsed_ms
-    if landed is None or base is None or elapsed is None:
-        return 0.0 if case.overdue and landed is not None else None
-    now, then = landed.position_ms(case.number), base.position_ms(case.number)
-    return None if now is None or then is None else max(0.0, (now - then) / elapsed)
-
-
 def _by_bytes(case: _Case) -> _Limit:
     if case.topic.retention_bytes is None:
-        return _Limit("bytes", inf, inf, inf)
+        return _NONE
     kept = _kept_offsets(case, case.topic.retention_bytes)
     written = _write_rate(case)
     if written == 0:
-        return _Limit("bytes", inf, inf, inf)
+        return _NONE
     if kept is None or written is None:
         why = "how many records retention.bytes holds is not known" if kept is None else "no batch has landed yet"
         return _Limit("bytes", inf if case.keeps_up else None, None, None, why)
@@ -273,7 +261,7 @@ def _by_bytes(case: _Case) -> _Limit:
         return _Limit("bytes", 0, 0, kept / written, why)
     if case.keeps_up:
         return _Limit("bytes", inf, left / written, kept / written)
-    read = _read_rate(case)
+    read = case.pace(lambda batch: batch.partitions[case.number].end if case.number in batch.partitions else None)
     if read is None:
         why = "the pace takes two landed batches that met this partition"
         return _Limit("bytes", None, left / written, kept / written, why)
@@ -299,12 +287,3 @@ def _write_rate(case: _Case) -> float | None:
         if batch is not None and look is not None:
             return max(0, case.offsets.high_watermark - look.high_watermark) / max(1, case.now_ms - batch.clock_ms)
     return None
-
-
-def _read_rate(case: _Case) -> float | None:
-    """r: offsets per ms."""
-    landed, base, elapsed = case.progress.landed, case.progress.base, case.elapsed_ms
-    if landed is None or base is None or elapsed is None:
-        return 0.0 if case.overdue and landed is not None else None
-    now, then = landed.partitions.get(case.number), base.partitions.get(case.number)
-    return None if now is None or then is None else max(0, now.end - then.end) / elapsed

@@ -20,7 +20,7 @@ def past(offset: int, stretches: Iterable[Interval]) -> int:
 
 def stop(start: int, end: int, stretches: Iterable[Interval]) -> int:
     """Where a range that begins at `start`, which may be read, has to end: at `end`, or where a stretch begins."""
-    return min((one.start for one in union(stretches) if start <= one.start < end), default=end)
+    return min([end, *(one.start for one in union(stretches) if start <= one.start)])
 
 
 def below(offset: int, stretches: Iterable[Interval]) -> tuple[Interval, ...]:

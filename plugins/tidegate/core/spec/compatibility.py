@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tidegate.core.base.instants import iso
+from tidegate.core.base.instants import DAY_MS, iso
 from tidegate.core.spec.evolution import changes
 from tidegate.core.spec.pipeline import Pipeline, late_columns, table_columns
 
@@ -36,7 +36,7 @@ def incompatible(old: Pipeline, new: Pipeline, promotes: bool = False) -> list[s
     before, after = old.windows.start_ms, new.windows.start_ms
     if after > before:
         reasons.append(f"windows.start was {iso(before)}, is {iso(after)}")
-    elif (before - after) % new.windows.size_ms and new.windows.size_ms < 86_400_000:
+    elif (before - after) % new.windows.size_ms and new.windows.size_ms < DAY_MS:
         reasons.append(f"windows.start moved from {iso(before)} to {iso(after)}: not by whole windows")
     if not reasons:  # else the columns are another table's
         reasons += [

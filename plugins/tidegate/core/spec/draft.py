@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidegate.core.base.instants import DAY_MS, iso
+from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS, iso
 from tidegate.core.base.wording import many
 from tidegate.core.spec import draft_fields, draft_times
 from tidegate.core.spec.draft_fields import Columns, DraftColumn, Field, Message
@@ -253,7 +253,7 @@ def _sink(w: Wanted, windows: WindowDraft) -> list[str]:
 
 
 def _duration(ms: int) -> str:
-    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000)):
+    for unit, length in (("d", DAY_MS), ("h", HOUR_MS), ("m", MINUTE_MS)):
         if ms % length == 0:
             return f"{ms // length}{unit}"
     return f"{ms // 1000}s"

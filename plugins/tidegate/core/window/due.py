@@ -114,7 +114,7 @@ def unknown(windows: Windows, published: Iterable[Interval], low_ms: int) -> tup
 
     Whole windows: what is remembered may end within one, if it was noted by other zone data."""
     first, last = window_start(windows.start_ms, windows), window_start(low_ms, windows)
-    parts = subtract(Interval(first, last), published) if first < last else ()
+    parts = subtract(Interval(first, max(first, last)), published)
     return union(
         Interval(window_start(p.start, windows), window_end(window_start(p.end - 1, windows), windows)) for p in parts
     )
@@ -127,14 +127,14 @@ def due(windows: Windows, parts: Iterable[Interval], published: Iterable[int]) -
 
 def stretches(windows: Windows, starts: Iterable[int]) -> Iterator[Interval]:
     """Windows (starts, sorted) as parts of time: those that follow each other are one."""
-    begin = end = None
+    begin = end = 0
     for start in starts:
         if start != end:
-            if begin is not None and end is not None:
+            if begin < end:
                 yield Interval(begin, end)
             begin = start
         end = window_end(start, windows)
-    if begin is not None and end is not None:
+    if begin < end:
         yield Interval(begin, end)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from tidegate.core.base.instants import MINUTE_MS
 from tidegate.core.base.partition_values import parse_partition_path
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import parse_window_id, time_values, window_from, window_named, window_start
@@ -48,9 +49,9 @@ def _partition_ms(pipeline: Pipeline, text: str) -> int:
     """`date=2013-01-26/hour=16`: local to the pipeline, as the table has it; further partitions are not looked at."""
     given = tuple(pair for pair in parse_partition_path(text) if pair[0] in pipeline.time_partitions)
     if tuple(column for column, _ in given) != pipeline.time_partitions:
-        raise ValueError(text)
+        raise ValueError
     start = window_named(given, pipeline.windows)
     if start is None:
-        size, zone = pipeline.windows.size_ms // 60_000, pipeline.windows.timezone
+        size, zone = pipeline.windows.size_ms // MINUTE_MS, pipeline.windows.timezone
         raise NoWindow(f"no window has the partition {text}: none of {size:,} min begins there by the clocks of {zone}")
     return start

@@ -1,0 +1,70 @@
+"""Copies of a mirror by days: which copy the next day takes, and what days say of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidegate.core.copy.days import all_read, copied, to_take, whole
+from tidegate.core.copy.port import KeyRange
+from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
+from tidegate.core.mirror.copied import Copied, RoundIn
+from tidegate.core.mirror.parts import KeyPart
+
+OPEN, COMPARED, WHOLE, GIVEN_UP, ENDED = RoundState
+PART = KeyPart(("id",), (7,), (9,))
+
+
+def copy(number: int = 1, state: RoundState = WHOLE, **more: object) -> Round:
+    made = Round(pipeline="p", number=number, table="shop.t", key=("id",), state=state, ended=True)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def chunk(number: int, low: int = 50, state: ChunkState = ChunkState.READ) -> Chunk:
+    made = Chunk(pipeline="p", number=number, round=1, table="shop.t", keys=KeyRange(), state=state)
+    return replace(made, low=(low, 2), high=(90, 0))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "found"),
+    [
+        ([], False),
+        ([copy()], True),
+        ([copy(part=PART)], False),
+        ([copy(state=OPEN)], False),
+        ([copy(1), copy(2, OPEN), copy(3, part=PART)], True),
+    ],
+)
+def test_the_first_day_waits_for_a_whole_copy_of_the_table(rounds: list[Round], found: bool) -> None:
+    assert whole(rounds) is found
+
+
+@pytest.mark.parametrize(
+    ("one", "chunks", "read"),
+    [
+        (copy(state=OPEN), [chunk(1), chunk(2)], True),
+        (copy(state=OPEN), [chunk(1), chunk(2, state=ChunkState.CUT)], False),
+        (copy(state=OPEN, ended=False), [chunk(1)], False),
+        (copy(state=WHOLE), [chunk(1)], False),
+        (copy(state=COMPARED), [chunk(1)], False),
+    ],
+)
+def test_a_copy_is_read_once_all_its_chunks_are_cut_and_read(one: Round, chunks: list[Chunk], read: bool) -> None:
+    assert all_read(one, chunks) is read
+
+
+def test_a_day_takes_the_newest_whole_copy_that_the_day_before_has_not() -> None:
+    rounds = [copy(3), copy(1), copy(4, GIVEN_UP), copy(5, part=PART), copy(6, OPEN)]
+    assert [to_take(rounds, after) for after in (0, 2, 3)] == [rounds[0], rounds[0], None]
+    assert to_take([], 0) is None
+
+
+def test_what_days_say_of_whole_copies() -> None:
+    chunks = {1: [chunk(4, 60), chunk(5, 40), chunk(7, 50)], 2: [chunk(8)], 3: [chunk(9)]}
+    assert copied([copy(1), copy(2, OPEN), copy(3, part=PART)], chunks) == Copied(
+        (
+            RoundIn(1, (40, 2, 1), (60, 2, 1), ((4, 5), (7, 7)), swept=True),
+            RoundIn(3, (50, 2, 1), (50, 2, 1), ((9, 9),), swept=True, part=PART),
+        )
+    )

@@ -1,0 +1,76 @@
+"""Which key ranges of a source's table are read to be compared, and how far the comparisons have come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tidegate.core.copy.checksums import differing, fewer, joined, reached, read_all, spelled_keys
+from tidegate.core.copy.port import Checksum, KeyRange
+from tidegate.core.copy.rounds import Chunk, Round, RoundState
+from tidegate.core.mirror.parts import KeyPart
+
+RANGES = [KeyRange(None, (9,)), KeyRange((9,), (19,)), KeyRange((19,), (29,)), KeyRange((29,), None)]
+
+
+def test_a_range_differs_by_its_rows_or_their_sum() -> None:
+    one = [Checksum(1, 7)] * 4
+    other = [Checksum(1, 7), Checksum(2, 7), Checksum(1, 8), Checksum(1, 7)]
+    assert differing(RANGES, one, other) == RANGES[1:3]
+    assert joined(RANGES[1:3]) == [KeyRange((9,), (29,))]
+    assert joined([RANGES[0], *RANGES[2:]]) == [RANGES[0], KeyRange((19,), None)]
+
+
+def test_many_ranges_become_fewer_that_hold_them() -> None:
+    ranges = [KeyRange((n,), (n + 1,)) for n in range(0, 40, 2)]
+    assert fewer(ranges, 20) == ranges
+    found = fewer(ranges, 3)
+    assert [(one.lower, one.upper) for one in found] == [((0,), (13,)), ((14,), (27,)), ((28,), (39,))]
+    assert fewer([], 8) == []
+
+
+def chunks_of(ranges: Sequence[KeyRange], table: str = "shop.t") -> list[Chunk]:
+    return [Chunk(pipeline="p", number=n, round=2, table=table, keys=k) for n, k in enumerate(ranges, 1)]
+
+
+def test_chunks_that_leave_keys_out_are_known() -> None:
+    assert read_all(chunks_of(RANGES), None)
+    assert read_all([*chunks_of(RANGES), *chunks_of(RANGES, "shop.u")], None)
+    assert not read_all([*chunks_of(RANGES), *chunks_of(RANGES[1:], "shop.u")], None)
+    for missing in range(4):
+        assert not read_all(chunks_of([one for n, one in enumerate(RANGES) if n != missing]), None)
+    assert not read_all([], None)
+    part = KeyPart(("id",), (10,), (29,))
+    assert read_all(chunks_of(RANGES[1:3]), part)
+    assert not read_all(chunks_of(RANGES[1:2]), part)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (KeyRange((9,), (19,)), ("10", "19")),
+        (KeyRange((7, 9), (7, 19)), ("7,10", "7,19")),
+        (KeyRange(None, (3,)), (str(-(2**63) + 1), "3")),
+        (KeyRange((3,), None), ("4", str(2**63 - 1))),
+    ],
+)
+def test_ranges_are_spelled_as_people_write_keys(keys: KeyRange, words: tuple[str, str]) -> None:
+    assert spelled_keys(keys, len(keys.lower or keys.upper or ())) == words
+
+
+def of(first: tuple[int, int], last: tuple[int, int], why: str = "compared: 0 of 9 keys differ") -> Round:
+    part = KeyPart(("shop", "id"), first, last)
+    return Round(pipeline="p", number=2, table="t", key=part.columns, state=RoundState.ENDED, why=why, part=part)
+
+
+def test_how_far_a_lap_is() -> None:
+    least, most = (-(2**63) + 1,) * 2, (2**63 - 1,) * 2
+    assert reached([], 2) is None
+    assert reached([of((1, 1), (1, 9))], 2) is None, "somebody's own range"
+    lap = [of(least, (7, 5)), of((7, 6), (8, 1))]
+    assert reached(lap, 2) == (8, 1)
+    assert reached([*lap, of((8, 3), (9, 9))], 2) == (8, 1), "a gap is between"
+    assert reached([*lap, of((8, 2), (9, 9), "its comparison died long ago")], 2) == (8, 1)
+    assert reached([*lap, of((8, 2), most)], 2) is None, "the last one"
+    assert reached([*lap, of((8, 2), most), of(least, (3, 3))], 2) == (3, 3)
