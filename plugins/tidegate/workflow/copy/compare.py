@@ -24,7 +24,7 @@ from tidegate.workflow.base.context import Context
 from tidegate.workflow.copy.copy import again, copy, to_compare
 from tidegate.workflow.copy.held import begun
 from tidegate.workflow.copy.narrow import Narrowed, narrow
-from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, of_source
+from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, key_of
 
 SAMPLES = 10
 """Keys that are named."""
@@ -193,7 +193,8 @@ def _held_against(
 ) -> list[Compared]:
     held = begun(ctx, reader, columns)
     if not read_all(chunks, None):
-        reader.within(KeyRanges(_key_of(ctx, round_), tuple(c.keys for c in chunks)))
+        key = tuple(column.name for column in key_of(ctx, round_.key))
+        reader.within(KeyRanges(key, tuple(c.keys for c in chunks)))
     _, unread = take_up(ctx, reader, (chunk_files(ctx, c) for c in chunks), sum(c.rows for c in chunks))
     if unread:
         raise StorageError(f"{ctx.name}: what copy {round_.number} has read cannot be read again: {unread}")
@@ -203,12 +204,6 @@ def _held_against(
     if wrong:
         raise StorageError(f"{ctx.name}: rows cannot be compared: {wrong}")
     return found
-
-
-def _key_of(ctx: Context, round_: Round) -> tuple[str, ...]:
-    """Logical columns of the key, in the order of the source's."""
-    by_source = {of_source(column): column.name for column in map(ctx.pipeline.column, keyed(ctx).key)}
-    return tuple(by_source[of] for of in round_.key)
 
 
 def _covers(one: RoundIn, round_: Round) -> bool:

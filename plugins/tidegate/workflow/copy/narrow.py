@@ -24,7 +24,7 @@ from tidegate.workflow.audit.keyed import TableReader
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.pace import Pace
 from tidegate.workflow.copy.held import Held, begun
-from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, section
+from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, key_of, section
 
 ROWS = 1_000
 """Of the source, in a range that is narrowed down no further."""
@@ -84,8 +84,7 @@ def narrow(
         return f"the database cannot sum column {column.of} as {column.type}"
     if not apply(ctx).told.copied.whole:
         return "its first copy is not whole"
-    by_source = {c.of: c.name for c in copied}
-    key = tuple(by_source[of] for of in table.key)
+    key = tuple(column.name for column in key_of(ctx, table.key))
     sides = _Sides(ctx, database, reader, table, source, tuple(wanted), key, begun(ctx, reader, tuple(columns)))
     whole = KeyRange() if part is None else KeyRange(part.lower, part.last)
     return _narrowed(sides, name, whole, spec.chunk_rows)
