@@ -1,4 +1,5 @@
-"""A comparison of a mirror with a real MariaDB: of many rows those around a difference leave the database.
+"""A comparison of a mirror with a real MariaDB, or MySQL (`make test-mysql`): of many rows those around a difference
+leave the database.
 
 `TIDEGATE_COMPARED_ROWS=100000` has more of them."""
 
@@ -7,7 +8,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.copies.worlds import COPYING, CopyWorld
+from tests.databases.fixtures import KINDS
 from tests.databases.reading import series
 from tests.databases.servers import Server
 from tests.mirror.audits import Here
@@ -28,15 +32,17 @@ def compared(world: CopyWorld, base: Database, fix: str = "") -> Report:
         world.close()
 
 
-def test_rows_that_are_equal_stay_in_the_database(mariadb: Server, tmp_path: Path) -> None:
-    mariadb.run(
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "postgresql"])
+def test_rows_that_are_equal_stay_in_the_database(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> None:
+    server: Server = request.getfixturevalue(kind)
+    server.run(
         "DROP TABLE IF EXISTS shop.readings",
         "CREATE TABLE shop.readings (id BIGINT PRIMARY KEY, word VARCHAR(40))",
-        f"INSERT INTO shop.readings SELECT n * 10, CONCAT('w', n) FROM {series(mariadb, 1, ROWS)}",
+        f"INSERT INTO shop.readings SELECT n * 10, CONCAT('w', n) FROM {series(server, 1, ROWS)}",
     )
     world = CopyWorld(tmp_path, COPYING.replace("chunk_rows: 3", f"chunk_rows: {CHUNK_ROWS}"))
-    world.source_table = kinds.reader(kinds.for_workers(mariadb.connection), "base64")  # type: ignore[assignment]
-    base = kinds.opened(mariadb.connection, 60.0)
+    world.source_table = kinds.reader(kinds.for_workers(server.connection), "base64")  # type: ignore[assignment]
+    base = kinds.opened(server.connection, 60.0)
     world.connector = lambda: (base.position(), base.position())
     world.land(event(10, "w1", 4))  # before the binary log's first commit
     world.apply()
@@ -48,7 +54,7 @@ def test_rows_that_are_equal_stay_in_the_database(mariadb: Server, tmp_path: Pat
     equal = compared(world, base)
     assert (equal.differ, equal.rows, equal.read) == ({}, ROWS, 0)
 
-    mariadb.run(
+    server.run(
         "UPDATE shop.readings SET word = 'w1 ' WHERE id = 10",
         f"DELETE FROM shop.readings WHERE id = {ROWS * 5}",
         f"INSERT INTO shop.readings VALUES ({ROWS * 10 - 5}, NULL)",

@@ -253,8 +253,9 @@ def test_a_connection_that_is_ended_is_tried_again(
         next(batches)
         end_sessions(server)
         refused(lambda: list(batches), retry=True)
-    with pytest.raises(SourceUnavailable):
+    with pytest.raises(SourceUnavailable) as caught:
         database.position()
+    assert caught.value.advice.startswith("check the connection to the source's database"), "it is not source.conn_id"
     assert database.position() > (1, 0)  # by a new connection
     database.close()
 

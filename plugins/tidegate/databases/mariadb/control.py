@@ -131,7 +131,8 @@ class MariaDB:
             if self._session is not None and not self._session.open:
                 self._session = None
             if session.passes(error):
-                raise SourceUnavailable(f"{session.TITLE} did not answer: {session.said(error)}") from None
+                what = f"{session.TITLE} did not answer: {session.said(error)}"
+                raise SourceUnavailable(what, advice=sql.NO_ANSWER) from None
             raise _refused(f"{session.TITLE} refused: {session.said(error)}", "") from None
         except session.Unusable as error:
             self.close()

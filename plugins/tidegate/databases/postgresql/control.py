@@ -168,7 +168,8 @@ class PostgreSQL:
             if self._session is not None and self._session.closed:
                 self.close()
             if session.passes(error):
-                raise SourceUnavailable(f"PostgreSQL did not answer: {session.said(error)}") from None
+                what = f"PostgreSQL did not answer: {session.said(error)}"
+                raise SourceUnavailable(what, advice=sql.NO_ANSWER) from None
             raise _refused(f"PostgreSQL refused: {session.said(error)}", "") from None
         except session.Unusable as error:
             self.close()

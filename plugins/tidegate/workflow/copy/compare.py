@@ -59,8 +59,8 @@ KINDS = {
 """What each kind of difference means."""
 
 
-def in_words(name: str, found: Report) -> str:
-    """The report as lines for a log; the first one says how many keys differ."""
+def in_words(name: str, found: Report, compared: Keys | None = None) -> str:
+    """The report as lines for a log; the first one says how many keys differ. `compared`: these keys alone were."""
     keys = sum(found.differ.values())
     lines = [f"{name}: {keys:,} of {found.rows:,} keys differ from the source" if keys else f"{name}: nothing differs"]
     lines.append(f"  {how_much(found)}")
@@ -72,8 +72,14 @@ def in_words(name: str, found: Report) -> str:
     if not found.exact:
         lines.append("  the mirror was not seen to have caught up: a key that differs may have an event on its way")
     if keys:
-        lines.append(f"  what to do: tidegate compare {name} --fix --why ...")
+        lines.append(f"  what to do: {to_fix(name, compared)}")
     return "\n".join(lines)
+
+
+def to_fix(name: str, keys: Keys | None) -> str:
+    """The command that puts right what differs, of no other keys than those that were compared."""
+    some = "" if keys is None else f" --from {keys[0]} --until {keys[1]}"
+    return f"tidegate compare {name}{some} --fix --why ..."
 
 
 def how_much(found: Report) -> str:

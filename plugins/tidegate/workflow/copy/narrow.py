@@ -145,10 +145,10 @@ def _cut(sides: _Sides, keys: KeyRange, rows: int) -> Iterator[KeyRange]:
 
 
 def _of_source(sides: _Sides, ranges: Sequence[KeyRange], words: str) -> list[Checksum]:
-    pace, found = Pace(sides.ctx.say), list[Checksum]()
+    pace, found, rows = Pace(sides.ctx.say), list[Checksum](), 0
     for keys in ranges:
         found.append(sides.source.of(keys))
-        rows = sum(one.rows for one in found)
+        rows += found[-1].rows
         pace.say(partial("summed {} of the source{} in {:,} of {:,} ranges".format, many(rows, "row"), words,
                          len(found), len(ranges)))  # fmt: skip
     return found
