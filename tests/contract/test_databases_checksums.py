@@ -16,6 +16,7 @@ from tests.contract.test_databases_values import (
     POSTGRESQL,
     described,
     mariadb_kinds,
+    mysql_kinds,
     postgresql_kinds,
     server,
 )
@@ -25,7 +26,7 @@ from tidegate.core.files.failure import JobError
 from tidegate.databases import kinds
 from tidegate.databases.types import Bytes
 
-__all__ = ["mariadb_kinds", "postgresql_kinds", "server"]  # fixtures
+__all__ = ["mariadb_kinds", "mysql_kinds", "postgresql_kinds", "server"]  # fixtures
 ID = ("id", "bigint")
 ALL = KeyRange((100,), (105,))
 WANTED = {"mariadb": MARIADB, "postgresql": POSTGRESQL}
@@ -73,7 +74,7 @@ def test_each_type_of_column(server: Server) -> None:
                 rows = rows_of(server, table, [ID, column], keys, binary)
                 assert found.of(keys) == of_the_worker(rows, found.forms), (column, rows[1])
     database.close()
-    assert without == NO_TEXT[server.kind]
+    assert without == NO_TEXT[server.kind] | ({("j", "string")} if server.product == "mysql" else set())
 
 
 def ranges_that_are_read(server: Server, table: SourceTable, column: tuple[str, str], binary: Bytes) -> list[KeyRange]:
@@ -115,6 +116,15 @@ RANDOM = {
         ("da", "DATE", "date", ("1582-10-10", "0100-01-01", "9999-12-31", None)),
         ("dn", "DATE", "int", ("1582-10-10", "1970-01-01", None)), ("dt", "DATETIME", "timestamp", (*MOMENTS, None)),
         ("dt3", "DATETIME(3)", "bigint", (*MOMENTS, None)), ("dt6", "DATETIME(6)", "bigint", (*MOMENTS, None)),
+        ("e", "ENUM('a','B,c')", "string", ("a", "B,c", None)), ("s", "SET('a','b')", "string", ("", "a,b", None)),
+        ("y", "YEAR", "int", (1901, 2155, None)), ("b1", "BIT(1)", "boolean", (0, 1, None)),
+        ("mu", "MEDIUMINT UNSIGNED", "string", (0, 16777215, None)),
+        ("u", "VARCHAR(40) CHARACTER SET utf16", "string", (*TEXTS, None)),
+        ("nb", "VARCHAR(40) COLLATE utf8mb4_bin", "string", (*TEXTS, None)),
+        ("zd", "DATE NOT NULL", "date", ("0000-00-00", "2026-01-02")),
+        ("z6", "DATETIME(6) NOT NULL", "timestamp", ("0000-00-00", "1969-12-31 23:59:59.5")),
+        ("z3", "TIMESTAMP(3) NULL", "timestamp", ("0000-00-00", "2026-01-02 03:04:05.5", None)),
+        ("zn", "DATETIME(3)", "bigint", ("0000-00-00", "2026-01-02 03:04:05.5", None)),
         ("ts6", "TIMESTAMP(6) NULL", "timestamp", (*INSTANTS, None)), ("ts", "TIMESTAMP NULL", "string", (*INSTANTS,)),
     ],
     "postgresql": [
@@ -140,7 +150,7 @@ RANDOM = {
 
 def test_random_rows_and_each_change_of_one(server: Server, rng: random.Random) -> None:
     """By ranges; and whatever a column's value becomes, both say another number, and the same."""
-    kinds_of = RANDOM[server.kind]
+    kinds_of = [each for each in RANDOM[server.kind] if each[0] != "j" or server.product != "mysql"]
     columns = ", ".join(f"{name} {kind}" for name, kind, _, _ in kinds_of)
     server.run(f"CREATE TABLE shop.t (id BIGINT PRIMARY KEY, {columns})")
     session, marks = server.session(), ", ".join(["%s"] * (1 + len(kinds_of)))

@@ -76,8 +76,9 @@ def test_a_connector_without_a_place_is_refused(url: str, name: str) -> None:
 def test_connect_that_does_not_answer_is_asked_again(url: str) -> None:
     away = f"http://127.0.0.1:{choose_ports(('away',), {})['away']}"
     for at, name in ((away, "shop/a"), (url, "broken")):
-        with pytest.raises(SourceUnavailable):
+        with pytest.raises(SourceUnavailable) as caught:
             connector.connect_position(at, name, 5.0)
+        assert "copy.connect_conn_id" in caught.value.advice
 
 
 def test_other_offsets_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.copy.port import KeyRange, SourceTable
 from tidegate.core.files.failure import JobError
-from tidegate.databases import kinds
+from tidegate.databases import kinds, sql
 from tidegate.databases.mariadb import mysql
 from tidegate.databases.mariadb import session as mariadb_session
 from tidegate.databases.postgresql import session as postgresql_session
@@ -237,7 +238,10 @@ def test_a_wrong_password_is_not_tried_again(postgresql: Server) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "postgresql"])
-def test_a_connection_that_is_ended_is_tried_again(request: pytest.FixtureRequest, kind: str) -> None:
+def test_a_connection_that_is_ended_is_tried_again(
+    request: pytest.FixtureRequest, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "IDLE_S", math.inf)
     server: Server = request.getfixturevalue(kind)
     server.run("DROP TABLE IF EXISTS shop.t", "CREATE TABLE shop.t (id BIGINT PRIMARY KEY, word VARCHAR(200))")
     server.run(f"INSERT INTO shop.t SELECT n, REPEAT('x', 150) FROM {series(server, 1, 200_000)}")
@@ -249,9 +253,30 @@ def test_a_connection_that_is_ended_is_tried_again(request: pytest.FixtureReques
         next(batches)
         end_sessions(server)
         refused(lambda: list(batches), retry=True)
-    with pytest.raises(SourceUnavailable):
+    with pytest.raises(SourceUnavailable) as caught:
         database.position()
+    assert caught.value.advice.startswith("check the connection to the source's database"), "it is not source.conn_id"
     assert database.position() > (1, 0)  # by a new connection
+    database.close()
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgresql"])
+def test_a_session_that_ended_while_it_was_idle_is_replaced(
+    request: pytest.FixtureRequest, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `wait_timeout` or a firewall, while a job reads, or the mirror is summed: a task would fail with each try."""
+    monkeypatch.setattr(sql, "IDLE_S", 0.0)
+    server: Server = request.getfixturevalue(kind)
+    server.run("DROP TABLE IF EXISTS shop.t")
+    numbers(server, 3)
+    database = kinds.opened(server.connection, 10.0)
+    table = database.describe("shop.t")
+    sums = database.checksums(table, [("id", "bigint")], base64=False)
+    before = sums.of(KeyRange())
+    end_sessions(server)
+    assert sums.of(KeyRange()) == before
+    database.close()
+    assert database.describe("shop.t") == table
     database.close()
 
 

@@ -37,3 +37,22 @@ def test_a_run_compares_the_rows_behind_those_of_the_run_before(tmp_path: Path) 
     assert a_run() == ("11", most)
     assert a_run() == (least, "4"), "five rows again"
     assert a_run() == ("5", "9")
+
+
+def test_a_run_that_died_goes_on_with_its_keys_whatever_has_changed_since(tmp_path: Path) -> None:
+    made = COPYING.replace("chunk_rows: 3", 'chunk_rows: 3, compare: "0 3 * * 0", compare_rows: 5')
+    world = CopyWorld(tmp_path, made)
+    source = world.source_table
+    source.rows = {key: f"old {key}" for key in range(1, 13)}
+    source.set(3, "first event")
+    world.mirror()
+    for missing, first, until in ((2, str(-(2**63) + 1), "5"), (8, "6", "10")):
+        keys = next_keys(world.context(), source)
+        assert keys == (first, until)
+        begun = to_compare(world.context(), source, keys)
+        world.close()
+        source.set(missing, None)
+        assert next_keys(world.context(), source) == keys, "and not one row more"
+        found = compare(world.context(), source, Here(), lambda: False, "", keys)
+        world.close()
+        assert found.round == begun.number

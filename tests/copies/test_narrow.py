@@ -10,9 +10,10 @@ import pytest
 
 from tests.copies.test_compare import compared, delivered
 from tests.copies.worlds import COPYING, CopyWorld
-from tests.fakes.source_table import position
+from tests.fakes.source_table import _Checksums, position
 from tests.mirror.audits import Here
-from tidegate.core.copy.port import KeyRange
+from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.core.copy.port import Checksum, KeyRange
 from tidegate.core.copy.rounds import RoundState
 from tidegate.workflow.copy import narrow
 from tidegate.workflow.copy.compare import compare, how_much
@@ -150,6 +151,26 @@ def test_a_mirror_without_a_whole_copy_is_read_wholly(tmp_path: Path) -> None:
     found = compared(world)
     assert found.unsummed == "its first copy is not whole"
     assert how_much(found) == "8 of 8 rows read: its first copy is not whole"
+
+
+def test_a_database_that_refuses_to_sum_has_its_rows_read(world: CopyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As MySQL 9.6 and later do, which have no MD5; one that does not answer is asked by the next try."""
+
+    def says(error: SourceError) -> None:
+        def summed(*_: object) -> Checksum:
+            raise error
+
+        monkeypatch.setattr(_Checksums, "of", summed)
+
+    world.source_table.sneak(100, "other")
+    says(SourceError("the database refused: no such function", advice="correct the table", retry=False))
+    found = compared(world)
+    assert (found.differ, found.read) == ({"other": 1}, 200)
+    assert how_much(found).endswith("read: the database does not sum it: the database refused: no such function")
+    assert compared(world, fix="by hand").mended
+    says(SourceUnavailable("it did not answer"))
+    with pytest.raises(SourceUnavailable):
+        compared(world)
 
 
 @pytest.mark.parametrize("seed", range(4))

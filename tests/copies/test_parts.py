@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.copies.test_compare import delivered
-from tests.copies.worlds import CopyWorld
+from tests.copies.worlds import COPYING, CopyWorld
 from tests.fakes.source_table import TABLE, position
 from tests.mirror.audits import Here, deep
 from tests.mirror.test_where_key import ask
@@ -34,8 +34,8 @@ def world(tmp_path: Path) -> Iterator[CopyWorld]:
     made.close()
 
 
-def begun(folder: Path) -> CopyWorld:
-    made = CopyWorld(folder)
+def begun(folder: Path, yaml: str = COPYING) -> CopyWorld:
+    made = CopyWorld(folder, yaml)
     made.source_table.rows = {key: f"old {key}" for key in range(1, 13)}
     made.source_table.set(3, "first event")
     made.connector = lambda: (position(made.delivered), made.source_table.position())
@@ -226,3 +226,28 @@ def test_cuts_of_a_part() -> None:
     assert cut((6,), [], 2, part) == ([KeyRange((6,), (9,))], True)
     assert cut((6,), [(7,), (8,)], 2, part) == ([KeyRange((6,), (7,)), KeyRange((7,), (8,))], False)
     assert uncut(["t"], [], part) == [("t", (6,))]
+
+
+TWICE = COPYING.replace("string}}\n", "string}}\n  - {{name: again, type: bigint, from: $.id}}\n", 1)
+"""Another column of the mirror is taken from the key's, too."""
+
+
+def test_a_column_beside_the_key_that_is_taken_from_the_same_one(tmp_path: Path) -> None:
+    """A sweep by that one would meet tombstones, which have no value of it, and the key in none."""
+    world = begun(tmp_path, TWICE)
+    source = world.source_table
+    source.set(7, None)
+    delivered(world)
+    world.apply()
+    source.lose(8)
+    source.sneak(2, "sneaked")
+    read_again(world, 7, 9)
+    assert {**world.rows(), 2: "sneaked"} == source.rows
+    for fix in ("", "by hand"):
+        found = compare(world.context(), source, Here(), lambda: False, fix)
+        world.close()
+        assert (found.differ, found.unsummed, found.mended) == ({"other": 1}, "", bool(fix))
+    source.set(9, "goes on")
+    delivered(world)
+    world.apply()
+    assert world.rows() == source.rows

@@ -125,7 +125,7 @@ class _Checksums:
         return Checksum(len(rows), total % 2**64)
 
     def _number(self, row: Mapping[str, int | str]) -> int:
-        return int(hashlib.md5(",".join(_text(row[name]) for name in self._names).encode()).hexdigest()[:15], 16)
+        return int(hashlib.sha256(",".join(_text(row[name]) for name in self._names).encode()).hexdigest()[:15], 16)
 
 
 def _text(value: int | str | None) -> str:

@@ -255,14 +255,15 @@ class CompareOperator(PipelineOperator):
 
         try:
             with open_database(self.pipeline, airflow_connection) as database:
-                found = compare(ctx, database, reader, wait, "", next_keys(ctx, database))
+                keys = next_keys(ctx, database)
+                found = compare(ctx, database, reader, wait, "", keys)
         except NotReady as e:
             raise AirflowSkipException(str(e)) from None
         finally:
             reader.close()
         if found.differ and found.exact:
-            raise AirflowFailException(in_words(self.pipeline.name, found))
-        self.log.info(in_words(self.pipeline.name, found))
+            raise AirflowFailException(in_words(self.pipeline.name, found, keys))
+        self.log.info(in_words(self.pipeline.name, found, keys))
 
 
 class MaintainOperator(PipelineOperator):

@@ -118,7 +118,7 @@ def compare(
     if as_json:
         print_json({"pipeline": spec.name, **_plain(found)})
     else:
-        _print(spec.name, found)
+        _print(spec.name, found, keys)
     raise SystemExit(WELL if not found.differ or found.mended else NOT_WELL)
 
 
@@ -136,8 +136,8 @@ def _plain(found: Report) -> dict[str, object]:
     }
 
 
-def _print(name: str, found: Report) -> None:
-    from tidegate.workflow.copy.compare import KINDS, how_much
+def _print(name: str, found: Report, compared: tuple[str, str] | None) -> None:
+    from tidegate.workflow.copy.compare import KINDS, how_much, to_fix
 
     out = console()
     keys = sum(found.differ.values())
@@ -155,6 +155,6 @@ def _print(name: str, found: Report) -> None:
     if found.mended:
         paragraph(out, "fixed", many(keys, "key"))
     elif keys:
-        advice(out, "to do", f"tidegate compare {name} --fix --why ...")
+        advice(out, "to do", to_fix(name, compared))
     else:
         paragraph(out, "equal", "nothing differs")

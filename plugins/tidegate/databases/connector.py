@@ -9,7 +9,7 @@ import urllib.request
 from typing import Any
 
 from tidegate.core.base.connection import Connection
-from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.core.base.errors import GOES_ON, SourceError, SourceUnavailable
 from tidegate.core.copy.port import LogPosition
 from tidegate.databases.kinds import POSTGRESQL, for_workers, kind_of
 
@@ -25,9 +25,9 @@ def connect_position(url: str, name: str, timeout_s: float) -> LogPosition:
     except urllib.error.HTTPError as e:
         if e.code in (400, 404, 405):
             raise _refused(f"Kafka Connect knows no offsets of a connector {name} (HTTP {e.code})") from None
-        raise SourceUnavailable(f"Kafka Connect did not say where the connector {name} is: HTTP {e.code}") from None
+        raise _silent(name, f"HTTP {e.code}") from None
     except (OSError, ValueError) as e:
-        raise SourceUnavailable(f"Kafka Connect did not say where the connector {name} is: {e}") from None
+        raise _silent(name, e) from None
     return offset_position(name, found)
 
 
@@ -63,6 +63,11 @@ def slot_position(connection: Connection, slot: str, timeout_s: float) -> LogPos
     if found is None:
         raise _refused(f"there is no logical replication slot {slot} of this database, or nothing is confirmed yet")
     return found, 0
+
+
+def _silent(name: str, why: object) -> SourceUnavailable:
+    advice = f"check the connection that copy.connect_conn_id names; {GOES_ON}"
+    return SourceUnavailable(f"Kafka Connect did not say where the connector {name} is: {why}", advice=advice)
 
 
 def _refused(what: str, retry: bool = False) -> SourceError:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tidegate.core.base.errors import GOES_ON
 from tidegate.core.copy.port import KeyRange, SourceColumn, SourceTable, Times, Value
 
 RARE_QUOTE = "\x01"
 """MariaDB's REPLACE takes the square of the time where what it doubles is often there, as `"` is in JSON."""
 BATCH_ROWS, BATCH_BYTES = 50_000, 32 << 20
 """Where a batch ends."""
+NO_ANSWER = f"check the connection to the source's database, which the section copy or source names; {GOES_ON}"
+"""What to do about it."""
+IDLE_S = 20.0
+"""A session that was not used for so long may be gone: servers and firewalls end those that are idle. A job that reads
+chunks, or a mirror whose rows are summed, may take hours between two questions."""
 
 
 def quoted(name: str, mark: str) -> str:

@@ -73,7 +73,7 @@ def sums(at: Numbers, numbers: Numbers, ranges: int) -> Sums:
 
 
 def row_numbers(rows: pa.Table, columns: Sequence[tuple[str, Form]]) -> Numbers:
-    """The first 60 bits of the MD5 of the texts of these columns."""
+    """The first 60 bits of the SHA-256 of the texts of these columns."""
     parts = [_numbers(rows.slice(at, _AT_ONCE), columns) for at in range(0, len(rows), _AT_ONCE)]
     return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
 
@@ -81,7 +81,7 @@ def row_numbers(rows: pa.Table, columns: Sequence[tuple[str, Form]]) -> Numbers:
 def _numbers(rows: pa.Table, columns: Sequence[tuple[str, Form]]) -> Numbers:
     fields = [text(rows[name].combine_chunks(), form) for name, form in columns]
     joined = pc.binary_join_element_wise(*fields, pa.scalar(b",", pa.large_binary()))
-    digests = b"".join(hashlib.md5(one, usedforsecurity=False).digest()[:8] for one in joined.to_pylist())
+    digests = b"".join(hashlib.sha256(one).digest()[:8] for one in joined.to_pylist())
     return np.frombuffer(digests, ">u8").astype(np.uint64) >> np.uint64(4)
 
 

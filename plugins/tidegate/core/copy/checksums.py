@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 
 from tidegate.core.copy.port import Bound, Checksum, KeyRange
-from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, Round
+from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, Round, RoundState
 from tidegate.core.mirror.parts import KeyPart
 
 MOST_GAPS = 8
@@ -82,6 +82,13 @@ def reached(rounds: Iterable[Round], columns: int) -> Bound | None:
         if one.part.first == (-_MOST,) * columns or (found is not None and one.part.lower == found):
             found = one.part.last
     return None if found == (_MOST,) * columns else found
+
+
+def not_ended(rounds: Iterable[Round], after: Bound | None, columns: int) -> KeyPart | None:
+    """The part of a comparison that died and begins where the lap goes on, behind `after`: what it has read counts."""
+    lower = KeyPart((), (-_MOST,) * columns, ()).lower if after is None else after
+    parts = (one.part for one in rounds if one.state == RoundState.COMPARED and one.part is not None)
+    return next((part for part in parts if part.lower == lower), None)
 
 
 def spelled_keys(keys: KeyRange, columns: int) -> tuple[str, str]:

@@ -84,7 +84,7 @@ class Form:
 @dataclass(frozen=True)
 class Checksum:
     """Of a key range: how many rows it has, and the sum of their numbers, modulo 2^64. A row's number is the first 60
-    bits of the MD5 of its columns' texts: a sum, since equal numbers would be gone from an exclusive or."""
+    bits of the SHA-256 of its columns' texts: a sum, since equal numbers would be gone from an exclusive or."""
 
     rows: int
     total: int

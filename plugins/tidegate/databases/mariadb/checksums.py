@@ -21,7 +21,7 @@ class MariaDBChecksums(SummedTable):
         defaults = worker.with_default(cursor, self._table)
         texts = [field(made, form, made.column.name in defaults) for made, form in self._summed]
         row = "CONCAT({})".format(", ',', ".join(texts))  # not CONCAT_WS, which leaves out what is NULL
-        number = f"CAST(CONV(LEFT(MD5({row}), 15), 16, 10) AS UNSIGNED)"
+        number = f"CAST(CONV(LEFT(SHA2({row}, 256), 15), 16, 10) AS UNSIGNED)"  # MySQL 9.6 and later have no MD5
         source = f"{session.table_name(self._table)} FORCE INDEX (PRIMARY)"
         return f"SELECT COUNT(*), COALESCE(SUM({number}), 0) FROM {source} WHERE {where}", given
 

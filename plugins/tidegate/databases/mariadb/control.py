@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,6 +41,7 @@ class MariaDB:
     def __init__(self, settings: Mapping[str, str], timeout_s: float, logged: bool = True) -> None:
         self._settings, self._timeout_s, self._logged = settings, timeout_s, logged
         self._session: pymysql.connections.Connection[Any] | None = None
+        self._used = 0.0
 
     def describe(self, table: str) -> SourceTable:
         """Generated columns are left out. Without a log a table may have no key, and be a view."""
@@ -124,17 +126,24 @@ class MariaDB:
         try:
             with self._connected().cursor() as cursor:
                 yield cursor
+            self._used = time.monotonic()
         except (pymysql.err.Error, OSError) as error:
             if self._session is not None and not self._session.open:
                 self._session = None
             if session.passes(error):
-                raise SourceUnavailable(f"{session.TITLE} did not answer: {session.said(error)}") from None
+                what = f"{session.TITLE} did not answer: {session.said(error)}"
+                raise SourceUnavailable(what, advice=sql.NO_ANSWER) from None
             raise _refused(f"{session.TITLE} refused: {session.said(error)}", "") from None
         except session.Unusable as error:
             self.close()
             raise _refused(error.what, error.advice) from None
 
     def _connected(self) -> pymysql.connections.Connection[Any]:
+        if self._session is not None and time.monotonic() - self._used >= sql.IDLE_S:
+            try:
+                self._session.ping(reconnect=False)
+            except (pymysql.err.Error, OSError):
+                self.close()
         if self._session is None or not self._session.open:
             self._session = session.connect(self._settings, self._timeout_s)
             with self._session.cursor() as cursor:

@@ -158,12 +158,13 @@ def _time(each: Conversion, name: str, has_default: bool) -> str:
 def _zero(each: Conversion, name: str, has_default: bool) -> str:
     """What the connector makes of a zero date, as it streams: null, or the beginning of time where the column is NOT
     NULL; a default would take its place, which is not known here: the row is refused by what stands there."""
+    fraction = f".{'0' * each.family.digits}" if each.family.digits else ""
     if each.family.name == "instant":
-        fraction = f".{'0' * each.family.digits}" if each.family.digits else ""
-        return f"'1970-01-01T00:00:00{fraction}Z'" if each.how == "iso" else "'1970-01-01 00:00:00'"
+        return f"'1970-01-01T00:00:00{fraction}Z'" if each.how == "iso" else f"'1970-01-01 00:00:00{fraction}'"
     if each.column.nullable:
         return "''"
-    return "'zero'" if has_default else "'1970-01-01'" if each.family.name == "date" else "'1970-01-01 00:00:00'"
+    begin = "1970-01-01" if each.family.name == "date" else f"1970-01-01 00:00:00{fraction}"
+    return "'zero'" if has_default else f"'{begin}'"
 
 
 @contextmanager

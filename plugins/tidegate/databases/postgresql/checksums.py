@@ -19,7 +19,7 @@ class PostgreSQLChecksums(SummedTable):
         where, given = sql.within(keys, lambda bound, operator: session.comparison(self._table, bound, operator))
         texts = [field(made, form) for made, form in self._summed]
         row = f"convert_to({' || chr(44) || '.join(texts)}, 'UTF8')"
-        number = f"('x' || substr(md5({row}), 1, 15))::bit(60)::bigint"
+        number = f"('x' || substr(encode(sha256({row}), 'hex'), 1, 15))::bit(60)::bigint"
         return (
             f"SELECT count(*), COALESCE(sum({number}), 0) FROM {session.table_name(self._table)} WHERE {where}",
             given,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,7 @@ class PostgreSQL:
     def __init__(self, settings: Mapping[str, str], timeout_s: float, logged: bool = True) -> None:
         self._settings, self._timeout_ms, self._logged = settings, max(1, int(timeout_s * 1000)), logged
         self._session: connection | None = None
+        self._used = 0.0
 
     def describe(self, table: str) -> SourceTable:
         """Generated columns are left out: the log does not have them. Without a log a table may have no key, and be a
@@ -161,17 +163,25 @@ class PostgreSQL:
         try:
             with self._connected().cursor() as cursor:
                 yield cursor
+            self._used = time.monotonic()
         except psycopg2.Error as error:
             if self._session is not None and self._session.closed:
                 self.close()
             if session.passes(error):
-                raise SourceUnavailable(f"PostgreSQL did not answer: {session.said(error)}") from None
+                what = f"PostgreSQL did not answer: {session.said(error)}"
+                raise SourceUnavailable(what, advice=sql.NO_ANSWER) from None
             raise _refused(f"PostgreSQL refused: {session.said(error)}", "") from None
         except session.Unusable as error:
             self.close()
             raise _refused(error.what, error.advice) from None
 
     def _connected(self) -> connection:
+        if self._session is not None and time.monotonic() - self._used >= sql.IDLE_S:
+            try:
+                with self._session.cursor() as cursor:
+                    cursor.execute("SELECT 1")
+            except psycopg2.Error:
+                self.close()
         if self._session is None or self._session.closed:
             self._session = session.connect(self._settings)
             with self._session.cursor() as cursor:

@@ -24,7 +24,7 @@ from tidegate.workflow.base.context import Context
 from tidegate.workflow.copy.copy import again, copy, to_compare
 from tidegate.workflow.copy.held import begun
 from tidegate.workflow.copy.narrow import Narrowed, narrow
-from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, of_source
+from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, key_of
 
 SAMPLES = 10
 """Keys that are named."""
@@ -59,8 +59,8 @@ KINDS = {
 """What each kind of difference means."""
 
 
-def in_words(name: str, found: Report) -> str:
-    """The report as lines for a log; the first one says how many keys differ."""
+def in_words(name: str, found: Report, compared: Keys | None = None) -> str:
+    """The report as lines for a log; the first one says how many keys differ. `compared`: these keys alone were."""
     keys = sum(found.differ.values())
     lines = [f"{name}: {keys:,} of {found.rows:,} keys differ from the source" if keys else f"{name}: nothing differs"]
     lines.append(f"  {how_much(found)}")
@@ -72,8 +72,14 @@ def in_words(name: str, found: Report) -> str:
     if not found.exact:
         lines.append("  the mirror was not seen to have caught up: a key that differs may have an event on its way")
     if keys:
-        lines.append(f"  what to do: tidegate compare {name} --fix --why ...")
+        lines.append(f"  what to do: {to_fix(name, compared)}")
     return "\n".join(lines)
+
+
+def to_fix(name: str, keys: Keys | None) -> str:
+    """The command that puts right what differs, of no other keys than those that were compared."""
+    some = "" if keys is None else f" --from {keys[0]} --until {keys[1]}"
+    return f"tidegate compare {name}{some} --fix --why ..."
 
 
 def how_much(found: Report) -> str:
@@ -193,7 +199,8 @@ def _held_against(
 ) -> list[Compared]:
     held = begun(ctx, reader, columns)
     if not read_all(chunks, None):
-        reader.within(KeyRanges(_key_of(ctx, round_), tuple(c.keys for c in chunks)))
+        key = tuple(column.name for column in key_of(ctx, round_.key))
+        reader.within(KeyRanges(key, tuple(c.keys for c in chunks)))
     _, unread = take_up(ctx, reader, (chunk_files(ctx, c) for c in chunks), sum(c.rows for c in chunks))
     if unread:
         raise StorageError(f"{ctx.name}: what copy {round_.number} has read cannot be read again: {unread}")
@@ -203,12 +210,6 @@ def _held_against(
     if wrong:
         raise StorageError(f"{ctx.name}: rows cannot be compared: {wrong}")
     return found
-
-
-def _key_of(ctx: Context, round_: Round) -> tuple[str, ...]:
-    """Logical columns of the key, in the order of the source's."""
-    by_source = {of_source(column): column.name for column in map(ctx.pipeline.column, keyed(ctx).key)}
-    return tuple(by_source[of] for of in round_.key)
 
 
 def _covers(one: RoundIn, round_: Round) -> bool:

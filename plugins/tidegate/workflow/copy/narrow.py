@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tidegate.core.base.errors import SpecError, StorageError
+from tidegate.core.base.errors import SourceError, SpecError, StorageError
 from tidegate.core.base.wording import many
-from tidegate.core.copy.checksums import KeyRanges, differing, fewer, joined, reached, spelled_keys
+from tidegate.core.copy.checksums import KeyRanges, differing, fewer, joined, not_ended, reached, spelled_keys
 from tidegate.core.copy.port import Checksum, Checksums, Database, Form, KeyRange, SourceTable
 from tidegate.core.mirror.jobs import Bucket, TableColumn
 from tidegate.core.mirror.parts import KeyPart
@@ -24,7 +24,7 @@ from tidegate.workflow.audit.keyed import TableReader
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.pace import Pace
 from tidegate.workflow.copy.held import Held, begun
-from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, section
+from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, key_of, section
 
 ROWS = 1_000
 """Of the source, in a range that is narrowed down no further."""
@@ -64,7 +64,7 @@ def narrow(
     """The ranges of the source's table, or of a `part` of it, that may differ; or why all of it is to be read: nothing
     of it can be summed. `columns`: of the mirror's table, that are compared.
 
-    Raises as `apply` does, SourceError, StorageError."""
+    Raises as `apply` does, SourceUnavailable, StorageError; SourceError where its table cannot be described."""
     tables = SourceTables(ctx, database)
     why = tables.why_no_parts()
     if why is not None:
@@ -84,11 +84,15 @@ def narrow(
         return f"the database cannot sum column {column.of} as {column.type}"
     if not apply(ctx).told.copied.whole:
         return "its first copy is not whole"
-    by_source = {c.of: c.name for c in copied}
-    key = tuple(by_source[of] for of in table.key)
+    key = tuple(column.name for column in key_of(ctx, table.key))
     sides = _Sides(ctx, database, reader, table, source, tuple(wanted), key, begun(ctx, reader, tuple(columns)))
     whole = KeyRange() if part is None else KeyRange(part.lower, part.last)
-    return _narrowed(sides, name, whole, spec.chunk_rows)
+    try:
+        return _narrowed(sides, name, whole, spec.chunk_rows)
+    except SourceError as e:
+        if e.retry:
+            raise
+        return f"the database does not sum it: {e.args[0]}"  # who may read a table may not be able to sum it
 
 
 def next_keys(ctx: Context, database: Database) -> Keys | None:
@@ -102,7 +106,11 @@ def next_keys(ctx: Context, database: Database) -> Keys | None:
     if why is not None:
         raise SpecError(f"{ctx.name}: {why}", advice="leave copy.compare_rows out: all is compared at once")
     table = tables.described(tables.names[0])
-    after = reached(ctx.ledger.copies.rounds(ctx.name), len(table.key))
+    rounds = ctx.ledger.copies.rounds(ctx.name)
+    after = reached(rounds, len(table.key))
+    died = not_ended(rounds, after, len(table.key))
+    if died is not None:  # its end may have another number of rows before it by now
+        return spelled_keys(KeyRange(died.lower, died.last), len(table.key))
     found = database.bounds(table, after, rows, 1)
     return spelled_keys(KeyRange(after, found[0] if found else None), len(table.key))
 
@@ -137,10 +145,10 @@ def _cut(sides: _Sides, keys: KeyRange, rows: int) -> Iterator[KeyRange]:
 
 
 def _of_source(sides: _Sides, ranges: Sequence[KeyRange], words: str) -> list[Checksum]:
-    pace, found = Pace(sides.ctx.say), list[Checksum]()
+    pace, found, rows = Pace(sides.ctx.say), list[Checksum](), 0
     for keys in ranges:
         found.append(sides.source.of(keys))
-        rows = sum(one.rows for one in found)
+        rows += found[-1].rows
         pace.say(partial("summed {} of the source{} in {:,} of {:,} ranges".format, many(rows, "row"), words,
                          len(found), len(ranges)))  # fmt: skip
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 
 from tidegate.core.base.errors import NotReady, SpecError, StepMissing
@@ -105,9 +106,8 @@ class SourceTables:
             advice = f"parts are of keys that are whole numbers, which everybody puts in one order; {words}"
             raise SpecError(f"{name}: {why}", advice=words if self._spec.tables else advice)
         table = self.described(self.names[0])
-        mine = {c.of: c for c in copied_columns(self._ctx, table)}
         try:
-            return key_part([mine[of].name for of in table.key], *keys)
+            return key_part([column.name for column in key_of(self._ctx, table.key)], *keys)
         except ValueError as e:
             raise SpecError(f"{name}: {e}") from None
 
@@ -117,10 +117,9 @@ class SourceTables:
             return "a mirror of several tables has no parts"
         table = self.described(self.names[0])
         types = {c.name: c.type for c in table.columns}
-        mine = {c.of: c for c in copied_columns(self._ctx, table)}
-        for of in table.key:
-            if mine[of].type not in WHOLE_NUMBERS or not _INTEGERS.match(types[of]):
-                return f"column {of} of the key is {types[of]} in the source and {mine[of].type} in the mirror"
+        for of, mine in zip(table.key, key_of(self._ctx, table.key), strict=True):
+            if mine.type not in WHOLE_NUMBERS or not _INTEGERS.match(types[of]):
+                return f"column {of} of the key is {types[of]} in the source and {mine.type} in the mirror"
         return None
 
     def unchanged(self, name: str) -> bool:
@@ -145,6 +144,13 @@ def copied_columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]
     known = {c.name for c in table.columns}
     wanted = [c for c in ctx.pipeline.decoded_columns if c.name not in _EVENT and c.path not in SHARD_PATHS]
     return tuple(CopiedColumn(c.name, of_source(c), c.type) for c in wanted if of_source(c) in known)
+
+
+def key_of(ctx: Context, key: Sequence[str]) -> tuple[Column, ...]:
+    """Columns of the keyed table's key, in the order of the source's `key`: other columns may be taken from the same
+    ones."""
+    by_source = {of_source(column): column for column in map(ctx.pipeline.column, table_key(ctx))}
+    return tuple(by_source[of] for of in key)
 
 
 def of_source(column: Column) -> str:
