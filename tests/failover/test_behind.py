@@ -10,6 +10,7 @@ import pytest
 
 from tests.audit.audits import look
 from tests.failover.sites import Copier, TwoSites
+from tests.world import TOPIC
 from tidegate.core.failover.behind import behind_of
 from tidegate.core.failover.crossing import Crossing
 from tidegate.core.failover.states import Certificate, Failover
@@ -86,6 +87,26 @@ def test_they_land_once_when_the_first_site_is_active_again(world: TwoSites) -> 
     assert not look(world).problems
 
 
+def test_a_partition_that_came_after_the_switch_holds_nothing_but_its_own(world: TwoSites) -> None:
+    switched(world)
+    for site in ("oslo", "bergen"):
+        world.at[site].add_partitions(TOPIC, 3)
+    world.write("oslo", "c2", "d2", partition=2)
+    world.write("bergen", "e2", partition=2)
+    world.there.run()
+    world.write("bergen", "f2", partition=2)
+    world.drain("two")
+    assert world.rows() == ["a", "b", "e", "e2", "f2"]
+    world.note("oslo")
+    marks = {p.partition: p.mark for p in world.context().ledger.failovers.newest("readings").certificate.crossings}
+    world.close()
+    Copier(world.at["bergen"], world.at["oslo"], starts=marks).run()
+    world.fail_over("oslo")
+    world.drain("three")
+    assert world.rows() == sorted(world.produced)
+    assert not look(world).problems
+
+
 def test_a_replay_decides_as_the_batch_did(world: TwoSites) -> None:
     """It reads the topic again, where the copies lie among the others."""
     world.write("oslo", "a", hour=2.1)
@@ -129,7 +150,9 @@ def test_a_site_has_written_itself_what_lies_from_a_mark_to_where_the_next_copie
     assert behind_of(HISTORY[:1], "oslo") is None
     assert behind_of([], "bergen") is None
     assert behind_of(HISTORY[:1], "bergen") == Behind(("oslo",), (Own(0, 10, None),))
-    assert behind_of(HISTORY, "bergen") == Behind(("oslo",), (Own(0, 10, 25), Own(0, 40, None), Own(1, 5, None)))
+    assert behind_of(HISTORY, "bergen") == Behind(
+        ("oslo",), (Own(0, 10, 25), Own(1, 0, 0), Own(0, 40, None), Own(1, 5, None))
+    )
     assert behind_of(HISTORY, "oslo") == Behind(("bergen",), (Own(0, 90, None),))
 
 
@@ -141,7 +164,7 @@ def test_a_site_has_written_itself_what_lies_from_a_mark_to_where_the_next_copie
 def test_only_copies_of_a_known_site_within_are_behind(offset: int, of: str, wanted: bool) -> None:
     found: Any = behind_of(HISTORY, "bergen")
     assert found.has(0, offset, [Coordinate(of, 0, 1, 2).text()]) is wanted
-    assert not found.has(2, offset, [Coordinate(of, 0, 1, 2).text()])
+    assert found.has(2, offset, [Coordinate(of, 2, 1, 2).text()]) is (of == "oslo"), "a partition that came later"
     assert not found.has(0, offset, [b"no coordinate"])
     assert not found.has(0, offset, [])
 
