@@ -166,7 +166,7 @@ def adopt(pipeline: str, why: str | None, yes: bool) -> None:
       tidegate failover adopt flights --why "the ledger's replica was promoted"
 
     \b
-    Exit code: 0 done; 1 refused; 2 usage; 3 storage or the ledger give no answer.
+    Exit code: 0 done; 1 refused; 2 usage; 3 the ledger gives no answer.
     """
     from tidegate.workflow.failover import records
 
