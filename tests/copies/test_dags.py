@@ -113,7 +113,9 @@ def test_nothing_to_read_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_difference_fails_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triggered: list[Any]) -> None:
     monkeypatch.setattr(narrowing, "next_keys", lambda *_: ("1", "9"))
     monkeypatch.setattr(comparing, "compare", lambda *_: Report(round=2, rows=9, differ={"surplus": 2}))
-    with pytest.raises(AirflowFailException, match=r"2 of 9 keys differ(?s:.)*compare readings --from 1 --until 9 --fix"):
+    with pytest.raises(
+        AirflowFailException, match=r"2 of 9 keys differ(?s:.)*compare readings --from 1 --until 9 --fix"
+    ):
         run(CompareOperator, tmp_path)
     monkeypatch.setattr(comparing, "compare", lambda *_: Report(round=2, rows=9, differ={"other": 1}, exact=False))
     run(CompareOperator, tmp_path)

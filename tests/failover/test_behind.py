@@ -9,6 +9,7 @@ import pytest
 
 from tests.audit.audits import look
 from tests.failover.sites import Copier, TwoSites
+from tests.world import TOPIC
 from tidegate.core.spec.pipeline import Column
 
 
@@ -75,6 +76,26 @@ def test_they_land_once_when_the_first_site_is_active_again(world: TwoSites) -> 
     back.run()
     world.fail_over("oslo")
     world.write("oslo", "h")
+    world.drain("three")
+    assert world.rows() == sorted(world.produced)
+    assert not look(world).problems
+
+
+def test_a_partition_that_came_after_the_switch_holds_nothing_but_its_own(world: TwoSites) -> None:
+    switched(world)
+    for site in ("oslo", "bergen"):
+        world.at[site].add_partitions(TOPIC, 3)
+    world.write("oslo", "c2", "d2", partition=2)
+    world.write("bergen", "e2", partition=2)
+    world.there.run()
+    world.write("bergen", "f2", partition=2)
+    world.drain("two")
+    assert world.rows() == ["a", "b", "e", "e2", "f2"]
+    world.note("oslo")
+    marks = {p.partition: p.mark for p in world.context().ledger.failovers.newest("readings").certificate.crossings}
+    world.close()
+    Copier(world.at["bergen"], world.at["oslo"], starts=marks).run()
+    world.fail_over("oslo")
     world.drain("three")
     assert world.rows() == sorted(world.produced)
     assert not look(world).problems

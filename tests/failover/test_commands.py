@@ -10,6 +10,7 @@ import pytest
 from tests.cli.test_cli_commands import Tide, add_yaml, the_json, tide, write_env
 from tests.cli.test_cli_status import words
 from tests.failover.sites import Copier, TwoSites
+from tests.world import TOPIC
 from tidegate.cli import surroundings
 from tidegate.spec import load_file
 from tidegate.workflow.base.columns import at_active_site
@@ -107,6 +108,17 @@ def test_there_and_back(fo: Tide, world: TwoSites) -> None:
     world.drain("r3")
     assert world.rows() == sorted(world.produced)
     assert the_json(fo("audit", "readings", "--json", "-q"))["balanced"]
+
+
+def test_a_partition_that_came_meanwhile_is_copied_back_from_its_beginning(fo: Tide, world: TwoSites) -> None:
+    assert fo("failover", "run", "readings", "--to", "bergen", "--stopped", *WHY, "--yes").exit_code == 0
+    for site in world.at.values():
+        site.add_partitions(TOPIC, 3)
+    world.write("bergen", "e", partition=2)
+    world.drain("r2")
+    noted = fo("failover", "back", "readings", *WHY, "--yes")
+    assert noted.exit_code == 0, noted.output
+    assert "from these offsets on: partition 0: 3 partition 1: 0 partition 2: 0" in words(noted)
 
 
 def test_a_lost_switch_is_adopted(fo: Tide, world: TwoSites) -> None:

@@ -169,7 +169,8 @@ def test_copiers_that_are_named_are_fenced_by_a_run_alone(tmp_path: Path) -> Non
     world.there.run()
     world.at["bergen"].begin(TOPIC, 0)  # the copier's, which is in the middle of a batch
     bring(world, b"id-1:0:5:5")
-    assert world.survey(stopped=False).refusals == ()
+    looked = world.survey(stopped=False)
+    assert (looked.refusals, looked.facts.stopped) == ((), "to be fenced: there-0, there-1")
     assert world.standbys["bergen"].fenced == []
     world.at["bergen"].abort(TOPIC, 0)
     decision = world.survey(stopped=False, fence=True)

@@ -143,7 +143,8 @@ def back(
             click.echo(line)
         _sure(why, yes, "Note these ends?")
         switch.note(ctx, name, found)
-        starts = {} if newest is None else {c.partition: c.mark for c in newest.certificate.crossings}
+        starts = dict.fromkeys(ctx.ledger.batches.planning_view(ctx.name).planned_ends, 0)  # of those that came since
+        starts |= {} if newest is None else {c.partition: c.mark for c in newest.certificate.crossings}
         click.echo(f"noted. Now copy from site {ctx.pipeline.source.site} to site {name}, from these offsets on:")
         for partition, mark in sorted(starts.items()):
             click.echo(f"  partition {partition}: {mark}")
@@ -165,7 +166,7 @@ def adopt(pipeline: str, why: str | None, yes: bool) -> None:
       tidegate failover adopt flights --why "the ledger's replica was promoted"
 
     \b
-    Exit code: 0 done; 1 refused; 2 usage; 3 storage or the ledger give no answer.
+    Exit code: 0 done; 1 refused; 2 usage; 3 the ledger gives no answer.
     """
     from tidegate.workflow.failover import records
 

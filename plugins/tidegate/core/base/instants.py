@@ -34,5 +34,5 @@ def iso(ms: int | None) -> str:
 def span(ms: float) -> str:
     """A duration for people: `38 min`, `2.5 h`, `3.1 days`, `72.5 years`."""
     seconds = abs(ms) / 1000
-    unit, form, name = next(told for below, *told in _UNITS if seconds < below)
+    unit, form, name = next((unit, form, name) for below, unit, form, name in _UNITS if seconds < below)
     return f"{seconds / unit:{form}} {name}"

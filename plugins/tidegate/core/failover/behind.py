@@ -18,9 +18,13 @@ def behind_of(history: Sequence[Failover], topic_id: str | None) -> Behind | Non
     """For records of this topic; None if no failover has led to it. It says the same of an offset for ever: where the
     copies of the next failover to it may begin was noted once it was not read any more (F6)."""
     to = [one.certificate for one in history if one.certificate.topic_id == topic_id]
+    if not to:
+        return None
+    every = sorted({crossing.partition for certificate in to for crossing in certificate.crossings})
     own = []
     for certificate, later in itertools.zip_longest(to, to[1:]):
-        for crossing in certificate.crossings:
-            after = None if later is None else later.of(crossing.partition)
-            own.append(Own(crossing.partition, crossing.mark, None if after is None else after.base))
-    return Behind(tuple(sorted(topic_ids(history) - {str(topic_id)})), tuple(own)) if own else None
+        for partition in every:
+            here, after = certificate.of(partition), None if later is None else later.of(partition)
+            # one that came while the site was active never held copies that were read
+            own.append(Own(partition, 0 if here is None else here.mark, None if after is None else after.base))
+    return Behind(tuple(sorted(topic_ids(history) - {str(topic_id)})), tuple(own))

@@ -29,14 +29,16 @@ class Own:
 
 @dataclass(frozen=True)
 class Behind:
-    """`topic_ids`: of the topic at the other sites."""
+    """`topic_ids`: of the topic at the other sites. A partition that `own` does not name came while this site was active:
+    all of it is its own."""
 
     topic_ids: tuple[str, ...]
     own: tuple[Own, ...]
 
     def has(self, partition: int, offset: int, values: Sequence[bytes | None]) -> bool:
         """Whether the record is such a copy. `values`: of its headers `tidegate-source`."""
-        if not any(own.has(partition, offset) for own in self.own):
+        named = any(own.partition == partition for own in self.own)
+        if named and not any(own.has(partition, offset) for own in self.own):
             return False
         try:
             copy = coordinate_of(values)

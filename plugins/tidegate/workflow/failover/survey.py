@@ -56,7 +56,9 @@ def survey(
     if fence:
         standby.fence(site.copiers)
     topic = standby.look(ctx.pipeline.source.topic)
-    told = "fenced: " + ", ".join(site.copiers) if site.copiers else "told by the operator" if stopped else ""
+    told = "told by the operator" if stopped else ""
+    if site.copiers:
+        told = f"{'fenced' if fence else 'to be fenced'}: {', '.join(site.copiers)}"
     facts = _facts(ctx, view, name, topic, _marks(topic, marks or {}, bool(site.copiers) and not fence), told)
     refused = rules.objections(facts)
     was_cut = cut_since(ctx, standby, topic, name) if facts.has_been_active else None
