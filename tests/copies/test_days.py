@@ -172,6 +172,24 @@ def test_nothing_is_read_before_an_event_has_landed(tmp_path: Path) -> None:
     world.close()
 
 
+def test_what_waits_in_a_batch_of_two_days_says_what_has_landed(tmp_path: Path) -> None:
+    """The files of its first day have moved to that, and nothing else lands."""
+    world = CopiedDays(tmp_path)
+    world.source_table.rows = {key: f"old {key}" for key in range(1, 5)}
+    world.source_table.set(3, "first event")
+    shown = dict(world.source_table.rows)
+    world.until(1.5)
+    with pytest.raises(NotReady, match="first full copy of the source's table is not whole yet"):
+        world.publish(0)
+    assert world.read().round == 1
+    world.publish(0)
+    assert world.told(0) == shown
+    world.again()
+    assert world.read().round == 2
+    sound(world)
+    world.close()
+
+
 def test_s4_a_chunk_below_what_has_landed_is_read_again(world: CopiedDays) -> None:
     source = world.source_table
     end, source.end = source.end, 50

@@ -16,13 +16,13 @@ _, _COMMIT, _ROW, _ = (name for name, *_ in EVENT_COLUMNS)
 
 
 def greatest(open_storage: Callable[[str], Any], uris: Sequence[str]) -> Position | None:
-    """Of the events of these files; None without any, or if one of the files is not there any more."""
+    """Of the events of those of these files that are still there; None without any. Others have moved to their days."""
     found: Position | None = None
     for uri in uris:
         try:
             stream = open_storage(uri).open_existing(uri)
         except PathMissing:
-            return None
+            continue
         with stream:
             rows = pq.ParquetFile(stream).read(columns=[_COMMIT, _ROW], use_threads=False)
         if not len(rows):

@@ -15,7 +15,7 @@ from tidegate.workflow.apply.apply import event_files, keyed
 from tidegate.workflow.base.context import Context
 
 Greatest = Callable[[Sequence[EventFile]], Position | None]
-"""The greatest position of events in landed files; None if one of them is not there any more."""
+"""The greatest position of events in those of these landed files that are still there; None without any."""
 _LOOKS = 10
 """Batches whose files may have moved to their day: an older one is taken then."""
 
