@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.copies.test_compare import compared, delivered
 from tests.copies.worlds import COPYING, CopyWorld
-from tests.fakes.source_table import _Checksums, position
+from tests.fakes.source_table import TABLE, _Checksums, position
 from tests.mirror.audits import Here
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.copy.port import Checksum, KeyRange
@@ -171,6 +172,19 @@ def test_a_database_that_refuses_to_sum_has_its_rows_read(world: CopyWorld, monk
     says(SourceUnavailable("it did not answer"))
     with pytest.raises(SourceUnavailable):
         compared(world)
+
+
+def test_a_column_that_is_dropped_while_it_is_summed_is_not_compared(world: CopyWorld) -> None:
+    """What was read has no value of it, and the mirror keeps older ones."""
+    source = world.source_table
+    source.sneak(100, "other")
+
+    def drop() -> None:
+        source.table = replace(TABLE, columns=TABLE.columns[:1])
+
+    source.during = drop
+    found = compared(world)
+    assert (found.read, found.differ) == (5, {})
 
 
 @pytest.mark.parametrize("seed", range(4))

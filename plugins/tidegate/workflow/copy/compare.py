@@ -110,7 +110,7 @@ def compare(
     copy(ctx, database, compared=True)
     chunks = _read(ctx, round_)
     exact = not chunks or _caught_up(ctx, max((c.high for c in chunks if c.high is not None), default=(0, 0)), wait)
-    found = _held_against(ctx, reader, round_, chunks, columns) if chunks else []
+    found = _held_against(ctx, reader, round_, chunks, _still_there(ctx, database, columns)) if chunks else []
     differ: Counter[str] = Counter()
     for one in found:
         differ.update(dict(one.differ))
@@ -192,6 +192,12 @@ def compared_columns(ctx: Context, source: SourceTables) -> tuple[TableColumn, .
     computed = {c.name for c in ctx.pipeline.columns if c.expr is not None} if len(there) == len(read) else set()
     wanted = there | computed | SAYS_HOW | {""}
     return tuple(c for c in keyed(ctx).columns() if c.of in wanted)
+
+
+def _still_there(ctx: Context, database: Database, columns: tuple[TableColumn, ...]) -> tuple[TableColumn, ...]:
+    """Without those that the source has dropped since: some of what was read may have no values of them."""
+    now = compared_columns(ctx, SourceTables(ctx, database))
+    return tuple(c for c in columns if c in now)
 
 
 def _held_against(
