@@ -42,6 +42,8 @@ def _collect_once() -> None:
 
         def pytest_runtestloop(self, session: pytest.Session) -> bool:
             self.items = {item.nodeid: item for item in session.items}
+            session.config._tmp_path_factory.getbasetemp()  # one for all
+            session.config._cleanup_stack.pop_all()  # fixtures of pytest's own are needed longer than its session
             return True
 
     collected = Collected()
