@@ -59,7 +59,7 @@ def _collect_once() -> None:
     def clean(runner: ForkRunner, tests: Iterable[str]) -> int:
         with change_cwd("mutants"):
             runner.test_runner.execute_pytest(
-                ["-p", "no:capture", "-p", "no:logging", "tests/unit"], plugins=[collected]
+                ["-p", "no:capture", "-p", "no:logging", "--basetemp=../tmp", "tests/unit"], plugins=[collected]
             )
         assert state().duration_by_test.keys() <= collected.items.keys()
         return run_in_fork(runner.test_runner.run_tests, mutant_name=None, tests=tests)
