@@ -158,8 +158,10 @@ def test_batches_that_wait_to_be_merged() -> None:
     )  # fmt: skip
     assert "tidegate apply p" in one.advice
     assert only(merging(since_ms=0, waiting=1)).what.startswith("a landed batch waits to be merged")
+    assert only(merging(since_ms=0, waiting=2)).what.startswith("2 landed batches wait to be merged")
     late = Merging(since_ms=0, waiting=1)
     assert found(status(merging=late, survey=replace(SURVEY, pause=pause("apply")))) == []
+    assert found(status(merging=late, survey=replace(SURVEY, pause=pause("apply", until_ms=NOW + 1)))) == []
     assert len(found(status(merging=late, survey=replace(SURVEY, pause=pause("ingest"))))) == 1
 
 
@@ -199,6 +201,7 @@ def test_windows_that_wait_for_a_delivery() -> None:
     many = only(delivering(replace(late, due=1200, oldest=replace(WAITS, row=ROW))))
     assert many.what.startswith("1,200 published windows wait for the delivery ch")
     assert many.what.endswith("; the last try: broke")
+    assert only(delivering(replace(late, due=2))).what.startswith("2 published windows wait")
     assert found(delivering(replace(late, oldest=replace(WAITS, published_ms=NOW - HOUR)))) == []
     assert found(delivering(replace(late, oldest=None))) == []
     assert found(delivering(late, survey=replace(SURVEY, pause=pause("deliver")))) == []
@@ -214,6 +217,7 @@ def test_windows_that_a_further_system_has_refused() -> None:
     assert "tidegate deliver p 2013-01-05T00:00Z --to ch" in first.advice
     quiet = only(delivering(replace(late, refused=1200), survey=replace(SURVEY, pause=pause("deliver"))))
     assert quiet.what.startswith("2013-01-05T00:00Z and 1,199 more cannot be delivered")
+    assert found(delivering(replace(late, refused=2)))[0].what.startswith("2013-01-05T00:00Z and 1 more cannot")
     assert only(delivering(replace(late, due=0, oldest=None, refusal=replace(refusal, row=None)))).what.endswith("ch: ")
 
 
@@ -223,6 +227,7 @@ def test_each_delivery_has_its_own_sla() -> None:
     late = Backlog(name="ch", due=1, oldest=WAITS)
     assert only(status(pipeline=spec, backlogs=(replace(late, name="iceberg"), late))).subject == "delivery ch"
     assert found(status(pipeline=spec, backlogs=(late,))) == []
+    assert only(status(pipeline=replace(SPEC, deliver=(DELIVERY,) * 2), backlogs=(Backlog(name="x"), late))).subject
 
 
 # ---------------------------------------------------------------- windows that are held, late rows, audits
@@ -249,6 +254,7 @@ def test_late_rows_that_nothing_takes_up() -> None:
         "tidegate reopen p 2013-01-05T00:00Z says why",
     )
     assert only(status(late_left=(refused,) * 1201)).what.startswith("reopening 2013-01-05T00:00Z and 1,200 more was")
+    assert only(status(late_left=(refused,) * 2)).what.startswith("reopening 2013-01-05T00:00Z and 1 more was")
     assert found(status(late_left=(over,))) == []
     assert rules.late_words((refused,), "p") == ""
     assert rules.late_words((refused, over), "p") == (
@@ -256,6 +262,7 @@ def test_late_rows_that_nothing_takes_up() -> None:
         "tidegate reopen p 2013-01-05T01:00Z --over-budget --why '...'"
     )
     assert " and 2 more wait" in rules.late_words((over,) * 3, "p")
+    assert " and 1 more wait" in rules.late_words((over,) * 2, "p")
 
 
 def test_the_newest_audit_is_told() -> None:

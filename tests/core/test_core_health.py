@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tidegate.core.base.wording import size
 from tidegate.core.doctor import rules as rules
 from tidegate.core.doctor.findings import (
     LEVELS,
@@ -233,6 +234,8 @@ def test_storage_and_its_filesystem() -> None:
     assert told(wrong) == [("storage", WRONG, "p")]
     assert "file:///l: cannot rename: no" in wrong.what
     assert "the right to rename there" in wrong.mend
+    store = rules.storage("p", "s3://l", ["create"], "rename", "no")
+    assert store.mend.startswith("check sink.object_store_conn_id, and give its login the rights")
 
 
 def test_a_table_and_its_work_directory() -> None:
@@ -262,10 +265,10 @@ def test_space(free: int, total: int, level: str) -> None:
     found = rules.space("p", "file:///l", free, total)
     assert told(found) == [("disk", level, "p")]
     if level == WARNING:
-        assert f"file:///l: {free / GB:.1f} GB of {total / GB:.0f} GB" in found.what
+        assert found.what == f"file:///l: {size(free)} of {size(total)} are free"
         assert "tidegate clean p" in found.mend
     else:
-        assert found.what == f"file:///l: {free // GB} GB are free"
+        assert found.what == f"file:///l: {size(free)} are free"
 
 
 def test_connections() -> None:

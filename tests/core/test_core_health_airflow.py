@@ -10,8 +10,10 @@ from tidegate.core.doctor.findings import (
     OK,
     WARNING,
     WRONG,
+    Finding,
 )
 from tidegate.core.doctor.rules import DagFacts, ParseLimits, parsing
+from tidegate.core.tell.pauses import Pause
 
 # ---------------------------------------------------------------- Airflow
 
@@ -101,6 +103,23 @@ def test_dags_that_are_paused() -> None:
     assert two.what == "paused: p.ingest, p.archive"
     assert two.mend == "airflow dags unpause p.ingest; airflow dags unpause p.archive"
     assert "cleans" not in two.means
+
+
+def test_dags_that_are_paused_on_purpose() -> None:
+    pause = Pause(1, 0, "anna", "works", ("ingest", "archive", "copy"))
+    meant = FOUND | {"p.ingest": PAUSED, "p.archive": PAUSED}
+    (still,) = rules.dags("p", KINDS, meant, pause)
+    assert (told(still), still.what) == ([("dags", OK, "p")], pause.words())
+    (also,) = rules.dags("p", KINDS, meant | {"p.maintain": PAUSED}, pause)
+    assert (told(also), also.what) == ([("dags", WARNING, "p")], "paused: p.maintain")
+    (moves,) = rules.dags("p", KINDS, FOUND | {"p.ingest": PAUSED}, pause)
+    assert moves == Finding(
+        "dags", WARNING, "the ledger says that p.archive is paused on purpose",
+        "they are not: what goes wrong with them is not counted", "tidegate unpause p --only archive", "p",
+    )  # fmt: skip
+    (both,) = rules.dags("p", KINDS, FOUND, pause)
+    assert both.what == "the ledger says that p.ingest, p.archive are paused on purpose"
+    assert both.mend == "tidegate unpause p --only ingest --only archive"
 
 
 def test_executors_and_import_errors() -> None:

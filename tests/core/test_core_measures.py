@@ -10,14 +10,20 @@ from core_values import HOUR, PIPELINE, T0
 
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.totals import BatchSteps, Spent, Sums, Totals
+from tidegate.core.deliver.states import Backlog
+from tidegate.core.deliver.states import Due as Waiting
+from tidegate.core.files.slow_path import Slow
 from tidegate.core.look.measures import FAMILIES, Measure, broken, exposition, family_of, measures
-from tidegate.core.look.status import PipelineStatus, lag_of
+from tidegate.core.look.status import Lag, PipelineStatus, lag_of
 from tidegate.core.look.survey import NOTHING, Block, OpenRow, Published, Survey, WindowSteps
+from tidegate.core.mirror.applies import Merging, Told
+from tidegate.core.mirror.copied import Complete, Copied
 from tidegate.core.source.loss_forecast import AHEAD, LossForecast
 from tidegate.core.source.loss_warning import CRITICAL, OFF, OK, UNKNOWN, WARN, TimeToLoss
-from tidegate.core.source.port import Lane, LogState
+from tidegate.core.source.port import ALL, Lane, LogState
 from tidegate.core.source.progress import BatchLook, Look, Progress
 from tidegate.core.tell.notices import AuditOutcome
+from tidegate.core.tell.pauses import Pause
 from tidegate.core.window.due import Due
 from tidegate.core.window.watermark import PartitionFacts, TopicFacts
 
@@ -161,6 +167,54 @@ def test_the_age_of_what_is_unread() -> None:
     assert lag(p0=11, p1=9) == 500
     assert lag(p2=6) is None, "nobody knows how old what was read is"
     assert lag(p3=1) is None, "never read"
+
+
+def test_a_pipeline_that_is_paused_and_delivers_and_reads_slowly() -> None:
+    due = Waiting(window_ms=T0, generation=1, published_ms=NOW - 9_000)
+    pause = Pause(1, T0, "anna", "works", ("ingest", "deliver"))
+    one = status(replace(SURVEY, slow=(Slow("odd", 7), Slow("long", 8)), pause=pause), TOPIC, LOSS, DUE)
+    one = replace(
+        one,
+        backlogs=(Backlog(name="ch", standing=6, due=3, refused=2, oldest=due), Backlog(name="pg")),
+    )
+    found = [(m.name.removeprefix("tidegate_"), *(v for _, v in m.labels[1:]), m.value) for m in measures(one)]
+    assert {label for m in measures(one) for label, _ in m.labels} == {
+        "pipeline", "fate", "step", "reason", "dag", "delivery",
+    }  # fmt: skip
+    for wanted in (
+        ("slow_records", "odd", 7), ("slow_records", "long", 8), ("paused", "ingest", 1), ("paused", "deliver", 1),
+        ("deliveries_due", "ch", 3), ("deliveries_refused", "ch", 2), ("deliveries_standing", "ch", 6),
+        ("delivery_lag_seconds", "ch", 9), ("deliveries_due", "pg", 0), ("delivery_lag_seconds", "pg", 0),
+    ):  # fmt: skip
+        assert found.count(wanted) == 1, wanted
+
+
+def test_a_keyed_table() -> None:
+    def merged(merging: Merging) -> dict[str, float]:
+        found = {m.name: m.value for m in measures(replace(status(SURVEY, TOPIC, None, None), merging=merging))}
+        names = ("batches_to_merge", "merge_age_seconds", "mirror_age_seconds")
+        return {name: found[f"tidegate_{name}"] for name in names if f"tidegate_{name}" in found}
+
+    assert merged(Merging()) == {"batches_to_merge": 0}
+    whole = Told(copied=Copied(complete=Complete((5, 0), NOW - 4_000)))
+    assert merged(Merging(told=whole, waiting=3, since_ms=NOW - 8_000)) == {
+        "batches_to_merge": 3, "merge_age_seconds": 8, "mirror_age_seconds": 4,
+    }  # fmt: skip
+    assert merged(Merging(told=Told())) == {"batches_to_merge": 0}
+
+
+def test_a_lag_as_a_whole() -> None:
+    """Partition 0 is open up to 25 of 30, retention has taken 2 offsets of partition 1; 2 has come since, 3 is read."""
+    looks = {p: Look(start=0, end=end, log_start=0, high_watermark=end) for p, end in ((0, 10), (1, 4), (3, 8))}
+    newest = BatchLook(3, True, NOW, NOW, looks)
+    lanes = {0: Lane(4, 25, 30), 1: Lane(6, 8, 8), 2: Lane(0, 1, 1), 3: Lane(0, 8, 8)}
+    topic = replace(TOPIC, partitions=lanes)
+    assert lag_of(Progress("id", newest, newest), topic, NOW) == Lag(
+        records=15 + 2 + 1, partitions={0: 15, 1: 2, 2: 1, 3: 0}, lost=2, unread=20 + 2 + 1,
+        unread_partitions=(0, 1, 2), asked_ms=NOW, topic_id="id",
+    )  # fmt: skip
+    assert lag_of(Progress("id", newest, newest), replace(topic, traits=replace(ALL, windowed=True)), NOW) is None
+    assert lag_of(Progress("id", newest, newest), None, NOW) is None
 
 
 def test_what_does_not_exist_is_left_out() -> None:

@@ -42,6 +42,8 @@ def _collect_once() -> None:
 
         def pytest_runtestloop(self, session: pytest.Session) -> bool:
             self.items = {item.nodeid: item for item in session.items}
+            session.config._tmp_path_factory.getbasetemp()  # one for all
+            session.config._cleanup_stack.pop_all()  # fixtures of pytest's own are needed longer than its session
             return True
 
     collected = Collected()
@@ -57,7 +59,7 @@ def _collect_once() -> None:
     def clean(runner: ForkRunner, tests: Iterable[str]) -> int:
         with change_cwd("mutants"):
             runner.test_runner.execute_pytest(
-                ["-p", "no:capture", "-p", "no:logging", "tests/unit"], plugins=[collected]
+                ["-p", "no:capture", "-p", "no:logging", "--basetemp=../tmp", "tests/unit"], plugins=[collected]
             )
         assert state().duration_by_test.keys() <= collected.items.keys()
         return run_in_fork(runner.test_runner.run_tests, mutant_name=None, tests=tests)

@@ -70,8 +70,7 @@ class Books:
 
     def batch(self, batch: BatchRow, files: tuple[FileEntry, ...]) -> Iterator[Problem]:
         """`batch` as of then; each id once, in order."""
-        if batch.batch_id > self._next:
-            self._missing += range(self._next, min(batch.batch_id, self._next + 5))
+        self._missing += range(self._next, batch.batch_id)[:5]
         self._next = batch.batch_id + 1
         if not batch.is_redrive:
             yield from self._chain.link(batch)
@@ -130,7 +129,7 @@ class Books:
         """When all has been seen: batch ids without a hole, and the balance of the whole pipeline."""
         following, count = self._spine.next_batch_id, sum(self._spine.states.values())
         yield from self._redrives.problems()
-        missing = self._missing + list(range(self._next, min(following, self._next + 5)))
+        missing = [*self._missing, *range(self._next, following)[:5]]
         if missing or count != following - 1:
             what = f"batches {missing[:5] or [count]} do not fit next batch id {following}"
             yield Problem("ledger", what, RESTORE)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidegate.core.base import patience
 from tidegate.core.base.instants import HOUR_MS
-from tidegate.core.base.wording import many
+from tidegate.core.base.wording import many, size
 from tidegate.core.doctor.findings import OK, WARNING, WRONG, Finding, ok
 from tidegate.core.tell.pauses import Pause
 
@@ -17,6 +17,8 @@ BEAT_S = 60.0
 """A scheduler or triggerer without a heartbeat for so long is dead (they beat every five seconds)."""
 SKEW_S, MUCH_SKEW_S = 2.0, 30.0
 FREE_RATIO = 0.05
+UNLIMITED = -1
+"""Slots of a pool without a limit."""
 SHARED_POOL = 8
 """Pipelines that one slot of a pool can serve before they wait for each other noticeably."""
 
@@ -200,7 +202,7 @@ def executor(name: str | None) -> list[Finding]:
 
 
 def pools(wanted: Mapping[str, Collection[str]], found: Mapping[str, int]) -> list[Finding]:
-    """`wanted`: which pipelines use a pool. `found`: slots, -1 for no limit."""
+    """`wanted`: which pipelines use a pool. `found`: slots."""
     findings = []
     for name, users in sorted(wanted.items()):
         slots, theirs = found.get(name), many(len(users), "pipeline")
@@ -211,12 +213,12 @@ def pools(wanted: Mapping[str, Collection[str]], found: Mapping[str, int]) -> li
         elif slots == 0:
             means = f"tasks of {theirs} stay scheduled for ever"
             findings.append(Finding("pools", WRONG, f"pool {name} has no slot", means, _set_pool(name, 4), name))
-        elif 0 < slots * SHARED_POOL < len(users):
+        elif slots != UNLIMITED and slots * SHARED_POOL < len(users):
             means, more = f"{theirs} share them and wait for each other", -(-len(users) // SHARED_POOL)
             what = f"pool {name} has {many(slots, 'slot')}"
             findings.append(Finding("pools", WARNING, what, means, _set_pool(name, more), name))
         else:
-            said = "no limit" if slots < 0 else many(slots, "slot")
+            said = "no limit" if slots == UNLIMITED else many(slots, "slot")
             findings.append(ok("pools", f"pool {name}: {said} for {theirs}", name))
     return findings
 
@@ -327,10 +329,10 @@ def clock(whose: str, ahead_s: float) -> Finding:
 def space(pipeline: str, place: str, free: int, total: int) -> Finding:
     """A finding about a local disk, in bytes."""
     if total and free / total < FREE_RATIO:
-        what = f"{place}: {free / 1e9:.1f} GB of {total / 1e9:.0f} GB are free"
+        what = f"{place}: {size(free)} of {size(total)} are free"
         means = "batches and windows fail when the disk is full; nothing is lost"
         return Finding("disk", WARNING, what, means, f"free space; tidegate clean {pipeline} --dry-run", pipeline)
-    return ok("disk", f"{place}: {free / 1e9:.0f} GB are free", pipeline)
+    return ok("disk", f"{place}: {size(free)} are free", pipeline)
 
 
 def same_filesystem(pipeline: str, location: str, workdir: str, same: bool | None) -> list[Finding]:
