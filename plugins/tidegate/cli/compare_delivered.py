@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli import surroundings
-from tidegate.cli.deliver import SHOWN, named, print_parts, print_unwell, told
+from tidegate.cli.deliver import SHOWN, chosen_keys, named, print_parts, print_unwell, told
 from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import print_json, progress
-from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
@@ -37,7 +36,9 @@ def delivered(
         for one in deliveries:
             found[one.name] = []
             try:
-                _of(ctx, one, keys, why, found[one.name])
+                asked = chosen_keys(one, keys, None)
+                if asked is None or asked:
+                    _of(ctx, one, asked, why, found[one.name])
             except Exception as e:  # another delivery has nothing to do with it
                 errors[one.name] = told(e)
     if as_json:
@@ -69,5 +70,5 @@ def _print(name: str, found: Sequence[Sent], error: str | None) -> None:
     )
     print_unwell(found)
     for fixed in [s for s in found if s.well and s.parts][:SHOWN]:
-        click.echo(f"  {iso(fixed.window_ms)} was sent again")
+        click.echo(f"  {fixed.unit} was sent again")
         print_parts(fixed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +13,7 @@ from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import json_option, print_json, progress
 from tidegate.core.base.wording import many
+from tidegate.core.deliver.units import base_of, counted, key_of, side_of
 
 if TYPE_CHECKING:
     from tidegate.core.deliver.states import Due
@@ -30,6 +31,7 @@ SHOWN = 20
 @click.argument("window", required=False)
 @click.option("-s", "--start", "first", metavar="WINDOW", help="The first window of a range.")
 @click.option("-e", "--end", "last", metavar="WINDOW", help="The last one, included.  [default: that of -s]")
+@click.option("--batch", type=int, metavar="ID", help="A batch, of deliveries of late and dirty tables.")
 @click.option("--to", "wanted", multiple=True, metavar="NAME", help="This delivery only; may be repeated.")
 @click.option("--again", is_flag=True, help="Send also what stands there as it should; needs --why.")
 @click.option("--skip", is_flag=True, help="Leave the windows' generations in force out; needs --why.")
@@ -41,6 +43,7 @@ def deliver(
     window: str | None,
     first: str | None,
     last: str | None,
+    batch: int | None,
     wanted: Sequence[str],
     again: bool,
     skip: bool,
@@ -76,20 +79,24 @@ def deliver(
     if last is not None and first is None:
         raise click.UsageError("-e needs -s")
     begin = window or first
+    if begin is not None and batch is not None:
+        raise click.UsageError("name windows or a batch")
     keys = None if begin is None else parse_range(spec, begin, last)
-    if (again or skip) and not (why.strip() and keys):
-        raise click.UsageError("--again and --skip need --why, and a WINDOW or a range")
+    if (again or skip) and not (why.strip() and (keys or batch is not None)):
+        raise click.UsageError("--again and --skip need --why, and a WINDOW, a range or a --batch")
     if again and skip:
         raise click.UsageError("--again and --skip exclude each other")
     if dry_run:
-        _preview(spec, chosen, keys, as_json)
+        _preview(spec, chosen, keys, batch, as_json)
         return
-    raise SystemExit(_run(spec, chosen, keys, again, skip, why.strip(), as_json))
+    asked = {one.name: chosen_keys(one, keys, batch) for one in chosen}
+    raise SystemExit(_run(spec, chosen, asked, again, skip, why.strip(), as_json))
 
 
 def named(spec: Pipeline, wanted: Sequence[str]) -> list[Delivery]:
     """Those of the YAML, or those that are named. Raises UsageError."""
     known = {one.name: one for one in spec.deliver}
+    wanted = [name for one in wanted for name in _with_sides(known, one)]
     if not known:
         raise click.UsageError(f"{spec.name} has no list deliver in its YAML: it names the further systems")
     unknown = [name for name in wanted if name not in known]
@@ -98,13 +105,30 @@ def named(spec: Pipeline, wanted: Sequence[str]) -> list[Delivery]:
     return [one for name, one in known.items() if not wanted or name in wanted]
 
 
+def _with_sides(known: Iterable[str], name: str) -> list[str]:
+    """The delivery, and those of its side tables."""
+    return [one for one in known if base_of(one) == name] or [name]
+
+
+def chosen_keys(one: Delivery, keys: Sequence[WindowKey] | None, batch: int | None) -> Sequence[WindowKey] | None:
+    """What the command names of a delivery: windows of one of windows, a batch of one of a side table. None: nothing
+    was named at all."""
+    if keys is None and batch is None:
+        return None
+    if one.side:
+        return [] if batch is None else [key_of(batch)]
+    return keys or []
+
+
 # ---------------------------------------------------------------- dry run
 
 
-def _preview(spec: Pipeline, chosen: Sequence[Delivery], keys: Sequence[WindowKey] | None, as_json: bool) -> None:
+def _preview(
+    spec: Pipeline, chosen: Sequence[Delivery], keys: Sequence[WindowKey] | None, batch: int | None, as_json: bool
+) -> None:
     with surroundings.ledger() as ledger:
         ctx = surroundings.context(spec, ledger)
-        found = {one.name: _would_be_sent(ctx, one, keys) for one in chosen}
+        found = {one.name: _would_be_sent(ctx, one, chosen_keys(one, keys, batch)) for one in chosen}
     if as_json:
         print_json({"pipeline": spec.name, "deliveries": found})
         return
@@ -116,19 +140,19 @@ def _would_be_sent(ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None
     ledger = ctx.ledger.deliveries
     if keys is None:
         return list(ledger.due(ctx.name, one.name, one.since_ms, 1_000_000))
+    if not keys:
+        return []
     wanted = {key.start_ms for key in keys}
     return [d for d in ledger.in_force(ctx.name, one.name, min(wanted), max(wanted) + 1) if d.window_ms in wanted]
 
 
 def _print_due(name: str, due: Sequence[Due]) -> None:
-    from tidegate.core.base.instants import iso
-
-    click.echo(f"{name}: {many(len(due), 'window')}")
+    click.echo(f"{name}: {counted(side_of(name), len(due))}")
     for one in due[:SHOWN]:
         row = one.row
         state = "was never sent" if row is None else f"{row.state}, generation {row.generation}"
         why = f": {row.why}" if row is not None and row.why else ""
-        click.echo(f"  {iso(one.window_ms)} generation {one.generation}: {state}{why}")
+        click.echo(f"  {one.unit} {'version' if one.side else 'generation'} {one.generation}: {state}{why}")
     if len(due) > SHOWN:
         click.echo(f"  and {len(due) - SHOWN:,} more: --json names all")
 
@@ -139,7 +163,7 @@ def _print_due(name: str, due: Sequence[Due]) -> None:
 def _run(
     spec: Pipeline,
     chosen: Sequence[Delivery],
-    keys: Sequence[WindowKey] | None,
+    asked: Mapping[str, Sequence[WindowKey] | None],
     again: bool,
     skip: bool,
     why: str,
@@ -150,7 +174,7 @@ def _run(
     with surroundings.working(spec, progress) as ctx:
         for one in chosen:
             try:
-                found[one.name] = list(_of(ctx, one, keys, again, skip, why))
+                found[one.name] = list(_of(ctx, one, asked[one.name], again, skip, why))
             except Exception as e:  # another delivery has nothing to do with it
                 errors[one.name] = told(e)
     if as_json:
@@ -166,6 +190,8 @@ def _of(
 ) -> Iterator[Sent]:
     from tidegate.workflow.deliver import deliver as workflow
 
+    if keys is not None and not keys:
+        return
     if skip:
         assert keys is not None
         yield from workflow.skip(ctx, one, keys, why)
@@ -203,10 +229,8 @@ def _print(name: str, sent: Sequence[Sent], error: str | None) -> None:
 
 def print_unwell(sent: Sequence[Sent]) -> None:
     """Windows that are not as they should be, each with its next step."""
-    from tidegate.core.base.instants import iso
-
     for s in [s for s in sent if not s.well][:SHOWN]:
-        click.echo(f"  {iso(s.window_ms)} {s.what}: {s.why}")
+        click.echo(f"  {s.unit} {s.what}: {s.why}")
         print_parts(s)
         if s.advice:
             click.echo(f"    what to do: {s.advice}")
