@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from airflow.serialization.serialized_objects import SerializedDAG
 from airflow.timetables.base import DataInterval, TimeRestriction
 
 from tests.cli.test_cli_commands import YAML
-from tests.deliver.lab import Lab
+from tests.deliver.lab import SHOP, Lab
 from tests.deliver.test_commands import LIST
 from tests.world import HOUR, T0
 from tidegate.airflow import deliveries, runs, task
@@ -155,6 +156,21 @@ def test_the_conf_names_windows(run: Run, lab: Lab) -> None:
     run(conf={"from": "2013-01-05", "until": "2013-01-06"})
     run(conf={"window": "2013-01-05T01:00Z", "again": True, "why": "doubts"})
     assert len(lab.server.sent) == 3
+
+
+def test_a_run_that_is_about_windows_sends_no_batches(run: Run, lab: Lab) -> None:
+    side = replace(SHOP, name="shop.late", side="late")
+    lab.world.change_spec(deliver=(side, SHOP))
+    with lab.context() as ctx:
+        for start, end, conf in ((FOUR, FOUR.add(hours=1), {}), (FOUR, FOUR, {"window": "2013-01-05T01:00Z"})):
+            where: dict[str, Any] = {
+                "dag_run": SimpleNamespace(run_id="backfill__x", conf=conf, logical_date=start),
+                "ti": SimpleNamespace(try_number=1),
+                "data_interval_start": start,
+                "data_interval_end": end,
+            }
+            assert deliveries.about(lab.pipeline, side, ctx, where) == ((), True)  # type: ignore[arg-type]
+            assert len(deliveries.about(lab.pipeline, SHOP, ctx, where)[0]) == 1  # type: ignore[arg-type]
 
 
 def test_a_failure_is_tried_again_and_a_refusal_is_not(run: Run, lab: Lab) -> None:

@@ -260,7 +260,7 @@ def invariant(s, cfg):
     met = [row for unit in cfg.units for row in s["shown", unit]]
     twice = sorted({row for row in met if met.count(row) > 1})
     if twice:
-        raise Violation(f"{twice[0]} is met twice: {({u: s['shown', u] for u in cfg.units})}")
+        raise Violation(f"{twice[0]} is met twice: { ({u: s['shown', u] for u in cfg.units}) }")
     for unit in cfg.units:
         row = s["row", unit]
         if row.state == "STANDING" and s["seen", unit] < row.version:
@@ -321,7 +321,8 @@ def _alone(model, s, unit, tries=3):
 OPS = {
     f.__name__: f
     for f in (
-        look, move, forget, left, take, holds, stand, token, record, wait, expire, declare, answered, change, done, read,
+        look, move, forget, left, take, holds, stand, token, record, wait, expire, declare, answered, change, done,
+        read,
     )
 }  # fmt: skip
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli import surroundings
-from tidegate.cli.deliver import SHOWN, chosen_keys, named, print_parts, print_unwell, told
+from tidegate.cli.deliver import SHOWN, meant, named, print_parts, print_unwell, told
 from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import print_json, progress
 from tidegate.core.base.wording import many
+from tidegate.core.deliver.units import side_of
 
 if TYPE_CHECKING:
     from tidegate.core.spec.pipeline import Delivery, Pipeline
@@ -31,14 +32,12 @@ def delivered(
     keys = None if first is None else parse_range(spec, first, last)
     found: dict[str, list[Sent]] = {}
     errors: dict[str, str] = {}
-    deliveries = named(spec, wanted)
+    deliveries, _ = meant(named(spec, wanted), keys, None)
     with surroundings.working(spec, progress) as ctx:
         for one in deliveries:
             found[one.name] = []
             try:
-                asked = chosen_keys(one, keys, None)
-                if asked is None or asked:
-                    _of(ctx, one, asked, why, found[one.name])
+                _of(ctx, one, keys, why, found[one.name])
             except Exception as e:  # another delivery has nothing to do with it
                 errors[one.name] = told(e)
     if as_json:
@@ -64,7 +63,8 @@ def _of(ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None, why: str,
 
 def _print(name: str, found: Sequence[Sent], error: str | None) -> None:
     counts = Counter(s.what for s in found)
-    words = ", ".join(f"{n:,} {what}" for what, n in counts.items()) or "no window was ever sent"
+    words = ", ".join(f"{n:,} {what}" for what, n in counts.items())
+    words = words or f"no {'batch' if side_of(name) else 'window'} was ever sent"
     click.echo(
         f"{name}: {error}" if error is not None else f"{name}: {words}, {many(sum(s.rows for s in found), 'row')}"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,6 +57,9 @@ def deliver(
     is an instant in it, its partition or its id. Named windows are compared with what stands there, row by row through
     a checksum, and those that differ or are missing are sent, also those of before `since`.
 
+    Late and dirty tables (side_tables) are deliveries of their own, <delivery>.late and <delivery>.dirty, whose unit is
+    a batch: name one by --batch. --to <delivery> means them, too.
+
     A window is exchanged at once: readers there meet the old generation or the new one. Each newer generation (replay,
     reopening, rollback) is due by itself. A delivery that is down holds up no other, and no ingest.
 
@@ -67,6 +70,7 @@ def deliver(
       tidegate deliver flights -s 2013-01-05 -e 2013-01-05T23:00 --to warehouse
       tidegate deliver flights 2013-01-05T04:00Z --again --why "rows were deleted there by hand"
       tidegate deliver flights 2013-01-05T04:00Z --skip --why "its rows do not fit the table there"
+      tidegate deliver flights --batch 17 --to disaster_site.late --again --why "files were lost there"
 
     \b
     Exit code: 0 all of it stands there; 1 a window was refused or failed; 2 usage, or a pipeline without deliveries;
@@ -81,16 +85,15 @@ def deliver(
     begin = window or first
     if begin is not None and batch is not None:
         raise click.UsageError("name windows or a batch")
-    keys = None if begin is None else parse_range(spec, begin, last)
-    if (again or skip) and not (why.strip() and (keys or batch is not None)):
-        raise click.UsageError("--again and --skip need --why, and a WINDOW, a range or a --batch")
+    chosen, keys = meant(chosen, None if begin is None else parse_range(spec, begin, last), batch)
+    if (again or skip) and not (why.strip() and keys):
+        raise click.UsageError("--again and --skip need --why, and a WINDOW or a range, or --batch")
     if again and skip:
         raise click.UsageError("--again and --skip exclude each other")
     if dry_run:
-        _preview(spec, chosen, keys, batch, as_json)
+        _preview(spec, chosen, keys, as_json)
         return
-    asked = {one.name: chosen_keys(one, keys, batch) for one in chosen}
-    raise SystemExit(_run(spec, chosen, asked, again, skip, why.strip(), as_json))
+    raise SystemExit(_run(spec, chosen, keys, again, skip, why.strip(), as_json))
 
 
 def named(spec: Pipeline, wanted: Sequence[str]) -> list[Delivery]:
@@ -110,25 +113,25 @@ def _with_sides(known: Iterable[str], name: str) -> list[str]:
     return [one for one in known if base_of(one) == name] or [name]
 
 
-def chosen_keys(one: Delivery, keys: Sequence[WindowKey] | None, batch: int | None) -> Sequence[WindowKey] | None:
-    """What the command names of a delivery: windows of one of windows, a batch of one of a side table. None: nothing
-    was named at all."""
+def meant(
+    chosen: Sequence[Delivery], keys: Sequence[WindowKey] | None, batch: int | None
+) -> tuple[Sequence[Delivery], Sequence[WindowKey] | None]:
+    """Those of them whose unit was named, and what was; None: nothing was. Raises UsageError."""
     if keys is None and batch is None:
-        return None
-    if one.side:
-        return [] if batch is None else [key_of(batch)]
-    return keys or []
+        return chosen, None
+    found = [one for one in chosen if bool(one.side) == (batch is not None)]
+    if not found:
+        raise click.UsageError("a batch is named of late and dirty tables, windows of all others")
+    return found, keys if batch is None else [key_of(batch)]
 
 
 # ---------------------------------------------------------------- dry run
 
 
-def _preview(
-    spec: Pipeline, chosen: Sequence[Delivery], keys: Sequence[WindowKey] | None, batch: int | None, as_json: bool
-) -> None:
+def _preview(spec: Pipeline, chosen: Sequence[Delivery], keys: Sequence[WindowKey] | None, as_json: bool) -> None:
     with surroundings.ledger() as ledger:
         ctx = surroundings.context(spec, ledger)
-        found = {one.name: _would_be_sent(ctx, one, chosen_keys(one, keys, batch)) for one in chosen}
+        found = {one.name: _would_be_sent(ctx, one, keys) for one in chosen}
     if as_json:
         print_json({"pipeline": spec.name, "deliveries": found})
         return
@@ -140,8 +143,6 @@ def _would_be_sent(ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None
     ledger = ctx.ledger.deliveries
     if keys is None:
         return list(ledger.due(ctx.name, one.name, one.since_ms, 1_000_000))
-    if not keys:
-        return []
     wanted = {key.start_ms for key in keys}
     return [d for d in ledger.in_force(ctx.name, one.name, min(wanted), max(wanted) + 1) if d.window_ms in wanted]
 
@@ -163,7 +164,7 @@ def _print_due(name: str, due: Sequence[Due]) -> None:
 def _run(
     spec: Pipeline,
     chosen: Sequence[Delivery],
-    asked: Mapping[str, Sequence[WindowKey] | None],
+    keys: Sequence[WindowKey] | None,
     again: bool,
     skip: bool,
     why: str,
@@ -174,7 +175,7 @@ def _run(
     with surroundings.working(spec, progress) as ctx:
         for one in chosen:
             try:
-                found[one.name] = list(_of(ctx, one, asked[one.name], again, skip, why))
+                found[one.name] = list(_of(ctx, one, keys, again, skip, why))
             except Exception as e:  # another delivery has nothing to do with it
                 errors[one.name] = told(e)
     if as_json:
@@ -190,8 +191,6 @@ def _of(
 ) -> Iterator[Sent]:
     from tidegate.workflow.deliver import deliver as workflow
 
-    if keys is not None and not keys:
-        return
     if skip:
         assert keys is not None
         yield from workflow.skip(ctx, one, keys, why)

@@ -86,9 +86,7 @@ def files(c: Connection, name: str, side: str, batch_id: int) -> tuple[int, list
 def not_left(
     c: Connection, name: str, base: str, side: str, unit: int, generation: int, sides: Iterable[str]
 ) -> list[tuple[str, int]]:
-    """(side, batch) that had rows of this unit, and do not stand in the delivery `base` without them.
-
-    A batch without a row counts: a ledger that was restored has forgotten what it has sent."""
+    """(side, batch) that had rows of this unit, and do not stand in the delivery `base` without them."""
     made = and_(x.c.pipeline == name, x.c.window_ms == unit, x.c.number == generation)
     holds = [unit] if side else select(x.c.batch_id).where(made)
     redriven = select(o.c.batch_id).where(o.c.pipeline == name, o.c.kind == DIRTY, o.c.owner.in_(holds))
@@ -101,8 +99,13 @@ def not_left(
             continue
         known = versions(name, kind)
         row = and_(d.c.pipeline == name, d.c.name == name_of(base, kind), d.c.window_ms == known.c.window_ms)
-        waits = or_(d.c.generation.is_(None), d.c.generation != known.c.number, d.c.state.not_in((STANDING, SKIPPED)))
         asked = select(known.c.window_ms).select_from(known.outerjoin(d, row))
-        batches = c.scalars(asked.where(known.c.window_ms.in_(had[kind]), waits).order_by(known.c.window_ms))
+        batches = c.scalars(asked.where(known.c.window_ms.in_(had[kind]), _waits(known)).order_by(known.c.window_ms))
         found += [(kind, batch_id) for batch_id in batches]
     return found
+
+
+def _waits(known: Any) -> Any:
+    """A batch that does not stand there in its version; one without a row, too: a ledger that was restored has
+    forgotten what it has sent."""
+    return or_(d.c.generation.is_(None), d.c.generation != known.c.number, d.c.state.not_in((STANDING, SKIPPED)))

@@ -70,13 +70,13 @@ class IcebergCopy(ClusterTable):
 
     def _commit(self, loaded: Loaded, record: Record, holds: Holds) -> bool:
         """Raises DeliveryAhead, LostComparison, CatalogueError."""
-        token, metadata = record.token, loaded.metadata
+        token, metadata, unit = record.token, loaded.metadata, self._tries.words(record.token.unit)
         entries = [copied.entry for copied in record.files]
         seen = live.look(metadata, loaded.io, {self._in_table(token.unit)})
         newest = self._newest(metadata, token.unit)
         if newest is not None and (newest.generation, newest.epoch) > record.order:
             raise DeliveryAhead(
-                f"{self._tries.words(token.unit)}: generation {newest.generation}, try {newest.epoch}, stands in {loaded.name}",
+                f"{unit}: generation {newest.generation}, try {newest.epoch}, stands in {loaded.name}",
                 generation=newest.generation,
                 epoch=newest.epoch,
             )
@@ -85,7 +85,7 @@ class IcebergCopy(ClusterTable):
         if stands is Held.AS_WRITTEN or (stands is Held.EMPTY and newest == token):
             return True
         if not holds():
-            raise LostComparison(f"{self._tries.words(token.unit)}: a later try or generation has taken over")
+            raise LostComparison(f"{unit}: a later try or generation has taken over")
         added = data_files(self._definition, metadata, below(record.place, entries), {}, batch)
         said = self._said(token, sum(entry.rows for entry in entries), record.place)
         self._catalogue.commit(loaded, (), snapshot.replaced(metadata, loaded.io, seen, added, said, None))

@@ -90,9 +90,9 @@ class Tries:
         mine = attempt.token.generation, attempt.token.epoch
         newest = max(filter(None, map(order_of, self._names(attempt.token.unit))), default=(0, 0))
         if newest >= mine:
+            come = f"generation {newest[0]}, try {newest[1]}, has come"
             raise DeliveryAhead(
-                f"{self.words(attempt.token.unit)}: generation {newest[0]}, try {newest[1]}, has come: this is generation "
-                f"{mine[0]}, try {mine[1]}",
+                f"{self.words(attempt.token.unit)}: {come}: this is generation {mine[0]}, try {mine[1]}",
                 generation=newest[0],
                 epoch=newest[1],
             )

@@ -1,4 +1,6 @@
-"""Sends windows to a further system: what is due, oldest first, or the windows that somebody names (D1 to D8).
+"""Sends windows to a further system: what is due, oldest first, or the windows that somebody names (D1 to D11).
+
+Of a delivery of late or dirty rows a window is a batch.
 
 Any of it may be run again, by several tasks at once: a try is begun by a compare-and-set, and one that was overtaken
 shows nothing. What is wrong with one delivery, or one window of it, holds up no other.
