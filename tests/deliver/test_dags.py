@@ -17,7 +17,7 @@ from airflow.timetables.base import DataInterval, TimeRestriction
 
 from tests.cli.test_cli_commands import YAML
 from tests.deliver.lab import SHOP, Lab
-from tests.deliver.test_commands import LIST
+from tests.deliver.test_commands import BESIDE, LIST
 from tests.world import HOUR, T0
 from tidegate.airflow import deliveries, runs, task
 from tidegate.airflow.deliveries import DeliverOperator
@@ -45,6 +45,18 @@ def test_a_task_for_each_delivery(bag: DagBag) -> None:
     assert SerializedDAG.from_dict(SerializedDAG.to_dict(dag)).task_ids == dag.task_ids
     assert "one that is down holds up no other" in (dag.doc_md or "")
     assert "sends what differs" in (dag.tasks[0].doc_md or "")
+
+
+def test_a_task_for_each_side_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__TIDEGATE__PIPELINES_FOLDER", str(tmp_path))
+    text = YAML.format(name="readings", folder=tmp_path, zone="UTC") + BESIDE.format(there="file:///there/readings")
+    (tmp_path / "readings.yaml").write_text(text)
+    dag_file = airflow_home.CHECKOUT / "dags/tidegate_pipelines.py"
+    bag = DagBag(dag_folder=str(dag_file), include_examples=False, read_dags_from_db=False)
+    assert bag.import_errors == {}
+    dag = bag.dags["readings.deliver"]
+    assert dag.task_ids == ["site.late", "site"]
+    assert SerializedDAG.from_dict(SerializedDAG.to_dict(dag)).task_ids == dag.task_ids
 
 
 def test_the_scheduler_ticks_and_a_backfill_takes_windows(bag: DagBag) -> None:

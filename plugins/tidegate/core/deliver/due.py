@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused
 from tidegate.core.base.instants import span
-from tidegate.core.base.wording import many
+from tidegate.core.base.wording import many, those
 from tidegate.core.deliver import units
 from tidegate.core.deliver.port import Standing
 from tidegate.core.deliver.states import STANDING, Backlog, Delivered, Due
@@ -35,7 +35,7 @@ def is_late(delivery: Delivery, backlog: Backlog, now_ms: int) -> bool:
 def in_words(backlog: Backlog, now_ms: int) -> str:
     """`120 windows stand there, 3 wait, the oldest (2013-01-05T04:00Z) for 12 min: connection refused`."""
     side = units.side_of(backlog.name)
-    stand = f"{units.counted(side, backlog.standing)} {'stands' if backlog.standing == 1 else 'stand'} there"
+    stand = f"{those(backlog.standing, backlog.unit, 'stand')} there"
     said = [stand + (f", up to {units.in_words(side, backlog.newest_ms)}" if backlog.newest_ms is not None else "")]
     if backlog.oldest is not None:
         wait = f"{backlog.due:,} wait" if backlog.due != 1 else "1 waits"

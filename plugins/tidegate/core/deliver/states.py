@@ -115,6 +115,11 @@ class Backlog:
     newest_ms: int | None = None
     """Start of the newest window that stands there, or the newest batch."""
 
+    @property
+    def unit(self) -> str:
+        """What is counted: window | batch."""
+        return "batch" if units.side_of(self.name) else "window"
+
 
 class DeliveryLedger(Protocol):
     """What stands in further systems. Each change is a compare-and-set that raises LostComparison."""

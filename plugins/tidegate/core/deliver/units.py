@@ -8,6 +8,7 @@ left the table, because a generation of their hour has taken them up, or a redri
 from __future__ import annotations
 
 from tidegate.core.base.instants import iso
+from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DIRTY, LATE
 from tidegate.core.window.cut import parse_window_id, window_id
 from tidegate.core.window.states import WindowKey
@@ -47,8 +48,7 @@ def parsed(side: str, name: str) -> int:
 
 def counted(side: str, count: int) -> str:
     """`1 window`, `1,200 batches`."""
-    one, many = ("batch", "batches") if side else ("window", "windows")
-    return f"{count:,} {one if count == 1 else many}"
+    return many(count, "batch" if side else "window")
 
 
 def key_of(batch_id: int) -> WindowKey:
