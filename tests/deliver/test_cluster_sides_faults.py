@@ -61,12 +61,12 @@ class Beside(Play[Sides]):
         lab = TABLES[self.kind](folder, wrap=near, wrap_far=faults.wrap)
         if kept is not None:
             lab.far, lab.storage, lab.world.clock, lab.world.pipeline = kept[:4]
-            lab.world.catalogue, lab.world.kafka = kept[4:]
+            lab.world.catalogue, lab.world.kafka, lab.world.store = kept[4:]
         return lab
 
     def keeps(self, lab: Sides) -> Any:
         world = lab.world
-        return lab.far, lab.storage, world.clock, lab.pipeline, world.catalogue, world.kafka
+        return lab.far, lab.storage, world.clock, lab.pipeline, world.catalogue, world.kafka, world.store
 
     def of(self, lab: Sides) -> World:
         return lab.world
