@@ -109,7 +109,7 @@ LOOKING = {
     "applies": {"told", "landed", "rows", "newest", "upkeep", "horizon", "tries", "holds"},
     "copies": {"newest", "rounds", "chunks", "by_number", "looks", "merged_ends"},
     "schema_changes": {"changes"},
-    "deliveries": {"get", "within", "due", "in_force", "holds", "needed"},
+    "deliveries": {"get", "within", "due", "in_force", "holds", "needed", "not_left", "side_files"},
     "sender": {"standing", "parts", "close"},
     "launcher": set(),
     "source": {"look", "offsets_at", "for_workers", "remembered", "cuts"},

@@ -16,11 +16,12 @@ from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.deliver.columns import table_of
 from tidegate.core.deliver.sender import Generation
 from tidegate.core.deliver.states import Delivered
+from tidegate.core.deliver.units import name_of
 from tidegate.core.files.merge import Source
 from tidegate.core.spec.pipeline import Column, Delivery
 from tidegate.core.target.paths import join
 from tidegate.storage.local import LocalStorage
-from tidegate.targets.cluster.hive import HiveCopy
+from tidegate.targets.cluster import hive
 from tidegate.targets.cluster.kind import there
 from tidegate.targets.cluster.table import ClusterTable, Options, Site
 from tidegate.targets.cluster.tries import order_of
@@ -63,7 +64,8 @@ class Met(FakeCatalogue):
 
 
 class ClusterLab(Lab):
-    """`far`: the other cluster's catalogue. `wrap_far(port name, port)` may put something before its ports."""
+    """`far`: the other cluster's catalogue. `wrap_far(port name, port)` may put something before its ports. `sides`:
+    of the side tables that are copied, too."""
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class ClusterLab(Lab):
         *,
         wrap: Any = None,
         wrap_far: Callable[[str, Any], Any] = lambda name, port: port,
+        sides: tuple[str, ...] = (),
         **keys: str,
     ) -> None:
         super().__init__(folder, wrap=wrap)
@@ -78,22 +81,23 @@ class ClusterLab(Lab):
         self.there = f"file://{folder}/there/readings"
         options = {"keep": "86400000", "location": self.there, "success": "True"} | keys
         self.one = replace(SHOP, kind="cluster", table=TABLE, options=tuple(sorted(options.items())))
-        self.world.change_spec(deliver=(self.one,))
+        beside = (replace(self.one, name=name_of("shop", side), side=side) for side in sides)
+        self.world.change_spec(deliver=(self.one, *beside))
         self.world.sender = self.opened
 
     def opened(self, delivery: Delivery | None = None) -> Direct:
         """As a new process has it."""
-        table = table_of(self.pipeline, self.one)
-        return Direct(self.system(), table, self.world.store)
+        table = table_of(self.pipeline, delivery or self.one)
+        return Direct(self.system(table.side), table, self.world.store)
 
-    def system(self) -> ClusterTable:
+    def system(self, side: str = "") -> ClusterTable:
         options = dict(self.one.options)
-        spec = there(self.pipeline, TABLE, options)
+        spec = there(self.pipeline, TABLE, options, side=side)
         storage = self.wrap_far("storage", self.storage)
         site = Site(pipeline=spec, storage=storage, clock=self.world.clock)
         at_once = self.wrap_far("switch", self.far) if "metastore_conn_id" in options else None
         targets = Hive(self.wrap_far("catalogue", self.far), at_once)
-        return HiveCopy(site, storage, targets, Options.of("shop", options))
+        return hive.copy(site, storage, targets, Options.of(name_of("shop", side) if side else "shop", options))
 
     # ------------------------------------------------------------ what stands there
 

@@ -16,6 +16,8 @@ from tests.deliver.cluster_lab import TABLE, ClusterLab
 from tests.fakes.objects import MemoryObjects
 from tests.targets.iceberg.lab import Tables, through
 from tests.world import HOUR, T0
+from tidegate.core.deliver.units import name_of
+from tidegate.targets.cluster import iceberg
 from tidegate.targets.cluster.iceberg import IcebergCopy
 from tidegate.targets.cluster.kind import there
 from tidegate.targets.cluster.table import Options, Site
@@ -33,10 +35,11 @@ class IcebergLab(ClusterLab):
         own: str = "",
         wrap: Any = None,
         wrap_far: Callable[[str, Any], Any] = lambda name, port: port,
+        sides: tuple[str, ...] = (),
         **keys: str,
     ) -> None:
         location = {"location": "s3://there/readings"} if objects else {}
-        super().__init__(folder, wrap=wrap, wrap_far=wrap_far, **(location | keys))
+        super().__init__(folder, wrap=wrap, wrap_far=wrap_far, sides=sides, **(location | keys))
         if own:
             self.world.change_spec(sink=replace(self.pipeline.sink, location=own, workdir=f"{own}/_tidegate"))
         lakehouse.install(self.world)
@@ -44,13 +47,13 @@ class IcebergLab(ClusterLab):
         if objects:
             self.storage = MemoryObjects()  # type: ignore[assignment]
 
-    def system(self) -> IcebergCopy:  # type: ignore[override]
+    def system(self, side: str = "") -> IcebergCopy:  # type: ignore[override]
         options = dict(self.one.options)
-        spec = there(self.pipeline, TABLE, options)
+        spec = there(self.pipeline, TABLE, options, side=side)
         storage = self.wrap_far("storage", self.storage)
         site = Site(pipeline=spec, storage=storage, clock=self.world.clock)
         targets = Tables(self.wrap_far("iceberg", self._catalogue(storage)))
-        return IcebergCopy(site, storage, targets, Options.of("shop", options))
+        return iceberg.copy(site, storage, targets, Options.of(name_of("shop", side) if side else "shop", options))
 
     def _catalogue(self, storage: Any) -> Any:
         return through(lakehouse._opened(f"sqlite:///{self.world.folder}/there.db"), storage)

@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from sqlalchemy import and_, literal, select
 
 from tests.mutants import seams
 from tests.mutants.planting import Bug, Patch, always
 from tests.world import T0
+from tidegate.ledger import schema_deliveries
 from tidegate.targets.cluster.copying import Copied
 
 
@@ -136,5 +138,29 @@ CLUSTER_BUGS = {
         _bug("a copy's columns are numbered anew", "C7", (seams.CLUSTER_IDS, always({}))),
         _bug("other numbers of columns are not refused", "C7", (seams.CLUSTER_FIELDS, always(()))),
         _bug("the rate is not kept", "rate", (seams.CLUSTER_PACE, always(None))),
+    )
+}
+
+
+def _one_version(original, name, side):
+    """Rows that have left are not counted."""
+    found = original(name, side)
+    return select(found.c.pipeline, found.c.window_ms, literal(1).label("number"), found.c.published_ms).subquery()
+
+
+def _with_a_row(original, known):
+    """What has no row is not there."""
+    return and_(original(known), schema_deliveries.deliveries.c.generation.is_not(None))
+
+
+SIDE_BUGS = {
+    bug.name: bug
+    for bug in (
+        _bug("a batch is sent once", "D9", (seams.DELIVERY_VERSIONS, _one_version)),
+        _bug("a newer version does not overtake a try", "D9", (seams.DELIVERY_HOLDS, _still_its_row)),
+        _bug("a later version's record is not looked for", "D9", (seams.CLUSTER_LATE, always(None))),
+        _bug("parts that a version lacks stay", "D10", (seams.VANISHED_VALUES, always([]))),
+        _bug("an hour does not wait for its rows to leave", "D11", (seams.DELIVERY_WAITS_FOR, always(""))),
+        _bug("a batch without a row is not there", "D11", (seams.DELIVERY_WAITS, _with_a_row)),
     )
 }

@@ -17,10 +17,13 @@ from dev.stack.stack import Stack
 from tests.crash import lakehouse
 from tests.deliver.iceberg_lab import IcebergLab
 from tests.deliver.lab import SHOP, Lab
+from tests.dirty import redrives
+from tests.late import reopenings
 from tests.world import window
 from tidegate.adapters.delivery import SenderProcess
 from tidegate.core.base.connection import Connection
 from tidegate.core.deliver.columns import table_of
+from tidegate.core.deliver.units import SIDES, name_of
 from tidegate.core.spec.pipeline import Column, Delivery
 from tidegate.kinds import delivery_kind
 from tidegate.storage import for_uri
@@ -53,21 +56,30 @@ class Real(Lab):
         self.world.sender = self._process
         self.far = PyHiveCatalogue(hive.hive_host, hive.hive_port, request_timeout_s=300)
 
-    def _process(self, _: Delivery) -> SenderProcess:
+    def _process(self, delivery: Delivery) -> SenderProcess:
         connection = Connection(
             conn_id="hive", conn_type="hiveserver2", host=self.hive.hive_host, port=self.hive.hive_port
         )
         further = [Connection(conn_id="metastore", host=self.hive.hive_host, port=self.hive.hive_metastore_port)]
-        one, kind = self.pipeline.deliver[0], delivery_kind("cluster")
-        made = SenderProcess(
-            "cluster", lambda: kind.settings(connection, *further[: len(kind.needs(one))]), table_of(self.pipeline, one)
-        )
+        kind, table = delivery_kind("cluster"), table_of(self.pipeline, delivery)
+        made = SenderProcess("cluster", lambda: kind.settings(connection, *further[: len(kind.needs(delivery))]), table)
         self.senders.append(made)
         return made
 
     def close(self) -> None:
         for sender in self.senders:
             sender.close()
+
+    def copy_sides(self) -> None:
+        """From now on."""
+        one = self.pipeline.deliver[0]
+        beside = (replace(one, name=name_of(one.name, side), side=side) for side in SIDES)
+        self.world.change_spec(deliver=(one, *beside))
+
+    def offsets(self, side: str) -> list[tuple[int, int]]:
+        """What a query of a side table there returns."""
+        rows = self.far.execute(f"SELECT `_partition`, `_offset` FROM {self.table}__{side}")
+        return sorted((int(partition), int(offset)) for partition, offset in rows)
 
     def query(self, columns: str = "`id`") -> list[tuple[Any, ...]]:
         """What a query there returns."""
@@ -137,6 +149,31 @@ def test_the_life_of_an_hour_by_its_process(lab: Real) -> None:
     lives(lab)
 
 
+def moves(lab: Real) -> None:
+    """Late and dirty rows are delivered, taken up by their hour or a redrive, and leave there."""
+    lab.copy_sides()
+    reopenings.begun(lab.world)
+    lab.world.produce(redrives.odd("b0", 3.4), redrives.NEVER)
+    lab.world.ingest("r3")
+    _, late, dirty = (one.name for one in lab.pipeline.deliver)
+    assert (lab.deliver(late), lab.deliver(dirty), lab.deliver()) == (["delivered"], ["delivered"], ["delivered"])
+    assert (lab.offsets("late"), lab.offsets("dirty")) == ([(0, 3), (0, 4)], [(0, 6), (0, 7)])
+
+    reopenings.reopened(lab.world)
+    redrives.mend(lab.world)
+    redrives.redriven(lab.world)
+    assert lab.deliver() == ["waits"]
+    assert (lab.deliver(late), lab.deliver(dirty)) == (["delivered"], ["delivered", "delivered"])
+    assert lab.deliver() == ["delivered"]
+    assert (lab.offsets("late"), lab.offsets("dirty")) == ([], [(0, 7)])
+    assert lab.query() == [("00", name) for name in ("a0", "a1", "late 1", "late 2")]
+    assert (lab.deliver(late), lab.deliver(dirty), lab.deliver()) == ([], [], [])
+
+
+def test_late_and_dirty_rows_by_its_process(lab: Real) -> None:
+    moves(lab)
+
+
 @pytest.fixture(scope="module")
 def other_hdfs(stack_roots: Path) -> Iterator[StackInfo]:
     """A NameNode and a DataNode of another cluster."""
@@ -175,7 +212,7 @@ class RealIceberg(IcebergLab):
         self.storage = for_uri(options["location"], None, access)  # type: ignore[assignment]
         self.world.sender = self._process
 
-    def _process(self, _: Delivery) -> SenderProcess:
+    def _process(self, delivery: Delivery) -> SenderProcess:
         kind = delivery_kind("cluster")
         made = SenderProcess("cluster", lambda: kind.settings(*self.connections), table_of(self.pipeline, self.one))
         self.senders.append(made)

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli.test_cli_commands import YAML, Tide, the_json, write_env
-from tests.deliver.lab import Lab
-from tests.world import HOUR, T0
+from tests.deliver.lab import Lab, Server
+from tests.world import HOUR, T0, record
 from tidegate.cli import surroundings
 from tidegate.cli.main import main
 from tidegate.core.base.errors import DeliveryRefused
@@ -23,6 +23,11 @@ LIST = """\
 deliver:
   - {kind: postgresql, name: shop, conn_id: pg, table: readings, sla: 1h}
   - {kind: mariadb, name: other, conn_id: maria, table: readings}
+"""
+
+BESIDE = """\
+deliver:
+  - {{kind: cluster, name: site, conn_id: b, table: there.readings, location: "{there}", side_tables: [late]}}
 """
 
 
@@ -167,6 +172,40 @@ def test_doctor_asks_the_systems(tide: Tide, monkeypatch: pytest.MonkeyPatch) ->
     assert said["readings.shop"]["level"] == "wrong"
     assert "windows are published, and wait" in said["readings.shop"]["means"]
     assert said["maria"]["level"] == "wrong", "a connection of another type"
+
+
+# ---------------------------------------------------------------- late and dirty tables
+
+
+@pytest.fixture
+def beside(lab: Lab) -> Lab:
+    """Batch 2 has a late row."""
+    there = f"file://{lab.world.folder}/there"
+    text = Path(lab.world.folder, "pipelines/readings.yaml").read_text().replace(LIST, BESIDE.format(there=there))
+    Path(lab.world.folder, "pipelines/readings.yaml").write_text(text)
+    lab.world.pipeline = load_file(lab.world.folder / "pipelines/readings.yaml")
+    lab.world.produce(record("late", 0.2))
+    lab.world.ingest("second")
+    lab.servers |= {one.name: Server() for one in lab.pipeline.deliver}
+    return lab
+
+
+def test_a_side_tables_unit_is_a_batch(tide: Tide, beside: Lab) -> None:
+    assert [one.name for one in beside.pipeline.deliver] == ["site.late", "site"]
+    found = tide("deliver", "readings", "--dry-run")
+    assert "site.late: 1 batch\n  batch 2 version 1: was never sent\nsite: 2 windows\n" in found.stdout
+    assert "site.late: 0 batches stand there; 1 waits, the oldest (batch 2) for" in tide("status", "readings").output
+    found = tide("deliver", "readings", "2013-01-05T00")
+    assert found.stdout == "site: 1 delivered, 2 rows\n"
+    assert (
+        tide("compare", "readings").stdout == "site.late: no batch was ever sent, 0 rows\nsite: 1 unchanged, 2 rows\n"
+    )
+    found = tide("deliver", "readings", "--batch", "2", "--skip", "--why", "not there", "--to", "site.late")
+    assert (found.exit_code, found.stdout) == (0, "site.late: 1 skipped, 0 rows\n")
+    assert "name windows or a batch" in tide("deliver", "readings", "2013-01-05T00", "--batch", "2").output
+    found = tide("deliver", "readings", "--to", "site.late")
+    assert (found.exit_code, found.stdout) == (0, "site.late: nothing is due\n")
+    assert "site.late" not in tide("explain", "readings", "2013-01-05T00").output
 
 
 # ---------------------------------------------------------------- compare

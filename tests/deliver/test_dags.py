@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,8 @@ from airflow.serialization.serialized_objects import SerializedDAG
 from airflow.timetables.base import DataInterval, TimeRestriction
 
 from tests.cli.test_cli_commands import YAML
-from tests.deliver.lab import Lab
-from tests.deliver.test_commands import LIST
+from tests.deliver.lab import SHOP, Lab
+from tests.deliver.test_commands import BESIDE, LIST
 from tests.world import HOUR, T0
 from tidegate.airflow import deliveries, runs, task
 from tidegate.airflow.deliveries import DeliverOperator
@@ -44,6 +45,18 @@ def test_a_task_for_each_delivery(bag: DagBag) -> None:
     assert SerializedDAG.from_dict(SerializedDAG.to_dict(dag)).task_ids == dag.task_ids
     assert "one that is down holds up no other" in (dag.doc_md or "")
     assert "sends what differs" in (dag.tasks[0].doc_md or "")
+
+
+def test_a_task_for_each_side_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__TIDEGATE__PIPELINES_FOLDER", str(tmp_path))
+    text = YAML.format(name="readings", folder=tmp_path, zone="UTC") + BESIDE.format(there="file:///there/readings")
+    (tmp_path / "readings.yaml").write_text(text)
+    dag_file = airflow_home.CHECKOUT / "dags/tidegate_pipelines.py"
+    bag = DagBag(dag_folder=str(dag_file), include_examples=False, read_dags_from_db=False)
+    assert bag.import_errors == {}
+    dag = bag.dags["readings.deliver"]
+    assert dag.task_ids == ["site.late", "site"]
+    assert SerializedDAG.from_dict(SerializedDAG.to_dict(dag)).task_ids == dag.task_ids
 
 
 def test_the_scheduler_ticks_and_a_backfill_takes_windows(bag: DagBag) -> None:
@@ -155,6 +168,21 @@ def test_the_conf_names_windows(run: Run, lab: Lab) -> None:
     run(conf={"from": "2013-01-05", "until": "2013-01-06"})
     run(conf={"window": "2013-01-05T01:00Z", "again": True, "why": "doubts"})
     assert len(lab.server.sent) == 3
+
+
+def test_a_run_that_is_about_windows_sends_no_batches(run: Run, lab: Lab) -> None:
+    side = replace(SHOP, name="shop.late", side="late")
+    lab.world.change_spec(deliver=(side, SHOP))
+    with lab.context() as ctx:
+        for start, end, conf in ((FOUR, FOUR.add(hours=1), {}), (FOUR, FOUR, {"window": "2013-01-05T01:00Z"})):
+            where: dict[str, Any] = {
+                "dag_run": SimpleNamespace(run_id="backfill__x", conf=conf, logical_date=start),
+                "ti": SimpleNamespace(try_number=1),
+                "data_interval_start": start,
+                "data_interval_end": end,
+            }
+            assert deliveries.about(lab.pipeline, side, ctx, where) == ((), True)  # type: ignore[arg-type]
+            assert len(deliveries.about(lab.pipeline, SHOP, ctx, where)[0]) == 1  # type: ignore[arg-type]
 
 
 def test_a_failure_is_tried_again_and_a_refusal_is_not(run: Run, lab: Lab) -> None:

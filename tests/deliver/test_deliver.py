@@ -15,7 +15,7 @@ from tests.world import HOUR, T0, record, window
 from tidegate.core.base.errors import DeliveryUnsure
 from tidegate.core.deliver.columns import delivered_columns
 from tidegate.core.spec.pipeline import Column, Delivery
-from tidegate.workflow.deliver import deliver
+from tidegate.workflow.deliver import content, deliver
 from tidegate.workflow.late import reopen
 from tidegate.workflow.replay import rollback
 
@@ -281,8 +281,7 @@ def test_a_try_whose_end_nobody_told_of_is_found_by_its_token(tmp_path: Path) ->
         deliver.prepare(ctx, sender)
         (one,) = ctx.ledger.deliveries.due("readings", "shop", None, 9)
         tried = ctx.ledger.deliveries.take("readings", "shop", one, "d", "aa")
-        deliver_generation = deliver._generation(ctx, one)
-        sender.send(tried.attempt(2), deliver._files(ctx, deliver_generation), lambda: True)
+        sender.send(tried.attempt(2), content.of(ctx, one).generation, lambda: True)
     assert lab.states() == ["SENDING 1.1"]
     assert lab.deliver() == ["delivered"]
     assert (lab.states(), len(lab.server.sent)) == (["STANDING 1.1"], 1)

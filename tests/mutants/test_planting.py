@@ -138,6 +138,7 @@ def test_each_seam_is_one_line_that_a_bug_needs() -> None:
         offline.OFFLINE_BUGS,
         delivered.DELIVERY_BUGS,
         delivered.CLUSTER_BUGS,
+        delivered.SIDE_BUGS,
         failed_over.FAILOVER_BUGS,
     )
     planted = [bug for each in sets for bug in each.values()]

@@ -159,12 +159,19 @@ ADDED += [
     ]
 ]
 
+CLUSTER = "kind: cluster, name: other, conn_id: hive_there, table: lake.orders, location: hdfs://there/lake/orders"
+BESIDE = f"{CLUSTER}, side_tables: [dirty]"
+SECOND = "kind: cluster, name: third, conn_id: hive_there, table: lake.orders__dirty, location: hdfs://there/third"
+ADDED += [
+    (f"deliver:\n- {{{BESIDE}}}\n- {{{SECOND}}} #!", "deliver[1].table", "lake.orders__dirty is the table of other"),
+    (f"deliver:\n- {{{BESIDE}}}\n- {{{SECOND}, keep: 0d}} #!", "deliver[1].keep", "must be greater than zero"),
+]
+
 CLICKHOUSE = "{kind: clickhouse, name: ch, conn_id: ch, table: hours, order_by: [nowhere]}"
 ADDED += [(f"deliver: [{CLICKHOUSE}] #!", "deliver[0].order_by", "nowhere is not a column of the pipeline")]
 NO_QUORUM = "{kind: clickhouse, name: ch, conn_id: ch, table: hours, quorum: 0}"
 ADDED += [(f"deliver: [{NO_QUORUM}] #!", "deliver[0].quorum", "greater than or equal to 1")]
 
-CLUSTER = "kind: cluster, name: other, conn_id: hive_there, table: lake.orders, location: hdfs://there/lake/orders"
 ADDED += [
     (f"deliver: [{{{lines}}}] #!", f"deliver[0].{key}", says)
     for lines, key, says in [
@@ -180,6 +187,9 @@ ADDED += [
         (f"{CLUSTER}, rate: fast", "rate", "such as 256MB"),
         (f"{CLUSTER}, success: maybe", "success", "must be true or false"),
         (f"{CLUSTER}, keep: 0d", "keep", "must be greater than zero"),
+        (f"{CLUSTER}, side_tables: late", "side_tables", "must be a list"),
+        (f"{CLUSTER}, side_tables: [latte]", "side_tables[0]", "must be late or dirty"),
+        (f"kind: postgresql, {SHOP}, side_tables: [late]", "side_tables", "unknown key"),
         (f"kind: postgresql, {SHOP}, rate: 1MB", "rate", "unknown key"),
     ]
 ]

@@ -12,8 +12,9 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 from tidegate.airflow.runs import trigger
 from tidegate.airflow.task import PipelineOperator
 from tidegate.airflow.timetable import to_ms
-from tidegate.core.base.instants import HOUR_MS, iso
+from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.base.wording import many
+from tidegate.core.deliver.units import counted, side_of
 from tidegate.core.replay.request import asked
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_end, window_from, window_start
@@ -76,18 +77,22 @@ def about(
     run = context["dag_run"]
     conf: dict[str, Any] = run.conf or {}
     named = {key: conf[key] for key in NAMED if key in conf}
+    if named and one.side:
+        return (), True  # windows, and this one sends batches
     if named:
         return asked(named, pipeline.windows, None).windows, True
     start, end = to_ms(context["data_interval_start"]), to_ms(context["data_interval_end"])
     is_window = start == window_start(start, pipeline.windows) and end == window_end(start, pipeline.windows)
     if is_window and not run.run_id.startswith("dataset_triggered"):
-        return (window_from(start, pipeline.windows),), True
+        return () if one.side else (window_from(start, pipeline.windows),), True
     if context["ti"].try_number <= 1:
         return (), False
+    from tidegate.workflow.deliver import content
+
     began = to_ms(run.logical_date)
     rows = ctx.ledger.deliveries.within(ctx.name, one.name, 0, 2**62)
     sent = [r.window_ms for r in rows if r.stood_ms is not None and began <= r.stood_ms < began + HOUR_MS]
-    return tuple(window_from(ms, pipeline.windows) for ms in sent), False
+    return tuple(content.key(ctx, one.side, unit) for unit in sent), False
 
 
 def _why(context: Context) -> str:
@@ -99,14 +104,17 @@ def _why(context: Context) -> str:
 def _tell(task: DeliverOperator, found: Sequence[Sent]) -> None:
     bad = [sent for sent in found if not sent.well]
     if not found:
-        raise AirflowSkipException(f"nothing is due at {task.delivery}: every published window stands there")
+        side = side_of(task.delivery)
+        what = f"batch with {side} rows" if side else "published window"
+        raise AirflowSkipException(f"nothing is due at {task.delivery}: every {what} stands there")
     if not bad:
         rows = many(sum(sent.rows for sent in found), "row")
-        task.log.info("%s: %s, %s", task.delivery, many(len(found), "window"), rows)
+        task.log.info("%s: %s, %s", task.delivery, counted(side_of(task.delivery), len(found)), rows)
         return
     from tidegate.workflow.base.outcome import FAILED
 
     first = next((sent for sent in bad if sent.what == FAILED), bad[0])
     advice = f"\n  what to do: {first.advice}" if first.advice else ""
-    what = f"{len(bad):,} of {many(len(found), 'window')} not delivered, {iso(first.window_ms)} for one: {first.why}"
+    of = counted(first.side, len(found))
+    what = f"{len(bad):,} of {of} not delivered, {first.unit} for one: {first.why}"
     raise (AirflowException if first.what == FAILED else AirflowFailException)(what + advice)

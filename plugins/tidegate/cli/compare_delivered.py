@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli import surroundings
-from tidegate.cli.deliver import SHOWN, named, print_parts, print_unwell, told
+from tidegate.cli.deliver import SHOWN, meant, named, print_parts, print_unwell, told
 from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import print_json, progress
-from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
+from tidegate.core.deliver.units import side_of
 
 if TYPE_CHECKING:
     from tidegate.core.spec.pipeline import Delivery, Pipeline
@@ -32,7 +32,7 @@ def delivered(
     keys = None if first is None else parse_range(spec, first, last)
     found: dict[str, list[Sent]] = {}
     errors: dict[str, str] = {}
-    deliveries = named(spec, wanted)
+    deliveries, _ = meant(named(spec, wanted), keys, None)
     with surroundings.working(spec, progress) as ctx:
         for one in deliveries:
             found[one.name] = []
@@ -63,11 +63,12 @@ def _of(ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None, why: str,
 
 def _print(name: str, found: Sequence[Sent], error: str | None) -> None:
     counts = Counter(s.what for s in found)
-    words = ", ".join(f"{n:,} {what}" for what, n in counts.items()) or "no window was ever sent"
+    words = ", ".join(f"{n:,} {what}" for what, n in counts.items())
+    words = words or f"no {'batch' if side_of(name) else 'window'} was ever sent"
     click.echo(
         f"{name}: {error}" if error is not None else f"{name}: {words}, {many(sum(s.rows for s in found), 'row')}"
     )
     print_unwell(found)
     for fixed in [s for s in found if s.well and s.parts][:SHOWN]:
-        click.echo(f"  {iso(fixed.window_ms)} was sent again")
+        click.echo(f"  {fixed.unit} was sent again")
         print_parts(fixed)

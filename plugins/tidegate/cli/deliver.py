@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +13,7 @@ from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import json_option, print_json, progress
 from tidegate.core.base.wording import many
+from tidegate.core.deliver.units import base_of, counted, key_of, side_of
 
 if TYPE_CHECKING:
     from tidegate.core.deliver.states import Due
@@ -30,6 +31,7 @@ SHOWN = 20
 @click.argument("window", required=False)
 @click.option("-s", "--start", "first", metavar="WINDOW", help="The first window of a range.")
 @click.option("-e", "--end", "last", metavar="WINDOW", help="The last one, included.  [default: that of -s]")
+@click.option("--batch", type=int, metavar="ID", help="A batch, of deliveries of late and dirty tables.")
 @click.option("--to", "wanted", multiple=True, metavar="NAME", help="This delivery only; may be repeated.")
 @click.option("--again", is_flag=True, help="Send also what stands there as it should; needs --why.")
 @click.option("--skip", is_flag=True, help="Leave the windows' generations in force out; needs --why.")
@@ -41,6 +43,7 @@ def deliver(
     window: str | None,
     first: str | None,
     last: str | None,
+    batch: int | None,
     wanted: Sequence[str],
     again: bool,
     skip: bool,
@@ -54,6 +57,9 @@ def deliver(
     is an instant in it, its partition or its id. Named windows are compared with what stands there, row by row through
     a checksum, and those that differ or are missing are sent, also those of before `since`.
 
+    Late and dirty tables (side_tables) are deliveries of their own, <delivery>.late and <delivery>.dirty, whose unit is
+    a batch: name one by --batch. --to <delivery> means them, too.
+
     A window is exchanged at once: readers there meet the old generation or the new one. Each newer generation (replay,
     reopening, rollback) is due by itself. A delivery that is down holds up no other, and no ingest.
 
@@ -64,6 +70,7 @@ def deliver(
       tidegate deliver flights -s 2013-01-05 -e 2013-01-05T23:00 --to warehouse
       tidegate deliver flights 2013-01-05T04:00Z --again --why "rows were deleted there by hand"
       tidegate deliver flights 2013-01-05T04:00Z --skip --why "its rows do not fit the table there"
+      tidegate deliver flights --batch 17 --to disaster_site.late --again --why "files were lost there"
 
     \b
     Exit code: 0 all of it stands there; 1 a window was refused or failed; 2 usage, or a pipeline without deliveries;
@@ -76,9 +83,11 @@ def deliver(
     if last is not None and first is None:
         raise click.UsageError("-e needs -s")
     begin = window or first
-    keys = None if begin is None else parse_range(spec, begin, last)
+    if begin is not None and batch is not None:
+        raise click.UsageError("name windows or a batch")
+    chosen, keys = meant(chosen, None if begin is None else parse_range(spec, begin, last), batch)
     if (again or skip) and not (why.strip() and keys):
-        raise click.UsageError("--again and --skip need --why, and a WINDOW or a range")
+        raise click.UsageError("--again and --skip need --why, and a WINDOW or a range, or --batch")
     if again and skip:
         raise click.UsageError("--again and --skip exclude each other")
     if dry_run:
@@ -90,12 +99,30 @@ def deliver(
 def named(spec: Pipeline, wanted: Sequence[str]) -> list[Delivery]:
     """Those of the YAML, or those that are named. Raises UsageError."""
     known = {one.name: one for one in spec.deliver}
+    wanted = [name for one in wanted for name in _with_sides(known, one)]
     if not known:
         raise click.UsageError(f"{spec.name} has no list deliver in its YAML: it names the further systems")
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise click.BadParameter(f"there is no delivery {unknown[0]}; there are: {', '.join(known)}", param_hint="--to")
     return [one for name, one in known.items() if not wanted or name in wanted]
+
+
+def _with_sides(known: Iterable[str], name: str) -> list[str]:
+    """The delivery, and those of its side tables."""
+    return [one for one in known if base_of(one) == name] or [name]
+
+
+def meant(
+    chosen: Sequence[Delivery], keys: Sequence[WindowKey] | None, batch: int | None
+) -> tuple[Sequence[Delivery], Sequence[WindowKey] | None]:
+    """Those of them whose unit was named, and what was; None: nothing was. Raises UsageError."""
+    if keys is None and batch is None:
+        return chosen, None
+    found = [one for one in chosen if bool(one.side) == (batch is not None)]
+    if not found:
+        raise click.UsageError("a batch is named of late and dirty tables, windows of all others")
+    return found, keys if batch is None else [key_of(batch)]
 
 
 # ---------------------------------------------------------------- dry run
@@ -121,14 +148,12 @@ def _would_be_sent(ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None
 
 
 def _print_due(name: str, due: Sequence[Due]) -> None:
-    from tidegate.core.base.instants import iso
-
-    click.echo(f"{name}: {many(len(due), 'window')}")
+    click.echo(f"{name}: {counted(side_of(name), len(due))}")
     for one in due[:SHOWN]:
         row = one.row
         state = "was never sent" if row is None else f"{row.state}, generation {row.generation}"
         why = f": {row.why}" if row is not None and row.why else ""
-        click.echo(f"  {iso(one.window_ms)} generation {one.generation}: {state}{why}")
+        click.echo(f"  {one.unit} {'version' if one.side else 'generation'} {one.generation}: {state}{why}")
     if len(due) > SHOWN:
         click.echo(f"  and {len(due) - SHOWN:,} more: --json names all")
 
@@ -203,10 +228,8 @@ def _print(name: str, sent: Sequence[Sent], error: str | None) -> None:
 
 def print_unwell(sent: Sequence[Sent]) -> None:
     """Windows that are not as they should be, each with its next step."""
-    from tidegate.core.base.instants import iso
-
     for s in [s for s in sent if not s.well][:SHOWN]:
-        click.echo(f"  {iso(s.window_ms)} {s.what}: {s.why}")
+        click.echo(f"  {s.unit} {s.what}: {s.why}")
         print_parts(s)
         if s.advice:
             click.echo(f"    what to do: {s.advice}")

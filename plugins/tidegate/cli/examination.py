@@ -63,7 +63,7 @@ class Examination:
         for pipeline in _each_database(self.pipelines):
             name = f"{pipeline.name}: {pipeline.sink.kind}"
             questions[name], servers[name] = partial(self._table, pipeline), pipeline.sink.conn_id
-        for pipeline, one in ((p, one) for p in self.pipelines for one in p.deliver):
+        for pipeline, one in ((p, one) for p in self.pipelines for one in p.deliver if not one.side):
             name = f"{pipeline.name}.{one.name}: deliver"
             questions[name], servers[name] = partial(self._delivery, pipeline, one), one.conn_id
         for conn_id, port in self._plain_servers().items():

@@ -10,18 +10,17 @@ from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.errors import LostComparison
-from tidegate.core.base.instants import iso
 from tidegate.core.base.transition import Step
 from tidegate.core.deliver import transitions
 from tidegate.core.deliver.port import Content
 from tidegate.core.deliver.states import REFUSED, SENDING, SKIPPED, STANDING, WANTED, Backlog, Delivered, Due
+from tidegate.core.deliver.units import base_of, side_of
+from tidegate.core.files.receipt import FileEntry
 from tidegate.core.window.states import CURRENT
-from tidegate.ledger import moves, schema, schema_deliveries
+from tidegate.ledger import moves, schema, schema_deliveries, side_units
 from tidegate.ledger.store import Part, read_as, row_of
 
 d, g = schema_deliveries.deliveries, schema.generations
-_DUE = or_(d.c.generation.is_(None), d.c.generation != g.c.number, d.c.state.in_(WANTED))
-"""Of a window's generation in force, joined with its row, if there is one."""
 
 
 class SqlDeliveries(Part):
@@ -40,21 +39,25 @@ class SqlDeliveries(Part):
             return [_delivered(row) for row in c.execute(select(d).where(mine).order_by(d.c.window_ms))]
 
     def due(self, name: str, delivery: str, since_ms: int | None, limit: int) -> list[Due]:
-        statement = _in_force(name, delivery).where(_DUE, *_young(since_ms)).order_by(g.c.window_ms).limit(limit)
+        u = _units(name, delivery)
+        due = or_(d.c.generation.is_(None), d.c.generation != u.c.number, d.c.state.in_(WANTED))
+        statement = _in_force(u, delivery).where(due, *_young(u, since_ms)).order_by(u.c.window_ms).limit(limit)
         with self._store.begin() as c:
-            return [_due(row) for row in c.execute(statement)]
+            return [_due(row, delivery) for row in c.execute(statement)]
 
     def in_force(self, name: str, delivery: str, first_ms: int, until_ms: int) -> list[Due]:
-        within = and_(g.c.window_ms >= first_ms, g.c.window_ms < until_ms)
+        u = _units(name, delivery)
+        within = and_(u.c.window_ms >= first_ms, u.c.window_ms < until_ms)
         with self._store.begin() as c:
-            return [_due(x) for x in c.execute(_in_force(name, delivery).where(within).order_by(g.c.window_ms))]
+            found = c.execute(_in_force(u, delivery).where(within).order_by(u.c.window_ms))
+            return [_due(row, delivery) for row in found]
 
     def holds(self, row: Delivered) -> bool:
         mine = and_(d.c.pipeline == row.pipeline, d.c.name == row.name, d.c.window_ms == row.window_ms)
         same = and_(d.c.generation == row.generation, d.c.epoch == row.epoch, d.c.nonce == row.nonce)
         with self._store.begin() as c:
             held = c.scalar(select(d.c.epoch).where(mine, same, d.c.state == SENDING))
-            return held is not None and _newest(c, row.pipeline, row.window_ms) == row.generation
+            return held is not None and _newest(c, row.pipeline, row.name, row.window_ms) == row.generation
 
     def needed(self, name: str, delivery: str, stagings: Iterable[str]) -> set[str]:
         mine = and_(d.c.pipeline == name, d.c.name == delivery, d.c.state == SENDING)
@@ -62,20 +65,30 @@ class SqlDeliveries(Part):
             tries = {_delivered(row).attempt(0).staging for row in c.execute(select(d).where(mine))}
         return tries & set(stagings)
 
+    def not_left(self, name: str, delivery: str, due: Due, sides: Iterable[str]) -> list[tuple[str, int]]:
+        with self._store.begin() as c:
+            return side_units.not_left(
+                c, name, base_of(delivery), side_of(delivery), due.window_ms, due.generation, sides
+            )
+
+    def side_files(self, name: str, side: str, batch_id: int) -> tuple[int, list[FileEntry]]:
+        with self._store.begin() as c:
+            return side_units.files(c, name, side, batch_id)
+
     # ------------------------------------------------------------ changing
 
     def take(self, name: str, delivery: str, due: Due, digest: str, nonce: str, above: int = 0) -> Delivered:
-        return self._begin(due, name, transitions.take(name, delivery, due, digest, nonce, above))
+        return self._begin(due, name, delivery, transitions.take(name, delivery, due, digest, nonce, above))
 
     def skip(self, name: str, delivery: str, due: Due, digest: str, why: str) -> Delivered:
-        return self._begin(due, name, transitions.skip(name, delivery, due, digest, why))
+        return self._begin(due, name, delivery, transitions.skip(name, delivery, due, digest, why))
 
-    def _begin(self, due: Due, name: str, step: Step[Delivered]) -> Delivered:
+    def _begin(self, due: Due, name: str, delivery: str, step: Step[Delivered]) -> Delivered:
         """A step that is of the generation in force only."""
         with self._store.begin() as c:
             now = self._store.read_now(c)
-            if _newest(c, name, due.window_ms) != due.generation:
-                raise LostComparison(f"generation {due.generation} of {iso(due.window_ms)} is not in force any more")
+            if _newest(c, name, delivery, due.window_ms) != due.generation:
+                raise LostComparison(f"generation {due.generation} of {due.unit} is not in force any more")
             moves.move(self._store, c, d, step, now=now)
         return replace(step.after, since_ms=now)
 
@@ -104,7 +117,8 @@ class SqlDeliveries(Part):
 
 def backlog(c: Connection, name: str, delivery: str, since_ms: int | None) -> Backlog:
     """How far a delivery is: up to three statements."""
-    mine = _in_force(name, delivery).where(*_young(since_ms)).subquery()
+    u = _units(name, delivery)
+    mine = _in_force(u, delivery).where(*_young(u, since_ms)).subquery()
     x = mine.c
     due = or_(x.generation.is_(None), x.generation != x.number, x.state.in_(WANTED))
     stands = and_(x.generation == x.number, x.state == STANDING)
@@ -126,34 +140,42 @@ def backlog(c: Connection, name: str, delivery: str, since_ms: int | None) -> Ba
         due=int(row.due),
         skipped=int(row.skipped),
         refused=int(row.refused),
-        refusal=None if refusal is None else _due(refusal),
+        refusal=None if refusal is None else _due(refusal, delivery),
         newest_ms=row.newest_ms,
-        oldest=None if oldest is None else _due(oldest),
+        oldest=None if oldest is None else _due(oldest, delivery),
     )
 
 
-def _in_force(name: str, delivery: str) -> Any:
+def _units(name: str, delivery: str) -> Any:
+    """What has a generation in force: windows, or batches with rows of a side table."""
+    side = side_of(delivery)
+    if side:
+        return side_units.versions(name, side)
+    mine = and_(g.c.pipeline == name, g.c.state == CURRENT)
+    return select(g.c.pipeline, g.c.window_ms, g.c.number, g.c.published_ms).where(mine).subquery()
+
+
+def _in_force(u: Any, delivery: str) -> Any:
     """Generations in force with their rows of a delivery."""
-    same = and_(d.c.pipeline == g.c.pipeline, d.c.name == delivery, d.c.window_ms == g.c.window_ms)
-    told = (g.c.window_ms.label("at_ms"), g.c.number.label("number"), g.c.published_ms.label("published_ms"))
-    return select(*told, d).select_from(g.outerjoin(d, same)).where(g.c.pipeline == name, g.c.state == CURRENT)
+    same = and_(d.c.pipeline == u.c.pipeline, d.c.name == delivery, d.c.window_ms == u.c.window_ms)
+    told = (u.c.window_ms.label("at_ms"), u.c.number.label("number"), u.c.published_ms.label("published_ms"))
+    return select(*told, d).select_from(u.outerjoin(d, same))
 
 
-def _young(since_ms: int | None) -> list[Any]:
+def _young(u: Any, since_ms: int | None) -> list[Any]:
     """Windows of before count once somebody has sent them, or has begun to."""
-    return [] if since_ms is None else [or_(g.c.window_ms >= since_ms, d.c.generation.is_not(None))]
+    return [] if since_ms is None else [or_(u.c.window_ms >= since_ms, d.c.generation.is_not(None))]
 
 
-def _newest(c: Connection, name: str, window_ms: int) -> int | None:
-    found: int | None = c.scalar(
-        select(g.c.number).where(g.c.pipeline == name, g.c.window_ms == window_ms, g.c.state == CURRENT)
-    )
+def _newest(c: Connection, name: str, delivery: str, window_ms: int) -> int | None:
+    u = _units(name, delivery)
+    found: int | None = c.scalar(select(u.c.number).where(u.c.window_ms == window_ms))
     return found
 
 
-def _due(row: Any) -> Due:
-    of = None if row.generation is None else _delivered(row)
-    return Due(window_ms=row.at_ms, generation=row.number, published_ms=row.published_ms, row=of)
+def _due(row: Any, delivery: str) -> Due:
+    of, side = None if row.generation is None else _delivered(row), side_of(delivery)
+    return Due(window_ms=row.at_ms, generation=row.number, published_ms=row.published_ms, row=of, side=side)
 
 
 def all_of(c: Connection, name: str) -> list[Delivered]:

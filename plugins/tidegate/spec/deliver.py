@@ -48,3 +48,8 @@ class DeliverySection(Section):
         "How long after its publication a window may take to stand there; later ones are told of. null: nobody is.",
         None,
     )
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Tables beside the pipeline's own that are sent, too: late, dirty."""
+        return ()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from tidegate.core.deliver.units import name_of
 from tidegate.core.spec.pipeline import Delivery, Pipeline
 from tidegate.core.target.port import Unit
 from tidegate.kinds import delivery_kind, target_kind
@@ -24,21 +26,27 @@ def check(spec: PipelineSpec) -> Iterator[Problem]:
         if one.name in names:
             yield Problem(("deliver", i, "name"), f"{one.name} is there already: the ledger would mix them")
         names.add(one.name)
-        other = tables.setdefault((one.conn_id, one.table), one.name)
-        if other != one.name:
-            yield Problem(("deliver", i, "table"), f"{one.table} is the table of {other} already")
+        for table in (one.table, *(f"{one.table}__{side}" for side in one.sides)):
+            other = tables.setdefault((one.conn_id, table), one.name)
+            if other != one.name:
+                yield Problem(("deliver", i, "table"), f"{table} is the table of {other} already")
 
 
 def problems(pipeline: Pipeline) -> Iterator[Problem]:
     """What the kinds of the deliveries say against the compiled pipeline."""
-    for i, one in enumerate(pipeline.deliver):
+    for i, one in enumerate(one for one in pipeline.deliver if not one.side):
         for name, what in delivery_kind(one.kind).problems(pipeline, one):
             yield Problem(("deliver", i, name), what)
 
 
 def compiled(spec: PipelineSpec) -> tuple[Delivery, ...]:
-    """In the YAML's order."""
-    return tuple(_compiled(one, spec.windows.timezone) for one in spec.deliver)
+    """In the YAML's order; each one's side tables before it, for its windows may wait for them (D11)."""
+    found: list[Delivery] = []
+    for one in spec.deliver:
+        own = _compiled(one, spec.windows.timezone)
+        found += [replace(own, name=name_of(own.name, side), side=side, since_ms=None) for side in one.sides]
+        found.append(own)
+    return tuple(found)
 
 
 def _compiled(one: DeliverySection, timezone: str) -> Delivery:
@@ -49,5 +57,5 @@ def _compiled(one: DeliverySection, timezone: str) -> Delivery:
         table=one.table,
         since_ms=None if one.since is None else epoch_ms(local_instant(one.since, timezone)),
         sla_ms=one.sla,
-        options=own_options(one, DeliverySection, ()),
+        options=own_options(one, DeliverySection, ("side_tables",)),
     )

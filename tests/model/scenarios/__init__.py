@@ -17,6 +17,7 @@ from tests.model.scenarios import (
     recuts,
     replays,
     rounds,
+    side_deliveries,
     sites,
     walks,
 )
@@ -35,7 +36,7 @@ from tests.model.source_log import run as run_logs
 WALKS = walks.WALKS
 COPIES = (copies, rounds, certificates, interleaved)
 OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
-OF_DELIVERIES = deliveries.SCENARIOS
+OF_DELIVERIES = deliveries.SCENARIOS | side_deliveries.SCENARIOS
 OF_SITES = sites.SCENARIOS
 SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_RECUTS | OF_LANDINGS | OF_COPIES | OF_DELIVERIES | OF_SITES
 
@@ -43,7 +44,8 @@ SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_RECUTS | OF_LANDINGS | OF_COP
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore a scenario, whole or with the rule `flip` taken out."""
     own = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_recuts, OF_RECUTS), (run_landings, OF_LANDINGS))
-    for explore, of in (*own, *((module.run, module.SCENARIOS) for module in (*COPIES, deliveries, sites))):
+    others = (*COPIES, deliveries, side_deliveries, sites)
+    for explore, of in (*own, *((module.run, module.SCENARIOS) for module in others)):
         if name in of:
             return explore(name, flip, seconds, limit)
     return run_batches(name, flip, seconds, limit)

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator
 from tidegate.core.audit.problems import RESTORE, Problem
 from tidegate.core.base.wording import those
 from tidegate.core.deliver.states import STANDING, Delivered
+from tidegate.core.deliver.units import side_of
 from tidegate.core.look.views import GenerationRow
 from tidegate.core.window.cut import window_id
 
 
 def delivered(rows: Iterable[Delivered], generations: Iterable[GenerationRow]) -> Iterator[Problem]:
-    """Every try is of a generation of its window, with its digest; what stands there was read back with its rows."""
+    """Every try is of a generation of its window, with its digest; what stands there was read back with its rows.
+
+    Batches of side tables have no generations: `tidegate compare` reads them there."""
     known = {(g.window_ms, g.number): g for g in generations}
-    for row in rows:
+    for row in (row for row in rows if not side_of(row.name)):
         of = f"delivery {row.name}, try {row.epoch}"
         subject = f"window {window_id(row.window_ms)}"
         generation = known.get((row.window_ms, row.generation))

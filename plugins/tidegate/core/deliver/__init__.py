@@ -1,1 +1,1 @@
-"""Published generations of windows, sent to further systems: rules D1 to D8."""
+"""Published windows, and batches of late and dirty tables, sent to further systems: rules D1 to D11."""

@@ -23,4 +23,5 @@ def table_of(pipeline: Pipeline, delivery: Delivery) -> Table:
         columns=delivered_columns(pipeline),
         options=delivery.options,
         spec=pipeline,
+        side=delivery.side,
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused
-from tidegate.core.base.instants import iso, span
-from tidegate.core.base.wording import many
+from tidegate.core.base.instants import span
+from tidegate.core.base.wording import many, those
+from tidegate.core.deliver import units
 from tidegate.core.deliver.port import Standing
 from tidegate.core.deliver.states import STANDING, Backlog, Delivered, Due
 from tidegate.core.spec.pipeline import Delivery
@@ -33,12 +34,13 @@ def is_late(delivery: Delivery, backlog: Backlog, now_ms: int) -> bool:
 
 def in_words(backlog: Backlog, now_ms: int) -> str:
     """`120 windows stand there, 3 wait, the oldest (2013-01-05T04:00Z) for 12 min: connection refused`."""
-    stand = f"{backlog.standing:,} windows stand there" if backlog.standing != 1 else "1 window stands there"
-    said = [stand + (f", up to {iso(backlog.newest_ms)}" if backlog.newest_ms is not None else "")]
+    side = units.side_of(backlog.name)
+    stand = f"{those(backlog.standing, backlog.unit, 'stand')} there"
+    said = [stand + (f", up to {units.in_words(side, backlog.newest_ms)}" if backlog.newest_ms is not None else "")]
     if backlog.oldest is not None:
         wait = f"{backlog.due:,} wait" if backlog.due != 1 else "1 waits"
         since, why = span(lag_ms(backlog, now_ms)), backlog.oldest.why
-        said.append(f"{wait}, the oldest ({iso(backlog.oldest.window_ms)}) for {since}{f': {why}' if why else ''}")
+        said.append(f"{wait}, the oldest ({backlog.oldest.unit}) for {since}{f': {why}' if why else ''}")
     if backlog.refused:
         said.append(f"{backlog.refused:,} refused")
     if backlog.skipped:
@@ -63,7 +65,7 @@ def of_window_in_words(row: Delivered | None, current: int) -> str:
 def unknown_generation(pipeline: str, due: Due, ahead: DeliveryAhead) -> DeliveryRefused:
     """The further system has a generation that the ledger does not know (R11)."""
     return DeliveryRefused(
-        f"{pipeline} {iso(due.window_ms)}: generation {ahead.generation} stands there, and the ledger knows "
+        f"{pipeline} {due.unit}: generation {ahead.generation} stands there, and the ledger knows "
         f"{due.generation} as the newest",
         advice="the ledger lost commits, or another installation delivers there too: `tidegate repair "
         f"{pipeline} --adopt` shows what storage remembers",

@@ -26,7 +26,8 @@ class Table:
     """A table there. `pipeline` and `delivery` are whose it is. `columns`: (name, Hive type), `_window` first, then
     columns that partition the pipeline's own table, then all others: the order of each batch. All but `_window` may be
     null. `options`: keys that only this kind of delivery has, and their values as text. `spec`: the pipeline as it is,
-    for a system that takes files as they are."""
+    for a system that takes files as they are. `side`: late | dirty where batches of that table come instead of
+    windows; `name` is that of the windows' table then, too."""
 
     pipeline: str
     delivery: str
@@ -34,6 +35,7 @@ class Table:
     columns: tuple[tuple[str, str], ...]
     options: tuple[tuple[str, str], ...] = ()
     spec: Pipeline | None = None
+    side: str = ""
 
     @property
     def partitions(self) -> tuple[str, ...]:

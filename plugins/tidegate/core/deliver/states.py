@@ -1,6 +1,7 @@
 """Deliveries `PENDING -> SENDING(epoch, nonce) -> STANDING(token)`: what stands of a window in a further system.
 
 A window of which the ledger has no row, and one whose row is of an older generation than the one in force, are due.
+Of a delivery of late or dirty rows the unit is a batch, and its version is what is called its generation here (D9).
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidegate.core.base.choice import Choice
+from tidegate.core.deliver import units
 from tidegate.core.deliver.port import Attempt, Content
+from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.port import Token
 
 
@@ -54,6 +57,11 @@ class Delivered:
     stood_ms: int | None = None
 
     @property
+    def unit(self) -> str:
+        """The window or batch in words."""
+        return units.in_words(units.side_of(self.name), self.window_ms)
+
+    @property
     def token(self) -> Token:
         """Of the newest try."""
         return Token(
@@ -72,12 +80,18 @@ class Delivered:
 @dataclass(frozen=True, kw_only=True)
 class Due:
     """A window whose generation in force does not stand in a further system. `published_ms`: when that generation came
-    into force (UTC). `row`: what the ledger has of it there; None: nothing yet."""
+    into force (UTC). `row`: what the ledger has of it there; None: nothing yet. `side`: as `Delivery.side`."""
 
     window_ms: int
     generation: int
     published_ms: int
     row: Delivered | None = None
+    side: str = ""
+
+    @property
+    def unit(self) -> str:
+        """The window or batch in words."""
+        return units.in_words(self.side, self.window_ms)
 
     @property
     def why(self) -> str:
@@ -99,7 +113,12 @@ class Backlog:
     refusal: Due | None = None
     oldest: Due | None = None
     newest_ms: int | None = None
-    """Start of the newest window that stands there."""
+    """Start of the newest window that stands there, or the newest batch."""
+
+    @property
+    def unit(self) -> str:
+        """What is counted: window | batch."""
+        return "batch" if units.side_of(self.name) else "window"
 
 
 class DeliveryLedger(Protocol):
@@ -152,4 +171,13 @@ class DeliveryLedger(Protocol):
 
     def needed(self, name: str, delivery: str, stagings: Iterable[str]) -> set[str]:
         """Of these stagings (`Attempt.staging`), those of tries that are SENDING."""
+        ...
+
+    def not_left(self, name: str, delivery: str, due: Due, sides: Iterable[str]) -> Sequence[tuple[str, int]]:
+        """(side, batch) whose rows the generation holds now, and which do not stand there without them yet (D11).
+        `sides`: side tables that the delivery sends."""
+        ...
+
+    def side_files(self, name: str, side: str, batch_id: int) -> tuple[int, Sequence[FileEntry]]:
+        """A batch's version (0: none), and the files that its part of the side table has of it (D9)."""
         ...

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidegate.core.base.errors import LostComparison
-from tidegate.core.base.instants import iso
 from tidegate.core.base.transition import NO_ROW, NOTHING, Named, Step, Transition, step
+from tidegate.core.deliver import units
 from tidegate.core.deliver.port import Content
 from tidegate.core.deliver.states import PENDING, REFUSED, SENDING, SKIPPED, STANDING, Delivered, DeliveryState, Due
 
@@ -72,13 +72,14 @@ TRANSITIONS = (BEGIN, TAKE, STAND, FAIL, REFUSE, AGAIN, SKIP, SKIP_FIRST)
 
 def subject(name: str, window_ms: int) -> str:
     """By which the event log knows it."""
-    return f"delivery {name} {iso(window_ms)}"
+    return f"delivery {name} {units.in_words(units.side_of(name), window_ms)}"
 
 
 def of_row(pipeline: str, name: str, window_ms: int) -> Named:
     """Its row."""
     row = {"pipeline": pipeline, "name": name, "window_ms": window_ms}
-    return Named(row=row, subject=subject(name, window_ms), words={"name": f"{iso(window_ms)} to {name}"})
+    unit = units.in_words(units.side_of(name), window_ms)
+    return Named(row=row, subject=subject(name, window_ms), words={"name": f"{unit} to {name}"})
 
 
 def take(pipeline: str, name: str, due: Due, digest: str, nonce: str, above: int) -> Step[Delivered]:
@@ -124,7 +125,7 @@ def skip(pipeline: str, name: str, due: Due, digest: str, why: str) -> Step[Deli
     if was is None:
         sets |= {"epoch": 0, "nonce": ""}
     elif was.state in (STANDING, SKIPPED) and was.generation == due.generation:
-        raise LostComparison(f"generation {due.generation} of {iso(due.window_ms)} is {was.state} at {name}")
+        raise LostComparison(f"generation {due.generation} of {due.unit} is {was.state} at {name}")
     return _step(SKIP_FIRST if was is None else SKIP, was, left_out, sets, {"generation": due.generation, "why": why})
 
 

@@ -20,7 +20,7 @@ from tidegate.core.replay.abandoned import Unfinished
 from tidegate.core.source import loss_warning
 from tidegate.core.source.loss_warning import CRITICAL
 from tidegate.core.source.trouble import Trouble, What
-from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Delivery, Pipeline
 from tidegate.core.tell import notices
 from tidegate.core.tell.pauses import near_loss, silent
 from tidegate.core.tell.subjects import said
@@ -173,18 +173,25 @@ def _of_deliveries(status: PipelineStatus) -> Iterator[Concern]:
             continue
         if not is_late(one, backlog, status.now_ms) or backlog.oldest is None:
             continue
-        wait = f"{backlog.due:,} published windows wait" if backlog.due > 1 else "a published window waits"
+        wait = _waiting(one, backlog)
         last = f"; the last try: {backlog.oldest.why}" if backlog.oldest.why else ""
         since = span(lag_ms(backlog, status.now_ms))
-        what = f"{wait} for the delivery {one.name}, the oldest ({iso(backlog.oldest.window_ms)}) for {since}{last}"
+        what = f"{wait} for the delivery {one.name}, the oldest ({backlog.oldest.unit}) for {since}{last}"
         advice = f"is {status.name}.deliver paused, or failing? To send them now: tidegate deliver {status.name}"
         yield Concern(what, f"{advice} --to {one.name}", "late_delivery", f"delivery {one.name}")
 
 
+def _waiting(one: Delivery, backlog: Backlog) -> str:
+    if one.side:
+        return f"{one.side} rows of {backlog.due:,} batches wait" if backlog.due > 1 else f"{one.side} rows wait"
+    return f"{backlog.due:,} published windows wait" if backlog.due > 1 else "a published window waits"
+
+
 def _refused_delivery(name: str, backlog: Backlog, first: Undelivered) -> Concern:
-    at, others = iso(first.window_ms), f" and {backlog.refused - 1:,} more" if backlog.refused > 1 else ""
+    at, others = first.unit, f" and {backlog.refused - 1:,} more" if backlog.refused > 1 else ""
     what = f"{at}{others} cannot be delivered to {backlog.name}: {'' if first.row is None else first.row.why}"
-    advice = f"fix what it says, then: tidegate deliver {name} {at} --to {backlog.name}; or leave it out with --skip"
+    named = f"--{at}" if first.side else at
+    advice = f"fix what it says, then: tidegate deliver {name} {named} --to {backlog.name}; or leave it out with --skip"
     return Concern(what, advice, "refused_delivery", f"delivery {backlog.name}")
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 class Delivery:
     """A further system that gets each published window. `table`: its name there. `since_ms`: windows that begin
     earlier are sent only when somebody names them; None: all are. `sla_ms`: how long after its publication a window may
-    take to stand there; None: nobody is told. `options`: keys that only this kind has, in order of the keys."""
+    take to stand there; None: nobody is told. `options`: keys that only this kind has, in order of the keys.
+
+    `side`: late | dirty where batches of that table are sent instead of windows; empty: windows."""
 
     name: str
     kind: str
@@ -18,3 +20,4 @@ class Delivery:
     since_ms: int | None = None
     sla_ms: int | None = None
     options: tuple[tuple[str, str], ...] = ()
+    side: str = ""

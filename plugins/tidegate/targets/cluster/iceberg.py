@@ -6,13 +6,14 @@ comes late is refused, or is what the table was before; there are no intents. An
 
 from __future__ import annotations
 
+from pyiceberg.table.metadata import TableMetadata
+
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure, DeliveryAhead, LostComparison
-from tidegate.core.base.instants import iso
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.port import Holds
 from tidegate.core.target.paths import join
-from tidegate.core.target.port import Targets
+from tidegate.core.target.port import Targets, Token
 from tidegate.targets.cluster import fields
 from tidegate.targets.cluster.copying import Files
 from tidegate.targets.cluster.table import ClusterTable, Met, Options, Site
@@ -20,6 +21,7 @@ from tidegate.targets.cluster.tries import Record
 from tidegate.targets.iceberg import live, snapshot
 from tidegate.targets.iceberg.catalogue import Conflict, Loaded
 from tidegate.targets.iceberg.columns import WINDOW
+from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import below, data_files, held
 from tidegate.targets.iceberg.leftovers import leftovers
@@ -68,23 +70,24 @@ class IcebergCopy(ClusterTable):
 
     def _commit(self, loaded: Loaded, record: Record, holds: Holds) -> bool:
         """Raises DeliveryAhead, LostComparison, CatalogueError."""
-        token, metadata = record.token, loaded.metadata
+        token, metadata, unit = record.token, loaded.metadata, self._tries.words(record.token.unit)
         entries = [copied.entry for copied in record.files]
-        seen = live.look(metadata, loaded.io, {token.unit * 1000})
-        newest = live.newest_token(metadata, token.unit)
+        seen = live.look(metadata, loaded.io, {self._in_table(token.unit)})
+        newest = self._newest(metadata, token.unit)
         if newest is not None and (newest.generation, newest.epoch) > record.order:
             raise DeliveryAhead(
-                f"{iso(token.unit)}: generation {newest.generation}, try {newest.epoch}, stands in {loaded.name}",
+                f"{unit}: generation {newest.generation}, try {newest.epoch}, stands in {loaded.name}",
                 generation=newest.generation,
                 epoch=newest.epoch,
             )
-        stands = held(self._definition, seen, below(record.place, entries))
+        batch = token.unit if self._options.side else 0
+        stands = held(self._definition, seen, below(record.place, entries), batch)
         if stands is Held.AS_WRITTEN or (stands is Held.EMPTY and newest == token):
             return True
         if not holds():
-            raise LostComparison(f"{iso(token.unit)}: a later try or generation has taken over")
-        added = data_files(self._definition, metadata, below(record.place, entries), {})
-        said = live.summary_of(token, sum(entry.rows for entry in entries), record.place)
+            raise LostComparison(f"{unit}: a later try or generation has taken over")
+        added = data_files(self._definition, metadata, below(record.place, entries), {}, batch)
+        said = self._said(token, sum(entry.rows for entry in entries), record.place)
         self._catalogue.commit(loaded, (), snapshot.replaced(metadata, loaded.io, seen, added, said, None))
         return True
 
@@ -112,12 +115,12 @@ class IcebergCopy(ClusterTable):
         loaded = self._catalogue.load(self._definition.name)
         if loaded is None:
             return Met(files={}, places=(), by=lambda record: False)
-        seen = live.look(loaded.metadata, loaded.io, {window_ms * 1000})
+        seen = live.look(loaded.metadata, loaded.io, {self._in_table(window_ms)})
         uris = tuple(file.file_path for file in seen.files)
         home = f"{self._home(window_ms)}/"
         names = [uri.removeprefix(home).partition("/")[2] if uri.startswith(home) else uri for uri in uris]
         parts = {name: self._values(live.part_in(file)) for name, file in zip(names, seen.files, strict=True)}
-        newest = live.newest_token(loaded.metadata, window_ms)
+        newest = self._newest(loaded.metadata, window_ms)
 
         def by(record: Record) -> bool:
             wanted = {join(record.place, copied.entry.path) for copied in record.files}
@@ -130,3 +133,54 @@ class IcebergCopy(ClusterTable):
         """Without the window's."""
         found = zip(self._definition.parts, part, strict=False)
         return tuple((c.name, None if value is None else str(value)) for c, value in found if c.name != WINDOW)
+
+    # ------------------------------------------------------------ how the table names a unit
+
+    def _in_table(self, unit: int) -> int:
+        """A window's start in the column that the table is partitioned by."""
+        return unit * 1000
+
+    def _newest(self, metadata: TableMetadata, unit: int) -> Token | None:
+        return live.newest_token(metadata, unit)
+
+    def _said(self, token: Token, rows: int, place: str) -> dict[str, str]:
+        return live.summary_of(token, rows, place)
+
+
+_BATCH = f"{live.PREFIX}batch"
+
+
+class IcebergSideCopy(IcebergCopy):
+    """The table of late or dirty rows: a batch is in a part of the table, or in several.
+
+    Its snapshots name a batch, never a unit: those would be taken for windows."""
+
+    def __init__(self, site: Site, storage: Files, targets: Targets, options: Options) -> None:
+        super().__init__(site, storage, targets, options)
+        self._definition = Definition(site.pipeline, options.side)
+
+    def _in_table(self, unit: int) -> int:
+        return unit
+
+    def _newest(self, metadata: TableMetadata, unit: int) -> Token | None:
+        for at in live.history(metadata):
+            said = live.said_by(at)
+            if said.get(_BATCH) == str(unit):
+                return Token(
+                    pipeline=said[f"{live.PREFIX}pipeline"],
+                    unit=unit,
+                    generation=int(said[f"{live.PREFIX}generation"]),
+                    epoch=int(said[f"{live.PREFIX}epoch"]),
+                    digest=said[f"{live.PREFIX}digest"],
+                )
+        return None
+
+    def _said(self, token: Token, rows: int, place: str) -> dict[str, str]:
+        said = live.summary_of(token, rows, place)
+        del said[f"{live.PREFIX}unit"]
+        return said | {_BATCH: str(token.unit)}
+
+
+def copy(site: Site, storage: Files, targets: Targets, options: Options) -> IcebergCopy:
+    """Of the pipeline's own table, or of one beside it."""
+    return (IcebergSideCopy if options.side else IcebergCopy)(site, storage, targets, options)

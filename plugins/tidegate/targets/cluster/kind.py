@@ -19,15 +19,17 @@ STORE = "object_store_conn_id"
 METASTORE = "metastore_conn_id"
 
 
-def there(pipeline: Pipeline, name: str, options: Mapping[str, str], conn_id: str = "") -> Pipeline:
-    """The pipeline as if the table `name` of the other cluster were its own."""
+def there(pipeline: Pipeline, name: str, options: Mapping[str, str], conn_id: str = "", side: str = "") -> Pipeline:
+    """The pipeline as if the table `name` of the other cluster were its own. What tries leave of a side table (`side`)
+    has a work directory of its own."""
     location = options["location"]
+    work = f"{location}/_tidegate"
     sink = replace(
         pipeline.sink,
         conn_id=conn_id,
         table=name,
         location=location,
-        workdir=f"{location}/_tidegate",
+        workdir=f"{work}/beside/{side}" if side else work,
         user=options.get("user", pipeline.sink.user),
         metastore_conn_id=options.get(METASTORE),
         fields=(),
@@ -59,18 +61,18 @@ def _opened(settings: Mapping[str, Any], table: Table, checksum: Checksum, timeo
 
     assert table.spec is not None
     options = dict(table.options)
-    spec = there(table.spec, table.name, options, settings["conn_id"])
+    spec = there(table.spec, table.name, options, settings["conn_id"], table.side)
     access = access_of(connect(options[STORE])) if STORE in options else None
     storage = for_uri(spec.sink.location, spec.sink.user, access)
     site = Site(pipeline=spec, storage=storage, clock=SystemClock())
     targets, told = target_kind(spec.sink.kind).opened(spec, connect, False), Options.of(table.delivery, options)
     if spec.sink.kind == HIVE:
-        from tidegate.targets.cluster.hive import HiveCopy
+        from tidegate.targets.cluster import hive
 
-        return HiveCopy(site, storage, targets, told)
-    from tidegate.targets.cluster.iceberg import IcebergCopy
+        return hive.copy(site, storage, targets, told)
+    from tidegate.targets.cluster import iceberg
 
-    return IcebergCopy(site, storage, targets, told)
+    return iceberg.copy(site, storage, targets, told)
 
 
 def _problems(pipeline: Pipeline, delivery: Delivery) -> list[tuple[str, str]]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
+from tidegate.core.deliver.units import SIDES
 from tidegate.spec.deliver import DeliverySection
 from tidegate.spec.section import key
-from tidegate.spec.values import ConnectionId, HdfsUser, Location, Period, Size
+from tidegate.spec.values import ConnectionId, HdfsUser, Location, OneOf, Period, Size
+
+SideTable = Annotated[Literal["late", "dirty"], OneOf()]
 
 
 class ClusterSection(DeliverySection):
@@ -28,7 +33,17 @@ class ClusterSection(DeliverySection):
     user: HdfsUser | None = key("User that writes files on the other HDFS; null: that of `sink.user`.", None)
     rate: Size | None = key("Bytes that a task copies a second, at most; null: as many as it can.", None)
     success: bool = key("Of Hive tables: whether each window's directory there gets a file `_SUCCESS`.", True)
+    side_tables: tuple[SideTable, ...] = key(
+        "`late`, `dirty`: these tables beside the pipeline's own are copied, too, to `<table>__late` and "
+        "`<table>__dirty` there, whole batches at a time.",
+        (),
+    )
     keep: Period = key("How long files of a replaced generation stay there, for queries that still read them.", "1d")
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Each once, in this order."""
+        return tuple(side for side in SIDES if side in self.side_tables)
 
 
 def section() -> type[DeliverySection]:

@@ -7,6 +7,8 @@ manifest (D3); one rename brings them to a place of their own, which the table i
     generations/<window>/<generation>.<epoch>-<nonce>/  where the files of a window stand
     replaced/<ms>.<window>.<generation>.<epoch>-<nonce> others made way for that one, then (UTC)
 
+Of a side table the same lies below `beside/<late or dirty>`, with batches and their versions (D9).
+
 An object store has no renames: there files are copied to their place at once, and a later try begins anew unless all
 of them are whole.
 """
@@ -33,6 +35,7 @@ from tidegate.core.base.errors import (
 )
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
+from tidegate.core.deliver import units
 from tidegate.core.deliver.parts import added, paired
 from tidegate.core.deliver.port import Attempt, Content, Holds, Needed, Part, Rows, Standing
 from tidegate.core.files.failure import JobError
@@ -40,13 +43,18 @@ from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.window.cut import parse_window_id, window_from, window_id
+from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import WindowKey
 from tidegate.targets.cluster.copying import Copied, Copying, Files, Pace, digest, digest_of, path_there
 from tidegate.targets.cluster.tries import Order, Record, Tries, name_of, order_of
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.base.places import strays
 from tidegate.workflow.base.renames import parent
+
+
+def work_of(location: str) -> str:
+    """The work directory of a copy."""
+    return join(location, "_tidegate")
 
 
 @dataclass(kw_only=True)
@@ -67,19 +75,21 @@ class Site:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Keys of the delivery. `rate`: bytes a second; None: no limit."""
+    """Keys of the delivery. `rate`: bytes a second; None: no limit. `side`: as `Delivery.side`."""
 
     delivery: str
     rate: int | None = None
     success: bool = True
     keep_ms: int = 86_400_000
+    side: str = ""
 
     @classmethod
     def of(cls, delivery: str, told: Mapping[str, str]) -> Options:
         """As `spec.by_kind.own_options` wrote them."""
         rate = told.get("rate")
         return cls(
-            delivery=delivery,
+            delivery=units.base_of(delivery),
+            side=units.side_of(delivery),
             rate=None if rate is None else int(rate),
             success=told["success"] == "True",
             keep_ms=int(told["keep"]),
@@ -106,7 +116,7 @@ class ClusterTable(ABC):
     def __init__(self, site: Site, storage: Files, options: Options) -> None:
         self._site, self._options = site, options
         self._storage, self._layout = storage, Layout.of(site.pipeline)
-        self._tries = Tries(self._storage, self._layout.workdir, site.clock, site.request_ttl_ms)
+        self._tries = Tries(self._storage, self._layout.workdir, site.clock, site.request_ttl_ms, options.side)
         self._pace = Pace(options.rate)
 
     def prepare(self) -> list[str]:
@@ -209,9 +219,10 @@ class ClusterTable(ABC):
     def _claim(self) -> None:
         """Raises DeliveryRefused for a directory that another pipeline or delivery writes to."""
         mine = {"pipeline": self._site.pipeline.name, "delivery": self._options.delivery}
-        path = join(self._layout.workdir, "delivery.json")
+        workdir = work_of(self._layout.location)
+        path = join(workdir, "delivery.json")
         if not self._storage.exists(path):
-            if self._storage.exists(self._layout.high_water_marks()):
+            if self._storage.exists(join(workdir, "hwm")):
                 raise DeliveryRefused(f"{self._layout.location} is the table of a pipeline", retry=False)
             with suppress(PathExists):
                 self._storage.write_new(path, json.dumps(mine).encode())
@@ -307,7 +318,7 @@ class ClusterTable(ABC):
         dealt with one does not take a later one away."""
         mine = place.rpartition("/")[2]
         if {*(self._storage.list_names(self._home(window_ms)) or [])} - {mine}:
-            name = f"{self._site.clock.now_ms()}.{window_id(window_ms)}.{mine}"
+            name = f"{self._site.clock.now_ms()}.{units.id_of(self._options.side, window_ms)}.{mine}"
             with suppress(PathExists):
                 self._storage.write_new(join(self._replaced(), name), b"")
 
@@ -317,7 +328,7 @@ class ClusterTable(ABC):
             noted_ms, window, *_ = name.split(".")
             if int(noted_ms) > due_ms:
                 continue
-            window_ms = parse_window_id(window)
+            window_ms = units.parsed(self._options.side, window)
             records = self._tries.records(window_ms)
             if not records or records[0].since_ms > due_ms:  # what made way for the newest one did so then
                 continue
@@ -343,11 +354,11 @@ class ClusterTable(ABC):
 
     # ------------------------------------------------------------ places
 
-    def _key(self, window_ms: int) -> WindowKey:
-        return window_from(window_ms, self._site.pipeline.windows)
+    def _key(self, unit: int) -> WindowKey:
+        return units.key_of(unit) if self._options.side else window_from(unit, self._site.pipeline.windows)
 
     def _home(self, window_ms: int) -> str:
-        return join(self._layout.generations(), window_id(window_ms))
+        return join(self._layout.generations(), units.id_of(self._options.side, window_ms))
 
     def _replaced(self) -> str:
         return join(self._layout.workdir, "replaced")

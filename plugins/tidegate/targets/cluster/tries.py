@@ -20,10 +20,11 @@ from tidegate.core.base.clock import Clock
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, LostComparison, PathMissing
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import dumps, loads
+from tidegate.core.deliver import units
 from tidegate.core.deliver.port import Attempt, Holds
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import Token
-from tidegate.core.window.cut import is_number, window_id
+from tidegate.core.window.cut import is_number
 from tidegate.core.window.states import BuiltGeneration, PublishedGeneration
 from tidegate.targets.cluster.copying import Copied, Files
 
@@ -63,10 +64,15 @@ def order_of(name: str) -> Order | None:
 
 
 class Tries:
-    """Records and intents below `workdir`. Raises StorageError."""
+    """Records and intents below `workdir`. `side`: as `Delivery.side`. Raises StorageError."""
 
-    def __init__(self, storage: Files, workdir: str, clock: Clock, request_ttl_ms: int) -> None:
+    def __init__(self, storage: Files, workdir: str, clock: Clock, request_ttl_ms: int, side: str = "") -> None:
         self._storage, self._workdir, self._clock, self._ttl_ms = storage, workdir, clock, request_ttl_ms
+        self.side = side
+
+    def words(self, unit: int) -> str:
+        """The window or batch."""
+        return units.in_words(self.side, unit)
 
     def records(self, window_ms: int) -> list[Record]:
         """Those of a window, newest first."""
@@ -84,9 +90,9 @@ class Tries:
         mine = attempt.token.generation, attempt.token.epoch
         newest = max(filter(None, map(order_of, self._names(attempt.token.unit))), default=(0, 0))
         if newest >= mine:
+            come = f"generation {newest[0]}, try {newest[1]}, has come"
             raise DeliveryAhead(
-                f"{iso(attempt.token.unit)}: generation {newest[0]}, try {newest[1]}, has come: this is generation "
-                f"{mine[0]}, try {mine[1]}",
+                f"{self.words(attempt.token.unit)}: {come}: this is generation {mine[0]}, try {mine[1]}",
                 generation=newest[0],
                 epoch=newest[1],
             )
@@ -103,7 +109,7 @@ class Tries:
                 continue
             if deadline_ms > self._clock.now_ms():
                 raise DeliveryRefused(
-                    f"{iso(window_ms)}: a request of an earlier try got no answer, and may be executed until "
+                    f"{self.words(window_ms)}: a request of an earlier try got no answer, and may be executed until "
                     f"{iso(deadline_ms)}",
                     advice="it goes on by itself then",
                 )
@@ -131,7 +137,7 @@ class Tries:
                 self._storage.delete(join(self._folder(window_ms), name))
 
     def _folder(self, window_ms: int) -> str:
-        return join(self._workdir, "delivered", window_id(window_ms))
+        return join(self._workdir, "delivered", units.id_of(self.side, window_ms))
 
     def _names(self, window_ms: int) -> Sequence[str]:
         return self._storage.list_names(self._folder(window_ms)) or []
@@ -151,7 +157,8 @@ class TryFence:
         intent = self._tries.ask(self.generation.window.start_ms, f"{self._name}.{self._asked}")
         if not self._holds():
             self._tries.answered(intent)
-            raise LostComparison(f"{iso(self.generation.window.start_ms)}: a later try or generation has taken over")
+            unit = self._tries.words(self.generation.window.start_ms)
+            raise LostComparison(f"{unit}: a later try or generation has taken over")
         return intent
 
     def answer(self, call_id: str) -> None:

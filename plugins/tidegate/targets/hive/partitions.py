@@ -31,17 +31,18 @@ def wanted(table: Places, key: WindowKey, files: tuple[FileEntry, ...], location
     return {at + parse_partition_path(folder): join(location, folder) for folder in sorted(folders)}
 
 
-def align(table: Places, fence: Intents, location: str) -> list[str]:
+def align(table: Places, fence: Intents, location: str, want: Shown | None = None) -> list[str]:
     """Make the catalogue's partitions of the window equal to the manifest's; what was changed, in words.
 
-    The caller has prepared the table.
+    The caller has prepared the table. `want`: what the catalogue must say, if not what `wanted` does.
 
     New values appear at an empty directory first while others are still to be switched, so that the whole window
     turns partition by partition from old to new and never shows both; with a connection to the metastore it turns at
     once, vanished values to the empty directory with the others. What points into `location` itself shows nothing old:
     the new generation is there."""
     at = table.values(fence.generation.window)
-    want = wanted(table, fence.generation.window, fence.generation.files, location)
+    if want is None:
+        want = wanted(table, fence.generation.window, fence.generation.files, location)
     have = table.catalogue.partitions(table.name, at)
     changes = _Changes(table, fence, location)
     new = {v: place for v, place in want.items() if v not in have}

@@ -82,12 +82,12 @@ def below(location: str, files: Iterable[FileEntry]) -> Iterator[Placed]:
     return ((join(location, f.path), f) for f in files)
 
 
-def held(definition: Definition, seen: Look, wanted: Iterable[Placed]) -> Held:
+def held(definition: Definition, seen: Look, wanted: Iterable[Placed], batch_id: int = 0) -> Held:
     """What stands against the files of a manifest (URI, entry)."""
     want, have = Counter[Part](), Counter[Part]()
     paths = set()
     for uri, file in wanted:
-        want[part_of(definition, file)] += file.rows
+        want[part_of(definition, file, batch_id)] += file.rows
         paths.add(uri)
     for one in seen.files:
         have[part_in(one)] += one.record_count

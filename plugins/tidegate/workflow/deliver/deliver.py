@@ -1,4 +1,6 @@
-"""Sends windows to a further system: what is due, oldest first, or the windows that somebody names (D1 to D8).
+"""Sends windows to a further system: what is due, oldest first, or the windows that somebody names (D1 to D11).
+
+Of a delivery of late or dirty rows a window is a batch.
 
 Any of it may be run again, by several tasks at once: a try is begun by a compare-and-set, and one that was overtaken
 shows nothing. What is wrong with one delivery, or one window of it, holds up no other.
@@ -10,24 +12,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, LedgerError, LostComparison, TidegateError
-from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
+from tidegate.core.deliver import units
 from tidegate.core.deliver.due import differs, of_window_in_words, unknown_generation
 from tidegate.core.deliver.parts import Differing, differing, in_words
 from tidegate.core.deliver.port import Standing
-from tidegate.core.deliver.sender import Generation, Sender
+from tidegate.core.deliver.sender import Sender
 from tidegate.core.deliver.states import REFUSED as HELD
 from tidegate.core.deliver.states import SENDING, SKIPPED, STANDING, Delivered, Due
-from tidegate.core.files.merge import Source
-from tidegate.core.files.receipt import DATA
 from tidegate.core.spec.pipeline import Delivery
-from tidegate.core.target.paths import join
-from tidegate.core.target.tables import told_columns
 from tidegate.core.window.cut import window_from
-from tidegate.core.window.states import CURRENT, PublishedGeneration, WindowKey
+from tidegate.core.window.states import WindowKey
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.outcome import FAILED, REFUSED, first_line
+from tidegate.workflow.deliver import content
+from tidegate.workflow.deliver.content import Content
 
 AT_ONCE = 100
 """Windows that one look at the ledger names."""
@@ -44,8 +44,9 @@ CATCHES_UP = "it catches up by itself; if it does not, look there at why (of Cli
 class Sent:
     """What became of a window. `what`: delivered, unchanged (it stands there as it should), overtaken, skipped,
     refused (a person has to decide) or failed (the next try may heal it), the last two with `why` and `advice`. Where
-    it was compared only: differs, or waits (its generation in force has not come there yet). `parts`: of one that was
-    found to differ, the partitions that do. `behind`: copies there (replicas) that do not show it, in words."""
+    it was compared only: differs, or waits (its generation in force has not come there yet). What is due waits where
+    rows that it holds have not left another table there. `parts`: of one that was found to differ, the partitions that
+    do. `behind`: copies there (replicas) that do not show it, in words. `side`: as `Delivery.side`."""
 
     window_ms: int
     generation: int
@@ -55,6 +56,12 @@ class Sent:
     advice: str = ""
     parts: tuple[Differing, ...] = ()
     behind: tuple[str, ...] = ()
+    side: str = ""
+
+    @property
+    def unit(self) -> str:
+        """The window or batch in words."""
+        return units.in_words(self.side, self.window_ms)
 
     @property
     def well(self) -> bool:
@@ -129,7 +136,7 @@ def compare(
 
 def fix(ctx: Context, delivery: Delivery, sender: Sender, found: Sequence[Sent], why: str) -> list[Sent]:
     """What was `found`, and what became of the windows that differed: they are sent once more. Raises TidegateError."""
-    wanted = [window_from(one.window_ms, ctx.pipeline.windows) for one in found if one.what == DIFFERS]
+    wanted = [content.key(ctx, one.side, one.window_ms) for one in found if one.what == DIFFERS]
     if not wanted:
         return list(found)
     prepare(ctx, sender)
@@ -139,16 +146,19 @@ def fix(ctx: Context, delivery: Delivery, sender: Sender, found: Sequence[Sent],
 
 def _by_partition(ctx: Context, sender: Sender, one: Due, verdict: Sent) -> Sent:
     """Which partitions of a window differ. One that cannot be read as a whole differs all the same."""
-    generation = _generation(ctx, one)
+    if one.side:
+        return verdict  # a batch is one part
+    files = content.of(ctx, one).generation
     try:
-        parts = sender.parts(one.window_ms, _files(ctx, generation))
+        parts = sender.parts(one.window_ms, files)
     except TidegateError as e:
         return replace(verdict, why=f"{verdict.why}; its partitions could not be compared: {first_line(e)}")
     return replace(verdict, why=in_words(parts, verdict.why), parts=differing(parts))
 
 
 def _way_on(ctx: Context, delivery: Delivery, one: Due) -> str:
-    return f"to send it again: tidegate deliver {ctx.name} {iso(one.window_ms)} --to {delivery.name}"
+    named = f"--{one.unit}" if one.side else one.unit
+    return f"to send it again: tidegate deliver {ctx.name} {named} --to {delivery.name}"
 
 
 def skip(ctx: Context, delivery: Delivery, windows: Sequence[WindowKey], why: str) -> list[Sent]:
@@ -160,8 +170,8 @@ def skip(ctx: Context, delivery: Delivery, windows: Sequence[WindowKey], why: st
         if one.window_ms not in wanted or state == STANDING:
             continue
         if state != SKIPPED:
-            ledger.skip(ctx.name, delivery.name, one, _generation(ctx, one).digest, why)
-        done.append(Sent(window_ms=one.window_ms, generation=one.generation, what=LEFT_OUT, why=why))
+            ledger.skip(ctx.name, delivery.name, one, content.of(ctx, one).digest, why)
+        done.append(_told(one, LEFT_OUT, why=why))
     return done
 
 
@@ -206,12 +216,24 @@ def _one(ctx: Context, delivery: Delivery, sender: Sender, one: Due, to_send: Ca
         wanted = to_send(one)
         return wanted if isinstance(wanted, Sent) else _send(ctx, delivery, sender, wanted)
     except LostComparison as e:
-        return Sent(window_ms=one.window_ms, generation=one.generation, what=OVERTAKEN, why=first_line(e))
+        return _told(one, OVERTAKEN, why=first_line(e))
     except LedgerError:
         raise
     except TidegateError as e:
-        what = FAILED if e.retry else REFUSED
-        return Sent(window_ms=one.window_ms, generation=one.generation, what=what, why=first_line(e), advice=e.advice)
+        return _told(one, FAILED if e.retry else REFUSED, why=first_line(e), advice=e.advice)
+
+
+def _told(one: Due, what: str, rows: int = 0, why: str = "", advice: str = "", behind: tuple[str, ...] = ()) -> Sent:
+    return Sent(
+        window_ms=one.window_ms,
+        generation=one.generation,
+        what=what,
+        rows=rows,
+        why=why,
+        advice=advice,
+        behind=behind,
+        side=one.side,
+    )
 
 
 def _verified(ctx: Context, sender: Sender, one: Due) -> Due | Sent:
@@ -221,13 +243,13 @@ def _verified(ctx: Context, sender: Sender, one: Due) -> Due | Sent:
         return one if found.what == WAITS else found
     if found.what == REFUSED:
         return replace(one, row=ctx.ledger.deliveries.again(row, "somebody named the window"))
-    ctx.say(f"{row.name}: {iso(one.window_ms)}: {found.why}: it is sent again")
+    ctx.say(f"{row.name}: {one.unit}: {found.why}: it is sent again")
     return replace(one, row=ctx.ledger.deliveries.again(row, found.why))
 
 
 def _compared(sender: Sender, one: Due) -> Sent:
     """What stands there beside what was read back when it came; the system is asked where anything should stand."""
-    row, said = one.row, Sent(window_ms=one.window_ms, generation=one.generation, what=WAITS)
+    row, said = one.row, _told(one, WAITS)
     if row is None or row.generation != one.generation or row.state not in (STANDING, SKIPPED, HELD):
         return replace(said, why=of_window_in_words(row, one.generation))
     if row.state != STANDING:
@@ -250,16 +272,17 @@ def _again(ctx: Context, one: Due, why: str) -> Due:
 
 
 def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
-    generation = _generation(ctx, one)
-    rows = sum(f.rows for f in generation.files)
-    row = one.row
-    if row is not None and row.state == SENDING and _stands(ctx, sender, row, one, rows):
-        return Sent(window_ms=one.window_ms, generation=one.generation, what=DELIVERED, rows=rows)
+    waits = content.waits_for(ctx, delivery, one)
+    if waits:
+        return _told(one, WAITS, why=waits)
+    found, row = content.of(ctx, one), one.row
+    if row is not None and row.state == SENDING and _stands(ctx, sender, row, one, found.rows):
+        return _told(one, DELIVERED, found.rows)
     above = 0
     for _ in range(ATTEMPTS):
-        tried = ctx.ledger.deliveries.take(ctx.name, delivery.name, one, generation.digest, ctx.nonce(), above)
+        tried = ctx.ledger.deliveries.take(ctx.name, delivery.name, one, found.digest, ctx.nonce(), above)
         try:
-            standing = _try(ctx, sender, tried, generation, rows)
+            standing = _try(ctx, sender, tried, found)
         except DeliveryAhead as e:
             above = _above(ctx, one, tried, e)
             one = replace(one, row=tried)
@@ -269,9 +292,8 @@ def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
         except TidegateError as e:
             _remember(ctx, tried, e)
             raise
-        sent = Sent(window_ms=one.window_ms, generation=one.generation, what=DELIVERED, rows=rows)
-        return replace(sent, behind=standing.behind)
-    raise LostComparison(f"{iso(one.window_ms)}: other tries keep coming before this one")
+        return _told(one, DELIVERED, found.rows, behind=standing.behind)
+    raise LostComparison(f"{one.unit}: other tries keep coming before this one")
 
 
 def _stands(ctx: Context, sender: Sender, row: Delivered, one: Due, rows: int) -> bool:
@@ -285,10 +307,12 @@ def _stands(ctx: Context, sender: Sender, row: Delivered, one: Due, rows: int) -
     return True
 
 
-def _try(ctx: Context, sender: Sender, tried: Delivered, generation: PublishedGeneration, rows: int) -> Standing:
-    standing = sender.send(tried.attempt(rows), _files(ctx, generation), lambda: ctx.ledger.deliveries.holds(tried))
-    if standing.content.rows != rows:
-        raise DeliveryRefused(f"{standing.content.rows:,} rows stand there, the generation has {rows:,}", retry=False)
+def _try(ctx: Context, sender: Sender, tried: Delivered, found: Content) -> Standing:
+    attempt = tried.attempt(found.rows)
+    standing = sender.send(attempt, found.generation, lambda: ctx.ledger.deliveries.holds(tried))
+    if standing.content.rows != found.rows:
+        there = f"{standing.content.rows:,} rows stand there"
+        raise DeliveryRefused(f"{there}, the generation has {found.rows:,}", retry=False)
     ctx.ledger.deliveries.stands(tried, standing.content)
     return standing
 
@@ -307,25 +331,18 @@ def _above(ctx: Context, one: Due, tried: Delivered, ahead: DeliveryAhead) -> in
     Raises DeliveryRefused for a generation that this ledger does not know, LostComparison if it does by now."""
     if ahead.generation <= one.generation:
         return ahead.epoch
-    newest = ctx.ledger.windows.get(ctx.name, window_from(one.window_ms, ctx.pipeline.windows)).current
-    if newest is not None and newest > one.generation:
-        raise LostComparison(f"generation {newest} of {iso(one.window_ms)} is in force by now")
+    newest = _newest(ctx, one)
+    if newest > one.generation:
+        raise LostComparison(f"generation {newest} of {one.unit} is in force by now")
     error = unknown_generation(ctx.name, one, ahead)
     _remember(ctx, tried, error)
     raise error
 
 
-def _generation(ctx: Context, one: Due) -> PublishedGeneration:
-    key = window_from(one.window_ms, ctx.pipeline.windows)
-    found = ctx.ledger.windows.generation(ctx.name, key, one.generation)
-    if not isinstance(found, PublishedGeneration) or found.state != CURRENT:
-        raise LostComparison(f"generation {one.generation} of {iso(one.window_ms)} is not in force any more")
-    return found
-
-
-def _files(ctx: Context, generation: PublishedGeneration) -> Generation:
-    files = tuple(Source(0, f, (join(generation.location, f.path),)) for f in generation.files)
-    return Generation(files=files, columns=told_columns(ctx.pipeline, DATA))
+def _newest(ctx: Context, one: Due) -> int:
+    if one.side:
+        return ctx.ledger.deliveries.side_files(ctx.name, one.side, one.window_ms)[0]
+    return ctx.ledger.windows.get(ctx.name, window_from(one.window_ms, ctx.pipeline.windows)).current or 0
 
 
 def _sweep(ctx: Context, delivery: Delivery, sender: Sender) -> None:
@@ -341,6 +358,7 @@ def _sweep(ctx: Context, delivery: Delivery, sender: Sender) -> None:
 
 def _say(ctx: Context, delivery: Delivery, sent: Sent) -> None:
     told = f"{many(sent.rows, 'row')}" if sent.well and not sent.why else sent.why
-    ctx.say(f"{delivery.name}: {iso(sent.window_ms)} generation {sent.generation} {sent.what}: {told}")
+    number = f"{'version' if sent.side else 'generation'} {sent.generation}"
+    ctx.say(f"{delivery.name}: {sent.unit} {number} {sent.what}: {told}")
     for one in sent.behind:
-        ctx.say(f"{delivery.name}: {iso(sent.window_ms)}: {one}")
+        ctx.say(f"{delivery.name}: {sent.unit}: {one}")

@@ -140,7 +140,8 @@ def _deliveries(ctx: Context, view: WindowView, key: WindowKey) -> tuple[Reached
     current = next((g.number for g in view.generations if g.state == CURRENT), None)
     if current is None:
         return ()
-    rows = {one.name: ctx.ledger.deliveries.get(ctx.name, one.name, key.start_ms) for one in ctx.pipeline.deliver}
+    hours = [one for one in ctx.pipeline.deliver if not one.side]
+    rows = {one.name: ctx.ledger.deliveries.get(ctx.name, one.name, key.start_ms) for one in hours}
     return tuple(Reached(name, of_window_in_words(row, current), row) for name, row in rows.items())
 
 
