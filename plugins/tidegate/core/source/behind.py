@@ -29,8 +29,8 @@ class Own:
 
 @dataclass(frozen=True)
 class Behind:
-    """`topic_ids`: of the topic at the other sites. A partition that `own` does not name came while this site was active:
-    all of it is its own."""
+    """`topic_ids`: of the topic at the other sites. A partition that `own` does not name came while this site was
+    active: all of it is its own."""
 
     topic_ids: tuple[str, ...]
     own: tuple[Own, ...]
