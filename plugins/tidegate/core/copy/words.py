@@ -9,6 +9,10 @@ from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import NOTHING, Copied, numbers
 
 
+MANY_PARTS = 100
+"""Copies of parts, each about 200 bytes of each snapshot's summary: then people are told how they go."""
+
+
 def how_far(reading: Reading | None, told: Told | None, asks: bool) -> str:
     """What stands in the table of copies, what the newest one waits for, and since when nothing is older. `reading`: by
     the ledger; None before the first copy. `asks`: whether anybody says how far the connector is."""
@@ -17,6 +21,11 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool) -> str:
     if told is not None and whole is not None:
         said.append(f"whole since copy {whole.number}, read from {_position(whole.low[:2])} on")
         said.append(_age(told, asks, None if reading is None else reading.asked_ms))
+        if len(table.swept_parts) > MANY_PARTS:
+            said.append(
+                f"each of its snapshots names {len(table.swept_parts)} copies of some keys: tidegate copy --again reads "
+                "the whole table, and they are forgotten"
+            )
     if reading is None:
         said.append("nothing of the source's table is read yet")
         return "; ".join(said)
