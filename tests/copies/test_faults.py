@@ -93,11 +93,13 @@ def _is_to_be_merged(world: CopyWorld) -> None:
     world.close()
 
 
-def _is_old(world: CopyWorld) -> None:
-    world.clock.advance(9 * 86_400_000)
+def _is_still(world: CopyWorld) -> None:
+    """Nothing more happens at the source."""
 
 
 def _is_cleaned(world: CopyWorld) -> None:
+    """Nine days later."""
+    world.clock.advance(9 * 86_400_000)
     clean(world.context())
     world.close()
 
@@ -109,7 +111,7 @@ STEPS: tuple[Step[CopyWorld], ...] = (
     Step(_goes_back, (CopyWorld.apply,)),
     Step(_replica_has_caught_up, (CopyWorld.read, CopyWorld.apply)),
     Step(_is_compared, (_is_to_be_merged, CopyWorld.apply)),
-    Step(_is_old, (_is_cleaned,)),
+    Step(_is_still, (_is_cleaned,)),
 )
 
 
@@ -174,7 +176,7 @@ class Copies(Play[CopyWorld]):
             chunks = {c.number: c for c in ctx.ledger.copies.chunks(ctx.name, one.number)}
             assert {chunks[n].state for n in numbers(one.chunks)} == {ChunkState.READ}
         if step == len(STEPS) - 1:
-            clean(ctx)  # a fault may have left something of it to the next one
+            clean(ctx)  # a fault may have left something to the next one
             assert [one.number for one in ctx.ledger.copies.rounds(ctx.name)] == [rounds[-1].number]
         world.close()
         merged_once(world)

@@ -8,7 +8,6 @@ from tidegate.core.copy.rounds import BRINGS_NOTHING, Reading, RoundState
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import NOTHING, Copied, numbers
 
-
 MANY_PARTS = 100
 """Copies of parts, each about 200 bytes of each snapshot's summary: then people are told how they go."""
 
@@ -23,8 +22,8 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool) -> str:
         said.append(_age(told, asks, None if reading is None else reading.asked_ms))
         if len(table.swept_parts) > MANY_PARTS:
             said.append(
-                f"each of its snapshots names {len(table.swept_parts)} copies of some keys: tidegate copy --again reads "
-                "the whole table, and they are forgotten"
+                f"each snapshot names {len(table.swept_parts)} copies of some keys: tidegate copy --again reads all, "
+                "and they are forgotten"
             )
     if reading is None:
         said.append("nothing of the source's table is read yet")
