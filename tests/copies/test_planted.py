@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.copies import (
+    test_complete,
     test_copy,
     test_days,
     test_forgotten,
@@ -61,6 +62,9 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "keys outside of what was read are surplus": test_checksums.test_keys_are_located_as_one_by_one,
     "a null has the text of an empty one": test_checksums.test_values_that_differ_have_other_numbers,
     "texts run into each other": test_checksums.test_neighbours_are_told_apart,
+    "the log's end is asked before the topic's": test_complete.test_a_change_while_it_is_looked_is_not_missed,
+    "it is exact with events behind": test_complete.test_an_event_behind_the_look_makes_it_newer_than_exact,
+    "it is exact with a HIGH above": test_complete.test_a_chunk_may_be_newer_than_exact,
     "a part covers all keys": test_forgotten.test_a_table_names_copies_of_keys_that_no_later_one_has,
     "what was read goes before a later copy is whole":
         test_forgotten.test_what_was_read_counts_while_a_later_copy_is_read,
@@ -95,7 +99,16 @@ def test_a_planted_bug_is_found(name: str, tmp_path: Path, request: pytest.Fixtu
 
 def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """What the test's fixture of that name would be."""
-    begins = (test_days, test_forgotten, test_hidden, test_narrow, test_overtaken, test_parts, test_shards)
+    begins = (
+        test_complete,
+        test_days,
+        test_forgotten,
+        test_hidden,
+        test_narrow,
+        test_overtaken,
+        test_parts,
+        test_shards,
+    )
     begun = {one.__name__: one.begun for one in begins}.get(test.__module__)
     if name == "world" and begun is not None:
         made = begun(tmp_path)

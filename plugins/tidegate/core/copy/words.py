@@ -70,7 +70,11 @@ def _age(told: Told, asks: bool, asked_ms: int | None) -> str:
     """S9', or why it is not known."""
     found, unknown = told.copied.complete, "it cannot say since when nothing is older"
     if found is not None:
-        instant = "" if found.at_ms is None else f", what the source had at {iso(found.at_ms)}"
+        at = None if found.at_ms is None else iso(found.at_ms)
+        if found.exact:
+            instant = "" if at is None else f", at {at} or a moment later"
+            return f"it is exactly what the source had at {_position(found.position)}{instant}"
+        instant = "" if at is None else f", what the source had at {at}"
         return f"nothing in it is older than {_position(found.position)}{instant}"
     if told.copied.by_hand:
         return f"{unknown}: a person has let the order decide between events that contradict each other"

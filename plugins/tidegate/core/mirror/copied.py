@@ -37,10 +37,11 @@ class RoundIn:
 @dataclass(frozen=True)
 class Complete:
     """Nothing is older than `position`, (commit, row): whatever committed below it is in the table. So is whatever
-    committed before `at_ms` (UTC); None: no look tells."""
+    committed before `at_ms` (UTC); None: no look tells. `exact`: and nothing else is in it (S9)."""
 
     position: tuple[int, int]
     at_ms: int | None = None
+    exact: bool = field(default=False, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)
