@@ -136,6 +136,28 @@ def test_a_round_is_compared_and_may_be_merged_then(ledger: SqlLedger) -> None:
     assert states(ledger) == [RoundState.GIVEN_UP, RoundState.ENDED]
 
 
+def test_what_is_over_is_forgotten_once(ledger: SqlLedger) -> None:
+    """The greatest number of all chunks stays, and goes once there is a greater one."""
+    first = cut(ledger)
+    one = ledger.copies.rounds(NAME)[0]
+    with pytest.raises(LostComparison, match="copy 1 was OPEN"):
+        ledger.copies.forget(one, "read again")
+    given_up = ledger.copies.give_up(one, "instead")
+    begun(ledger, 2)
+    ledger.copies.forget(given_up, "read again")
+    with pytest.raises(LostComparison, match="forgetting copy 1"):
+        ledger.copies.forget(given_up, "read again")
+    assert [round_.number for round_ in ledger.copies.rounds(NAME)] == [2]
+    assert list(ledger.copies.by_number(NAME, [c.number for c in first])) == [first[-1].number]
+    assert _events(ledger, "copy 1")[-1] == "copy forgotten"
+    second = list(ledger.copies.cut(ledger.copies.rounds(NAME)[0], 0, RANGES, True))
+    assert second[0].number == first[-1].number + 1
+    two = ledger.copies.give_up(ledger.copies.rounds(NAME)[0], "instead")
+    begun(ledger, 3)
+    ledger.copies.forget(two, "read again")
+    assert list(ledger.copies.by_number(NAME, range(20))) == [second[-1].number]
+
+
 # ---------------------------------------------------------------- chunks are cut
 
 

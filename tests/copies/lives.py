@@ -9,11 +9,12 @@ from pathlib import Path
 
 from tests.copies.worlds import COPYING, CopyWorld
 from tests.hooks import Died, Hook, Once, die
-from tests.mirror.audits import dropped
+from tests.mirror.audits import deep, dropped
 from tidegate.core.base.errors import LostComparison, NotReady
 from tidegate.core.mirror.balance import imbalance
 from tidegate.core.mirror.parts import holds
 from tidegate.workflow.apply.taking_back import take_back
+from tidegate.workflow.clean.duties import clean
 
 KEYS = 24
 TURNS = 40
@@ -22,13 +23,13 @@ OFTEN = [
     *("deliver",) * 3,
     *("apply",) * 3,
     *("read",) * 4,
-    *("again", "part", "part", "back", "drop"),
+    *("again", "part", "part", "back", "drop", "clean"),
 ]
 CALLS = {
-    "copies": ("begin", "cut", "attempt", "accept", "whole", "again", "give_up"),
+    "copies": ("begin", "cut", "attempt", "accept", "whole", "again", "give_up", "forget"),
     "applies": ("begin", "applied", "stands"),
     "iceberg": ("commit",),
-    "storage": ("write_new",),
+    "storage": ("write_new", "delete"),
     "launcher": ("run",),
 }
 """Where a process may end, before or after the call."""
@@ -140,6 +141,11 @@ class Life:
         if self.rng.random() < 0.3 and self.world.loaded() is not None:
             dropped(self.world)
 
+    def clean(self) -> None:
+        """Two days later."""
+        self.world.clock.advance(2 * 86_400_000)
+        clean(self.world.context())
+
     def sound(self) -> None:
         assert imbalance(self.world.standing()) is None
 
@@ -164,6 +170,7 @@ class Life:
         self.world.apply()
         assert self.world.rows() == self.source.rows
         self.sound()
+        assert deep(self.world).problems == ()
 
     def _read_since(self, key: int) -> int:
         """When the newest round began that has read the key and is whole."""

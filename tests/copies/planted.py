@@ -159,6 +159,52 @@ def _without_a_size(original, array, form):
     return array
 
 
+def _once_it_is_read(original, one, rounds):
+    """Whole or not."""
+    open_ = RoundState.OPEN
+    return original(one, [replace(r, state=RoundState.WHOLE, done_ms=0) if r.state == open_ else r for r in rounds])
+
+
+def _whoever_reads_it_again(original, one, rounds, table):
+    return original(one, [one], table)
+
+
+def _whatever_the_table_names(original, one, rounds, table, ttl, now_ms):
+    return original(one, rounds, NOTHING, ttl, now_ms)
+
+
+def _the_newest_too(original, name, newest):
+    return original(name, 2**62)
+
+
+def _asked_once(original, ctx):
+    """Before the topic's ends."""
+    answers: list[Any] = []
+    ask = ctx.connector
+
+    def first() -> Any:
+        if not answers:
+            answers.append(ask())
+        return answers[0]
+
+    ctx.connector = first
+    try:
+        original(ctx)
+    finally:
+        ctx.connector = ask
+
+
+def _whatever_is_behind(original, looks, merged):
+    found = original(looks, merged)
+    ends = looks[-1].ends if looks else {}
+    return original(looks, {p: min(end, ends.get(p, end)) for p, end in merged.items()}) if found else found
+
+
+def _whatever_was_read(original, self, before):
+    found = original(self, before)
+    return found if found.complete is None else replace(found, complete=self.complete)
+
+
 COPY_BUGS = {
     bug.name: bug
     for bug in (
@@ -190,6 +236,15 @@ COPY_BUGS = {
         _bug("keys outside of what was read are surplus", "compare", (seams.COPY_LOCATED, _of_the_first_range)),
         _bug("a null has the text of an empty one", "compare", (seams.COPY_TEXT, _null_is_empty)),
         _bug("texts run into each other", "compare", (seams.COPY_SIZED, _without_a_size)),
+        _bug("the log's end is asked before the topic's", "S9", (seams.COPY_LOOK, _asked_once)),
+        _bug("it is exact with events behind", "S9", (seams.COPY_COMPLETE, _whatever_is_behind)),
+        _bug("it is exact with a HIGH above", "S9", (seams.MERGED_COPIED, _whatever_was_read)),
+        _bug("a part covers all keys", "S5", (seams.COPY_COVERS, always(True))),
+        _bug("what was read goes before a later copy is whole", "S5", (seams.COPY_READ_AGAIN, _once_it_is_read)),
+        _bug("what was read again is merged again", "S6", (seams.COPY_BRINGS, _whoever_reads_it_again)),
+        _bug("what a table names is forgotten", "audit", (seams.COPY_NEEDLESS, _whatever_the_table_names)),
+        _bug("the newest comparison is forgotten", "laps", (seams.COPY_FORGETTABLE, always(True))),
+        _bug("numbers of chunks are given again", "S8", (seams.COPY_OF_NO_ROUND, _the_newest_too)),
         _bug("rows of a copy count as events", "balance", (seams.MIRROR_AFTER, _as_events)),
         _bug(
             "no day waits for the copy",

@@ -17,22 +17,34 @@ from tidegate.core.copy.complete import Look, complete
 from tidegate.core.copy.words import how_far
 from tidegate.core.mirror.copied import Complete
 from tidegate.ledger import schema
+from tidegate.targets.iceberg.live import said_by
 from tidegate.workflow.restore.reset import Recreated, accept, survey
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[CopyWorld]:
-    made = CopyWorld(tmp_path)
-    made.source_table.rows = {key: f"old {key}" for key in range(1, 5)}
-    made.source_table.set(3, "first event")
-    made.delivered = made.source_table.end
-    made.connector = lambda: (position(made.delivered), made.source_table.position())
+    made = begun(tmp_path)
     yield made
     made.close()
 
 
+def begun(folder: Path) -> CopyWorld:
+    made = CopyWorld(folder)
+    made.source_table.rows = {key: f"old {key}" for key in range(1, 5)}
+    made.source_table.set(3, "first event")
+    made.delivered = made.source_table.end
+    made.connector = lambda: (position(made.delivered), made.source_table.position())
+    return made
+
+
 def told(world: CopyWorld) -> Complete | None:
     return world.standing().copied.complete
+
+
+def older(world: CopyWorld) -> Complete | None:
+    """What is told, once something newer is in the table."""
+    found = told(world)
+    return None if found is None else replace(found, exact=False)
 
 
 def test_a_whole_copy_tells_since_which_position_nothing_is_older(world: CopyWorld) -> None:
@@ -51,7 +63,7 @@ def test_before_the_copy_is_whole_nothing_is_told(world: CopyWorld) -> None:
 
 def test_events_that_are_delivered_and_not_merged_hold_the_position(world: CopyWorld) -> None:
     world.mirror()
-    before = told(world)
+    before = older(world)
     world.source_table.set(1, "newer")
     world.send(*world.source_table.log[world.sent :])  # they are in the topic, and not landed
     world.delivered = world.source_table.end
@@ -90,9 +102,9 @@ def test_it_says_why_it_cannot_say(world: CopyWorld) -> None:
     world.mirror()
     standing, name = world.standing(), world.pipeline.name
     reading = world.context().ledger.reads.readings([name])[name]
-    assert f"nothing in it is older than {position(world.delivered)}, what the source had at" in how_far(
-        reading, standing, True
-    )
+    said = Complete(position(world.delivered), world.clock.now_ms())
+    older = replace(standing, copied=replace(standing.copied, complete=said))
+    assert f"nothing in it is older than {said.position}, what the source had at" in how_far(reading, older, True)
     silent = replace(standing, copied=replace(standing.copied, complete=None))
     assert "nobody says how far the connector is" in how_far(reading, silent, False)
     assert "is not merged, or records were lost" in how_far(reading, silent, True)
@@ -114,16 +126,118 @@ def test_an_idle_table_is_complete_up_to_where_the_connector_is(world: CopyWorld
 
 
 def test_a_connector_that_gives_no_answer_holds_up_no_merge(world: CopyWorld) -> None:
-    def silent() -> None:
-        raise SourceUnavailable("Kafka Connect does not answer")
-
     world.mirror()
-    before = told(world)
+    before = older(world)
     world.connector = silent  # type: ignore[assignment]
     world.source_table.set(1, "newer")
     assert world.mirror() == world.source_table.rows
     assert told(world) == before
     assert any("nobody says how far its connector is" in line for line in world.said)
+
+
+# ---------------------------------------------------------------- exactly that position (S9)
+
+
+def silent() -> None:
+    """Nobody looks any more: what is told goes by earlier looks."""
+    raise SourceUnavailable("Kafka Connect does not answer")
+
+
+def lands(world: CopyWorld) -> None:
+    """What is in the topic."""
+    world.runs += 1
+    world.ingest(f"run {world.runs}")
+
+
+def sends(world: CopyWorld, key: int, value: str) -> None:
+    """A change of the source whose event is in the topic."""
+    world.source_table.set(key, value)
+    world.send(*world.source_table.log[world.sent :])
+    world.sent = len(world.source_table.log)
+
+
+def test_a_quiet_source_makes_it_exact(world: CopyWorld) -> None:
+    world.mirror()
+    found = told(world)
+    assert found == Complete(position(world.source_table.end), world.clock.now_ms(), exact=True)
+    assert world.rows() == world.source_table.rows
+    words = how_far(None, world.standing(), True)
+    assert f"it is exactly what the source had at {found.position}, at " in words
+    said = said_by(world.loaded().metadata.snapshots[-1])
+    assert said["tidegate.complete-exactly"] == "true"
+    sends(world, 1, "newer")
+    world.delivered = world.source_table.end
+    lands(world)
+    world.apply()
+    later = told(world)
+    assert later is not None
+    assert (later.exact, later.position > found.position) == (True, True)
+
+
+def test_a_change_while_it_is_looked_is_not_missed(world: CopyWorld) -> None:
+    """It is in the topic when its ends are asked for, and the connector has not noted it."""
+    world.mirror()
+    at = position(world.delivered)
+
+    def changes_then() -> object:
+        answer = at, world.source_table.position()
+        if 1 in world.source_table.rows and world.source_table.rows[1] != "above":
+            sends(world, 1, "above")
+        return answer
+
+    world.connector = changes_then  # type: ignore[assignment]
+    world.apply()
+    lands(world)
+    world.connector = silent  # type: ignore[assignment]
+    world.apply()
+    assert world.rows()[1] == "above"
+    found = told(world)
+    assert found is not None
+    assert (found.position, found.exact) == (at, False)
+
+
+def test_an_event_behind_the_look_makes_it_newer_than_exact(world: CopyWorld) -> None:
+    world.mirror()
+    world.connector = silent  # type: ignore[assignment]
+    sends(world, 1, "above")
+    lands(world)
+    world.apply()
+    assert world.rows()[1] == "above"
+    found = told(world)
+    assert found is not None
+    assert (found.position, found.exact) == (position(world.delivered), False)
+    assert "tidegate.complete-exactly" not in said_by(world.loaded().metadata.snapshots[-1])
+
+
+def test_a_chunk_may_be_newer_than_exact(world: CopyWorld) -> None:
+    """S9: its rows are of some moment up to its HIGH."""
+    world.mirror()
+    world.connector = silent  # type: ignore[assignment]
+    world.source_table.set(1, "above")
+    world.connector = lambda: (position(world.delivered), world.source_table.position())
+    world.again()
+    world.read()
+    world.connector = silent  # type: ignore[assignment]
+    world.apply()
+    assert world.rows()[1] == "above"
+    found = told(world)
+    assert found is not None
+    assert (found.position, found.exact) == (position(world.delivered), False)
+
+
+def test_what_makes_a_look_exact() -> None:
+    quiet = look(7, 7, p0=12, p1=25)
+    assert complete([quiet], {0: 12, 1: 25, 2: 0}) == Complete((7, 0), 70, exact=True)
+    assert complete([look(7, 6, p0=12)], {0: 12}) == Complete((7, 0), 70, exact=True)
+    for looks, merged in (
+        ([look(7, 8, p0=12)], {0: 12}),
+        ([quiet], {0: 13, 1: 25}),
+        ([quiet], {0: 12, 1: 25, 2: 1}),
+        ([quiet, look(8, 9, p0=12, p1=25)], {0: 12, 1: 25}),
+    ):
+        found = complete(looks, merged)
+        assert found is not None
+        assert not found.exact
 
 
 def look(at: int, end: int, **ends: int) -> Look:
@@ -200,7 +314,7 @@ def sent_back(world: CopyWorld, after: int, offset: int) -> None:
 def test_records_that_went_unread_are_not_complete(world: CopyWorld) -> None:
     """Retention took them; the next plan would say that they are lost."""
     world.mirror()
-    before = told(world)
+    before = older(world)
     world.source_table.set(1, "newer")
     world.send(*world.source_table.log[world.sent :])
     world.kafka.trim(TOPIC, 0, len(world.source_table.log))

@@ -29,6 +29,7 @@ from tidegate.core.mirror.copied import numbers
 from tidegate.targets.iceberg.live import said_by
 from tidegate.targets.mirror.prefix import UPTO
 from tidegate.workflow.apply.taking_back import take_back
+from tidegate.workflow.clean.duties import clean
 from tidegate.workflow.copy.copy import to_compare
 
 
@@ -92,6 +93,17 @@ def _is_to_be_merged(world: CopyWorld) -> None:
     world.close()
 
 
+def _is_still(world: CopyWorld) -> None:
+    """Nothing more happens at the source."""
+
+
+def _is_cleaned(world: CopyWorld) -> None:
+    """Nine days later."""
+    world.clock.advance(9 * 86_400_000)
+    clean(world.context())
+    world.close()
+
+
 STEPS: tuple[Step[CopyWorld], ...] = (
     Step(_begins, (CopyWorld.read,)),
     Step(_changes, (CopyWorld.apply,)),
@@ -99,6 +111,7 @@ STEPS: tuple[Step[CopyWorld], ...] = (
     Step(_goes_back, (CopyWorld.apply,)),
     Step(_replica_has_caught_up, (CopyWorld.read, CopyWorld.apply)),
     Step(_is_compared, (_is_to_be_merged, CopyWorld.apply)),
+    Step(_is_still, (_is_cleaned,)),
 )
 
 
@@ -162,6 +175,9 @@ class Copies(Play[CopyWorld]):
         for one in stands.copied.rounds:
             chunks = {c.number: c for c in ctx.ledger.copies.chunks(ctx.name, one.number)}
             assert {chunks[n].state for n in numbers(one.chunks)} == {ChunkState.READ}
+        if step == len(STEPS) - 1:
+            clean(ctx)  # a fault may have left something to the next one
+            assert [one.number for one in ctx.ledger.copies.rounds(ctx.name)] == [rounds[-1].number]
         world.close()
         merged_once(world)
 

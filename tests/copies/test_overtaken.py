@@ -225,6 +225,8 @@ def test_s4_the_topic_begins_before_the_first_chunk(world: CopyWorld) -> None:
 def test_s6_what_was_read_of_a_copy_that_was_given_up_stays_out(world: CopyWorld) -> None:
     world.read()
     world.again()
+    world.apply()
+    assert world.standing().copied.rounds == ()
     assert world.mirror() == world.source_table.rows
     assert [r.number for r in world.standing().copied.rounds] == [2]
     assert [c.state for c in chunks(world, 1)] == [ChunkState.READ] * 4

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.copies import test_copy, test_days, test_hidden, test_narrow, test_overtaken, test_parts, test_shards
+from tests.copies import (
+    test_complete,
+    test_copy,
+    test_days,
+    test_forgotten,
+    test_hidden,
+    test_narrow,
+    test_overtaken,
+    test_parts,
+    test_shards,
+)
 from tests.copies.planted import COPY_BUGS
 from tests.copies.test_copy import world
 from tests.core import test_core_copy_ranges
@@ -52,6 +62,17 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "keys outside of what was read are surplus": test_checksums.test_keys_are_located_as_one_by_one,
     "a null has the text of an empty one": test_checksums.test_values_that_differ_have_other_numbers,
     "texts run into each other": test_checksums.test_neighbours_are_told_apart,
+    "the log's end is asked before the topic's": test_complete.test_a_change_while_it_is_looked_is_not_missed,
+    "it is exact with events behind": test_complete.test_an_event_behind_the_look_makes_it_newer_than_exact,
+    "it is exact with a HIGH above": test_complete.test_a_chunk_may_be_newer_than_exact,
+    "a part covers all keys": test_forgotten.test_a_table_names_copies_of_keys_that_no_later_one_has,
+    "what was read goes before a later copy is whole":
+        test_forgotten.test_what_was_read_counts_while_a_later_copy_is_read,
+    "what was read again is merged again":
+        test_forgotten.test_what_was_read_again_is_not_merged_again_though_its_row_is_there,
+    "what a table names is forgotten": test_forgotten.test_what_a_table_names_stays,
+    "the newest comparison is forgotten": test_forgotten.test_a_lap_goes_on_where_it_was,
+    "numbers of chunks are given again": test_forgotten.test_numbers_are_never_given_twice,
     "rows of a copy count as events": test_copy.test_rows_of_before_the_topic_are_copied,
     "no day waits for the copy": test_days.test_the_first_day_waits_for_the_copy_and_has_all_rows,
     "a day takes what is read so far": test_days.test_a_copy_that_is_read_in_part_is_no_day,
@@ -78,7 +99,16 @@ def test_a_planted_bug_is_found(name: str, tmp_path: Path, request: pytest.Fixtu
 
 def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """What the test's fixture of that name would be."""
-    begins = (test_days, test_hidden, test_narrow, test_overtaken, test_parts, test_shards)
+    begins = (
+        test_complete,
+        test_days,
+        test_forgotten,
+        test_hidden,
+        test_narrow,
+        test_overtaken,
+        test_parts,
+        test_shards,
+    )
     begun = {one.__name__: one.begun for one in begins}.get(test.__module__)
     if name == "world" and begun is not None:
         made = begun(tmp_path)

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core.clean.copies import attempt_of_chunk
+from tidegate.core.clean.copies import attempt_of_chunk, forgettable, needless
 from tidegate.core.clean.in_place import LeftInPlace, holds_files, left_in_place
 from tidegate.core.clean.merges import file_of_merge, try_of_merge
-from tidegate.core.clean.rules import GenerationFacts
+from tidegate.core.clean.rules import GenerationFacts, Verdict
 from tidegate.core.copy.port import KeyRange
 from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.applies import APPLIED, OPEN, OVERTAKEN, REFUSED, Apply, Tried
+from tidegate.core.mirror.copied import NOTHING, Copied, RoundIn
+from tidegate.core.mirror.jobs import START
+from tidegate.core.mirror.parts import KeyPart
 from tidegate.core.spec.pipeline import Cleaning
 from tidegate.core.target.paths import Assembly
 from tidegate.core.window.states import ARCHIVE, CURRENT, DISCARDED
@@ -34,9 +37,14 @@ def chunk_goes(
     ttl: Cleaning = TTL,
     now: int = 9 * DAY,
 ) -> tuple[bool, bool]:
-    found = attempt_of_chunk(epoch, nonce, chunk, of, ttl, now)
+    found = verdict(epoch, nonce, chunk, of, ttl, now)
     assert found.why
     return found.go, found.odd
+
+
+def verdict(epoch: int, nonce: str, chunk: Chunk | None, of: Round | None, ttl: Cleaning, now: int) -> Verdict:
+    why = None if of is None else needless(of, [of], NOTHING, ttl, now)
+    return attempt_of_chunk(epoch, nonce, chunk, of, ttl, now, why)
 
 
 def test_an_overtaken_attempt_goes_a_while_after_the_next_one_began() -> None:
@@ -75,12 +83,67 @@ def test_nobody_needs_what_was_read_for_a_comparison_that_has_ended(of, ttl, now
 
 
 def test_a_comparison_that_has_just_ended_is_said_to_have() -> None:
-    late, old = (attempt_of_chunk(3, "c", CHUNK, ENDED, TTL, now).why for now in (DAY, 9 * DAY))
+    late, old = (verdict(3, "c", CHUNK, ENDED, TTL, now).why for now in (DAY, 9 * DAY))
     assert (late, old) == ("comparison 2 has ended lately", "comparison 2 has ended")
 
 
 def test_an_attempt_that_nobody_knows_goes_with_its_comparison() -> None:
     assert chunk_goes(9, "x", of=ENDED) == (True, False)
+
+
+# ---------------------------------------------------------------- rounds of a copy
+
+
+def of(number: int, state: RoundState, done: int | None = DAY, first: int = 0, last: int = 0, why: str = "") -> Round:
+    part = KeyPart(("id",), (first,), (last,)) if last else None
+    return replace(ENDED, number=number, state=state, done_ms=done, part=part, why=why)
+
+
+WHOLE, GIVEN_UP = RoundState.WHOLE, RoundState.GIVEN_UP
+
+
+@pytest.mark.parametrize(
+    ("rounds", "why"),
+    [
+        ([of(1, WHOLE)], None),
+        ([of(1, WHOLE), of(2, WHOLE), of(3, WHOLE)], "copy 2 has read its keys again"),
+        ([of(1, WHOLE), of(2, WHOLE, done=DAY + 1)], None),
+        ([of(1, WHOLE), of(2, WHOLE, done=None)], None),
+        ([of(2, WHOLE), of(1, WHOLE)], None),
+        ([of(1, WHOLE), of(2, RoundState.OPEN)], None),
+        ([of(1, WHOLE), of(2, GIVEN_UP)], None),
+        ([of(1, WHOLE), of(2, RoundState.ENDED)], None),
+        ([of(1, RoundState.OPEN), of(2, WHOLE)], None),
+        ([of(1, RoundState.COMPARED), of(2, WHOLE)], None),
+        ([of(1, GIVEN_UP), of(2, WHOLE)], "copy 2 has read its keys again"),
+        ([of(1, WHOLE), of(2, WHOLE, first=1, last=9)], None),
+        ([of(1, WHOLE, first=1, last=9), of(2, WHOLE)], "copy 2 has read its keys again"),
+        ([of(1, WHOLE, first=2, last=8), of(2, WHOLE, first=2, last=8)], "copy 2 has read its keys again"),
+        ([of(1, WHOLE, first=2, last=8), of(2, WHOLE, first=3, last=9)], None),
+        ([of(1, WHOLE, first=2, last=8), of(2, WHOLE, first=1, last=7)], None),
+        ([of(1, RoundState.ENDED)], "comparison 1 has ended"),
+        ([of(1, RoundState.ENDED, done=DAY + 1)], None),
+    ],
+)
+def test_why_a_round_is_needless(rounds, why) -> None:
+    assert needless(rounds[0], rounds, NOTHING, TTL, 2 * DAY) == why
+    assert needless(rounds[0], rounds, NOTHING, NEVER, 99 * DAY) is None
+
+
+def test_what_the_table_names_is_needed() -> None:
+    rounds = [of(1, WHOLE), of(2, WHOLE)]
+    assert needless(rounds[0], rounds, Copied((RoundIn(1, START, START),)), TTL, 9 * DAY) is None
+    assert needless(rounds[0], rounds, Copied((RoundIn(2, START, START),)), TTL, 9 * DAY) is not None
+
+
+def test_which_rounds_the_ledger_needs() -> None:
+    least, said = -(2**63) + 1, "compared: 0 of 9 keys differ"
+    lap = [of(n, RoundState.ENDED, first=a, last=z, why=said) for n, a, z in ((2, least, 5), (3, 6, 9), (5, 10, 12))]
+    other = of(4, RoundState.ENDED, first=2, last=3, why=said)
+    rounds = [of(1, WHOLE), *lap[:2], other, lap[2], of(6, WHOLE)]
+    assert [one.number for one in rounds if forgettable(one, rounds)] == [1, 4]
+    begun = of(7, RoundState.ENDED, first=least, last=4, why=said)
+    assert [one.number for one in rounds if forgettable(one, [*rounds, begun])] == [1, 2, 3, 4, 5, 6]
 
 
 # ---------------------------------------------------------------- merges

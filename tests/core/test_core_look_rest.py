@@ -141,11 +141,13 @@ def test_a_table_does_not_say_how_many_rows_it_has() -> None:
 def test_what_is_told_of_a_mirror() -> None:
     told = Told(upto=7, snapshot="s", rows=12)
     said = {"pipeline": "p", "table": "lake.flights", "upto": 7, "snapshot": "s", "rows": 12}
-    assert of_mirror(SPEC, told) == said | {"complete_to": None, "complete_at": None}
+    assert of_mirror(SPEC, told) == said | {"complete_to": None, "complete_at": None, "exactly": False}
     known = replace(told, copied=Copied(complete=Complete((5, 2), T0 + 4)))
     assert of_mirror(SPEC, known) == said | {
-        "complete_to": "5,2", "complete_at": "2013-01-05T00:00:00.004000+00:00",
+        "complete_to": "5,2", "complete_at": "2013-01-05T00:00:00.004000+00:00", "exactly": False,
     }  # fmt: skip
+    exact = replace(told, copied=Copied(complete=Complete((5, 2), exact=True)))
+    assert of_mirror(SPEC, exact)["exactly"] is True
     no_look = replace(told, copied=Copied(complete=Complete((5, 2))))
     assert of_mirror(SPEC, no_look)["complete_at"] is None
 

@@ -68,7 +68,9 @@ CHANGING: dict[str, frozenset[str]] = {
     "replays": frozenset({"rehearsed"}),
     "repairs": frozenset({"clear_batch", "clear_window", "release"}),
     "applies": frozenset({"begin", "refuse", "applied", "overtaken", "stands"}),
-    "copies": frozenset({"begin", "cut", "attempt", "accept", "again", "whole", "merge", "give_up", "looked"}),
+    "copies": frozenset(
+        {"begin", "cut", "attempt", "accept", "again", "whole", "merge", "give_up", "forget", "looked"}
+    ),
     "schema_changes": frozenset({"accept"}),
     "deliveries": frozenset({"take", "stands", "failed", "refuse", "again", "skip"}),
     "sender": frozenset({"prepare", "send", "sweep"}),

@@ -25,7 +25,10 @@ class Cfg(Settings):
     restart = (
         "offset"  # where a connector begins again: offset (that it committed) | ahead (one transaction is left out)
     )
-    claim = "since"  # since (each row as of some position from P on) | exactly (the source at P)
+    claim = "since"  # since (each row as of some position from P on) | exactly (the source at P) | quiet (that, where
+    # the source's log ended at P)
+    log_end = "after"  # S9 by a quiet source: asked after the ends of the topic | before them | never
+    further = True  # S9 by a quiet source: told only while nothing behind the ends is applied
     exact = True  # S9: told exactly only while no event above P is applied
 
     always = (
@@ -129,11 +132,20 @@ def ends(s, cfg, q):
     return len(s["topic", q])
 
 
-def tell(s, cfg, p, found):
+def ended(s, cfg):
+    """Where the source's log ends."""
+    return s["n"]
+
+
+def tell(s, cfg, p, found, log_end=None):
     """Tell P once the ends are applied."""
     if any(s["done", q] < end for q, end in found):
         return BLOCK
     rows = {k[1]: row[1] for k, row in s.items() if k[0] == "row"}
+    behind = any(s["done", q] > end for q, end in found)
+    quiet = (log_end is None or log_end <= p) and not (cfg.further and behind)
+    if cfg.claim == "quiet" and quiet and rows != cfg.states[p]:
+        s["bad"] = f"told that this is the source at {p}: a reader sees {rows}, the source was {cfg.states[p]}"
     above = any(e[0] > p for q in (0, 1) for e in s["topic", q][: s["done", q]])
     if cfg.claim == "exactly" and not (cfg.exact and above) and rows != cfg.states[p]:
         s["bad"] = f"told that this is the source at {p}: a reader sees {rows}, the source was {cfg.states[p]}"
@@ -175,15 +187,18 @@ def observer(cfg):
     found, p = [], None
     if cfg.looks == "position first":
         p = yield ("look",)
+    log_end = (yield ("ended",)) if cfg.log_end == "before" else None
     for q in cfg.asked:
         found.append((q, (yield ("ends", q))))
     if p is None:
         p = yield ("look",)
-    yield ("tell", p, tuple(found))
+    if cfg.log_end == "after":
+        log_end = yield ("ended",)
+    yield ("tell", p, tuple(found), log_end)
 
 
 PROGRAMS = {f.__name__: f for f in (source, connector, observer)}
-OPS = {f.__name__: f for f in (write, resume, send, deliver, commit, apply, look, ends, tell)}
+OPS = {f.__name__: f for f in (write, resume, send, deliver, commit, apply, look, ends, ended, tell)}
 
 
 def build(**settings):

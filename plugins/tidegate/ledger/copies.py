@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import and_, case, delete, func, insert, select, union_all, update
 from sqlalchemy.engine import Connection
+from sqlalchemy.sql import ColumnElement
 
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.plain import dumps, loads
@@ -186,9 +187,23 @@ class SqlCopies(Part):
             moves.move(self._store, c, r, done)
         return after
 
+    def forget(self, round_: Round, why: str) -> None:
+        name = round_.pipeline
+        done = step(transitions.FORGET, transitions.of_round(round_), None, state=round_.state, detail={"why": why})
+        with self._store.begin() as c:
+            moves.move(self._store, c, r, done)
+            newest = c.scalar(select(func.max(k.c.chunk)).where(k.c.pipeline == name)) or 0
+            c.execute(delete(k).where(_of_no_round(name, newest)))
+
     def _move(self, found: Step[Chunk]) -> None:
         with self._store.begin() as c:
             moves.move(self._store, c, k, found)
+
+
+def _of_no_round(name: str, newest: int) -> ColumnElement[bool]:
+    """Chunks of rounds that are forgotten, but for the `newest` of all; one that was the newest then goes later."""
+    known = select(r.c.round).where(r.c.pipeline == name)
+    return and_(k.c.pipeline == name, k.c.round.not_in(known), k.c.chunk < newest)
 
 
 def _of(arrow: Any, chunk: Chunk, after: Chunk, sets: dict[str, Any], detail: Any = None) -> Step[Chunk]:

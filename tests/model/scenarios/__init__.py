@@ -9,6 +9,7 @@ from tests.model.scenarios import (
     copies,
     deliveries,
     failovers,
+    forgotten,
     hours,
     interleaved,
     landings,
@@ -34,7 +35,7 @@ from tests.model.source_log import SCENARIOS as OF_LOGS
 from tests.model.source_log import run as run_logs
 
 WALKS = walks.WALKS
-COPIES = (copies, rounds, certificates, interleaved)
+COPIES = (copies, rounds, forgotten, certificates, interleaved)
 OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
 OF_DELIVERIES = deliveries.SCENARIOS | side_deliveries.SCENARIOS
 OF_SITES = sites.SCENARIOS

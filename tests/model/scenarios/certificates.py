@@ -29,6 +29,16 @@ SCENARIOS = {
             "P is what the connector has read, not delivered": {"p_of": "read"},
         },
     ),
+    # positions of events need not tell which commit they are of: the source's log has ended at P
+    "complete-quiet": (
+        {**SHORT, "claim": "quiet"},
+        {
+            "the log's end is asked before the topic's": {"log_end": "before"},
+            "nobody asks whether the log ends at P": {"log_end": "never"},
+            "told while an event behind the ends is applied": {"further": False},
+            "P is what the connector has read, not delivered": {"p_of": "read"},
+        },
+    ),
 }
 
 

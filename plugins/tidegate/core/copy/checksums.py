@@ -75,13 +75,21 @@ def reached(rounds: Iterable[Round], columns: int) -> Bound | None:
 
     A lap begins at the least key, and each of its comparisons where the one before has ended; others, of whatever keys
     people have asked for, are no part of it. One that died was given up, and said nothing of its keys."""
-    found: Bound | None = None
+    of_key = [part for _, part in lap(rounds) if len(part.first) == columns]
+    return None if not of_key or of_key[-1].last == (_MOST,) * columns else of_key[-1].last
+
+
+def lap(rounds: Iterable[Round]) -> list[tuple[int, KeyPart]]:
+    """Numbers and parts of the comparisons of the newest lap (`reached`)."""
+    found: list[tuple[int, KeyPart]] = []
     for one in rounds:
         if one.part is None or not one.why.startswith(WAS_COMPARED):
             continue
-        if one.part.first == (-_MOST,) * columns or (found is not None and one.part.lower == found):
-            found = one.part.last
-    return None if found == (_MOST,) * columns else found
+        if one.part.first == (-_MOST,) * len(one.part.first):
+            found = [(one.number, one.part)]
+        elif found and one.part.lower == found[-1][1].last:
+            found.append((one.number, one.part))
+    return found
 
 
 def not_ended(rounds: Iterable[Round], after: Bound | None, columns: int) -> KeyPart | None:

@@ -1,4 +1,5 @@
-"""Since which position of its source's log nothing in a mirror is older (S9'), and how that is known (S10)."""
+"""Since which position of its source's log nothing in a mirror is older (S9'), when it is exactly what the source had
+at that position (S9), and how that is known (S10)."""
 
 from __future__ import annotations
 
@@ -11,9 +12,10 @@ from tidegate.core.mirror.copied import Complete
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """A look at the connector, the source and the topic, in this order. `position`: the connector has delivered, and
-    noted that it has, whatever committed below it. `at_ms` (UTC) was before the end of the log, `log_end`, was read,
-    and that before the topic's `ends` (by Kafka partition, of those that have had records)."""
+    """A look at the connector, the topic and the source, in this order. `position`: the connector has delivered, and
+    noted that it has, whatever committed below it. `ends`: the topic's, by Kafka partition, of those that have had
+    records. `at_ms` (UTC) was before the end of the source's log, `log_end`, was read; where that is not above
+    `position` it was read after the `ends`."""
 
     position: LogPosition
     log_end: LogPosition
@@ -26,7 +28,11 @@ def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | Non
     `merged`: offsets (exclusive) up to which the table has each partition; empty: nobody knows.
 
     S10: what is below the position was in the topic when its ends were read, so that it is below the ends. Heartbeats
-    in each partition are not needed."""
+    in each partition are not needed.
+
+    S9: where the source's log ended at the position once the ends were read, no event in the topic up to them was of a
+    later commit: a table that has them, and no more, is exactly what the source had there, if no chunk's HIGH is above.
+    Positions of events need not tell of which commit they are (PostgreSQL)."""
     if not merged:  # a topic without records has no ends that could be missing
         return None
     found = [one for one in looks if not unmerged(one, merged)]
@@ -34,7 +40,9 @@ def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | Non
         return None
     position = max(one.position for one in found)
     times = [one.at_ms for one in looks if one.log_end <= position]
-    return Complete(position, max(times, default=None))
+    had = {p: end for p, end in merged.items() if end}
+    exact = any(one.log_end <= one.position == position and one.ends == had for one in found)
+    return Complete(position, max(times, default=None), exact)
 
 
 def unmerged(look: Look, merged: Mapping[int, int]) -> list[tuple[int, int, int]]:

@@ -217,3 +217,8 @@ class CopyLedger(Protocol):
     def give_up(self, round_: Round, why: str) -> Round:
         """OPEN -> GIVEN_UP, COMPARED -> ENDED. Raises LostComparison."""
         ...
+
+    def forget(self, round_: Round, why: str) -> None:
+        """Delete what is over, and its chunks; the pipeline's chunk of the greatest number stays, so that no other one
+        gets a number that was given. Raises LostComparison."""
+        ...

@@ -10,10 +10,30 @@ from tidegate.core.copy.port import Bound, KeyRange
 from tidegate.core.copy.rounds import BRINGS_NOTHING, UNDER_WAY, Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.copied import Copied, CopyStep, numbers
 from tidegate.core.mirror.jobs import Position, spelled
-from tidegate.core.mirror.parts import KeyPart
+from tidegate.core.mirror.parts import KeyPart, covers
 
 Chunks = Mapping[int, Sequence[Chunk]]
 """Chunks by their round."""
+
+
+# ---------------------------------------------------------------- which rounds bring something
+
+
+def read_again_by(one: Round, rounds: Iterable[Round]) -> Round | None:
+    """The first later round, of all keys of this one, that is whole; None: there is none.
+
+    No row of a table in which that one is whole is of this one. Wherever a table may be taken back to, that one is
+    merged there, and what was read before it is left out: its files may be gone."""
+    later = (other for other in rounds if other.number > one.number and other.state == RoundState.WHOLE)
+    return next((other for other in later if covers(other.part, one.part)), None)
+
+
+def brings(one: Round, rounds: Sequence[Round], table: Copied) -> bool:
+    """Whether the table may get anything of the round (S6): rounds come in the order of their numbers; those that were
+    given up bring nothing more, and nor do those of which a later one has read all keys."""
+    if one.state in (*BRINGS_NOTHING, RoundState.COMPARED) or one.number < table.newest:
+        return False
+    return read_again_by(one, rounds) is None
 
 
 # ---------------------------------------------------------------- reading
@@ -92,14 +112,10 @@ class CopyCommit:
     chunks: tuple[Chunk, ...] = ()
 
 
-def to_merge(rounds: Iterable[Round], chunks: Chunks, table: Copied, most_rows: int) -> CopyCommit | None:
+def to_merge(rounds: Sequence[Round], chunks: Chunks, table: Copied, most_rows: int) -> CopyCommit | None:
     """The next commit, by what the table says is in it (S8): read chunks of the oldest round that has any which it
-    lacks, and once it has all of a round, the sweep that ends it. None if the table has all that is read.
-
-    S6: rounds come in the order of their numbers, whole or not; those that were given up bring nothing more."""
-    for one in rounds:
-        if one.state in (*BRINGS_NOTHING, RoundState.COMPARED) or one.number < table.newest:
-            continue
+    lacks, and once it has all of a round, the sweep that ends it. None if the table has all that is read."""
+    for one in (each for each in rounds if brings(each, rounds, table)):
         mine, inside = chunks.get(one.number, ()), table.round(one.number)
         lacking = [c for c in mine if c.state == ChunkState.READ and (inside is None or c.number not in inside)]
         if lacking:

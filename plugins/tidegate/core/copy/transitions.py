@@ -42,6 +42,13 @@ END = Transition(
     event="comparison ended",
     doing="giving up {name}",
 )
+FORGET = Transition(
+    name="forget",
+    start=(RoundState.WHOLE, RoundState.GIVEN_UP, RoundState.ENDED),
+    end=NO_ROW,
+    event="copy forgotten",
+    doing="forgetting {name}",
+)
 CUT = Transition(name="cut", start=(NO_ROW,), end=ChunkState.CUT)
 ATTEMPT = Transition(
     name="attempt",
@@ -67,7 +74,7 @@ AGAIN = Transition(
     event="chunk to be read again",
     doing="reading {name} again",
 )
-ROUND_TRANSITIONS = (BEGIN, COMPARE, MERGE, WHOLE, GIVE_UP, END)
+ROUND_TRANSITIONS = (BEGIN, COMPARE, MERGE, WHOLE, GIVE_UP, END, FORGET)
 CHUNK_TRANSITIONS = (CUT, ATTEMPT, ACCEPT, AGAIN)
 
 

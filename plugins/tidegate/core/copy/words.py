@@ -8,6 +8,9 @@ from tidegate.core.copy.rounds import BRINGS_NOTHING, Reading, RoundState
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import NOTHING, Copied, numbers
 
+MANY_PARTS = 100
+"""Copies of parts, each about 200 bytes of each snapshot's summary: then people are told how they go."""
+
 
 def how_far(reading: Reading | None, told: Told | None, asks: bool) -> str:
     """What stands in the table of copies, what the newest one waits for, and since when nothing is older. `reading`: by
@@ -17,6 +20,11 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool) -> str:
     if told is not None and whole is not None:
         said.append(f"whole since copy {whole.number}, read from {_position(whole.low[:2])} on")
         said.append(_age(told, asks, None if reading is None else reading.asked_ms))
+        if len(table.swept_parts) > MANY_PARTS:
+            said.append(
+                f"each snapshot names {len(table.swept_parts)} copies of some keys: tidegate copy --again reads all, "
+                "and they are forgotten"
+            )
     if reading is None:
         said.append("nothing of the source's table is read yet")
         return "; ".join(said)
@@ -62,7 +70,11 @@ def _age(told: Told, asks: bool, asked_ms: int | None) -> str:
     """S9', or why it is not known."""
     found, unknown = told.copied.complete, "it cannot say since when nothing is older"
     if found is not None:
-        instant = "" if found.at_ms is None else f", what the source had at {iso(found.at_ms)}"
+        at = None if found.at_ms is None else iso(found.at_ms)
+        if found.exact:
+            instant = "" if at is None else f", at {at} or a moment later"
+            return f"it is exactly what the source had at {_position(found.position)}{instant}"
+        instant = "" if at is None else f", what the source had at {at}"
         return f"nothing in it is older than {_position(found.position)}{instant}"
     if told.copied.by_hand:
         return f"{unknown}: a person has let the order decide between events that contradict each other"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.mirror.jobs import START, Position
-from tidegate.core.mirror.parts import KeyPart, SweptPart
+from tidegate.core.mirror.parts import KeyPart, SweptPart, covers
 
 Places = tuple[tuple[int, int], ...]
 """Numbers as ascending ranges, inclusive."""
@@ -37,10 +37,11 @@ class RoundIn:
 @dataclass(frozen=True)
 class Complete:
     """Nothing is older than `position`, (commit, row): whatever committed below it is in the table. So is whatever
-    committed before `at_ms` (UTC); None: no look tells."""
+    committed before `at_ms` (UTC); None: no look tells. `exact`: and nothing else is in it (S9)."""
 
     position: tuple[int, int]
     at_ms: int | None = None
+    exact: bool = field(default=False, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,16 @@ class Copied:
         return replace(self._with(grown), high=max(self.high, step.high))
 
     def with_sweep(self, number: int) -> Copied:
-        """The same once the round is whole. Raises LookupError where none of its chunks is in."""
+        """The same once the round is whole. Raises LookupError where none of its chunks is in.
+
+        Rounds before it of keys that it has read are forgotten: no row is left of them, its `low` says more than theirs
+        (S5), and no LOW of theirs is above its `top`."""
         old = self.round(number)
         if old is None:
             raise LookupError(f"round {number} has no chunk in the table")
-        return self._with(replace(old, swept=True))
+        whole = replace(old, swept=True)
+        kept = [one for one in self.rounds if one.number > number or not covers(whole.part, one.part)]
+        return replace(self, rounds=tuple(kept))._with(whole)
 
     def _with(self, one: RoundIn) -> Copied:
         others = [r for r in self.rounds if r.number != one.number]

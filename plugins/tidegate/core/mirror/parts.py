@@ -73,6 +73,13 @@ def holds(part: KeyPart, key: Mapping[str, Any]) -> Any:
     return _not_below(values, part.first) & _not_below(part.last, values)
 
 
+def covers(wider: KeyPart | None, part: KeyPart | None) -> bool:
+    """Whether each key of the part is one of the `wider` one. None: all keys."""
+    if wider is None or part is None:
+        return wider is None
+    return wider.columns == part.columns and wider.first <= part.first and part.last <= wider.last
+
+
 def swept_below(key: Mapping[str, Any], everywhere: Position, parts: Sequence[SweptPart]) -> tuple[Any, Any, Any]:
     """S5: the position below which nothing is said of the key any more; as `holds`, element by element.
 

@@ -101,7 +101,7 @@ def extra(pipeline: Pipeline, notice: Notice) -> dict[str, Value]:
 
 def of_mirror(pipeline: Pipeline, told: Told) -> dict[str, Value]:
     """What a dataset event of a mirror carries: the table as it is now, and since when nothing in it is older (S9'),
-    where that is known."""
+    where that is known; `exactly`: it is what the source had there, and no newer row is in it (S9)."""
     complete = told.copied.complete
     return {
         "pipeline": pipeline.name,
@@ -111,6 +111,7 @@ def of_mirror(pipeline: Pipeline, told: Told) -> dict[str, Value]:
         "rows": told.rows,
         "complete_to": None if complete is None else ",".join(map(str, complete.position)),
         "complete_at": None if complete is None else _instant(complete.at_ms),
+        "exactly": complete is not None and complete.exact,
     }
 
 

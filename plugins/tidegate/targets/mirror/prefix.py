@@ -30,6 +30,7 @@ _BEGINS = f"{PREFIX}begins"
 _LAST = f"{PREFIX}position"
 _COPIED = f"{PREFIX}copied"
 _COMPLETE_TO = f"{PREFIX}complete-to"
+_COMPLETE_EXACTLY = f"{PREFIX}complete-exactly"
 _COMPLETE_MS = f"{PREFIX}complete-ms"
 _SUMS = ("rows", "tombstones", "events", "inserted", "purged")
 SAMPLES = 3
@@ -65,11 +66,12 @@ def summary_of(pipeline: str, merged: Merged, sums: Totals, before: Prefix, copi
 
 
 def _completeness(found: Complete | None) -> dict[str, str]:
-    """S9', for readers."""
+    """S9' and S9, for readers."""
     if found is None:
         return {}
     instant = {} if found.at_ms is None else {_COMPLETE_MS: str(found.at_ms)}
-    return {_COMPLETE_TO: ",".join(map(str, found.position)), **instant}
+    exactly = {_COMPLETE_EXACTLY: "true"} if found.exact else {}
+    return {_COMPLETE_TO: ",".join(map(str, found.position)), **instant, **exactly}
 
 
 def _positions(merged: Merged, before: Prefix) -> tuple[Position | None, Position | None]:

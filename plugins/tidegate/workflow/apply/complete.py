@@ -13,13 +13,16 @@ def look(ctx: Context) -> None:
     """Ask the connector and the source how far they are, then the topic where it ends, and remember that. Whoever gives
     no answer holds up no merge.
 
-    S10: the position is read before the ends; the time is taken before the end of the source's log is read."""
+    S10: the position is read before the ends; the time is taken before the end of the source's log is read. S9: a log
+    that seems to end there is asked once more, after the ends."""
     if ctx.connector is None:
         return
     known, at_ms = ctx.ledger.applies.told(ctx.name), ctx.clock.now_ms()
     try:
         position, log_end = ctx.connector()
         lanes = ctx.log().partitions
+        if log_end <= position:
+            _, log_end = ctx.connector()
     except LedgerError:
         raise
     except TidegateError as e:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import LostComparison, StorageAhead
-from tidegate.core.copy.rounds import BRINGS_NOTHING, Chunk, ChunkState, Round, RoundState
-from tidegate.core.copy.steps import Chunks, to_merge, too_old, unknown
+from tidegate.core.copy.rounds import UNDER_WAY, Chunk, ChunkState, Round, RoundState
+from tidegate.core.copy.steps import Chunks, brings, to_merge, too_old, unknown
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.commits import CopyIn
 from tidegate.core.mirror.copied import Copied
@@ -29,7 +29,7 @@ def gather(ctx: Context, told: Told) -> CopyFacts:
     The table was read before: what was merged meanwhile is known to the ledger."""
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     # each comparison leaves a round behind that brings nothing, and this is asked for before each merge
-    wanted = [one for one in rounds if one.state not in BRINGS_NOTHING or told.copied.round(one.number) is not None]
+    wanted = [one for one in rounds if _counts(one, rounds, told.copied)]
     chunks = {one.number: ctx.ledger.copies.chunks(ctx.name, one.number) for one in wanted}
     what = unknown(rounds, chunks, told.copied)
     if what is not None:
@@ -38,6 +38,11 @@ def gather(ctx: Context, told: Told) -> CopyFacts:
             advice=f"read the whole source table again: tidegate copy {ctx.name} --again --why ...",
         )
     return CopyFacts(rounds, chunks)
+
+
+def _counts(one: Round, rounds: list[Round], table: Copied) -> bool:
+    """Whether the table has anything of the round, or may get it, or it is being read."""
+    return table.round(one.number) is not None or one.state in UNDER_WAY or brings(one, rounds, table)
 
 
 def next_of_copy(ctx: Context, told: Told, most_rows: int) -> CopyIn | None:
@@ -92,14 +97,15 @@ def read_chunks(ctx: Context, copied: Copied) -> tuple[list[Chunk], list[Chunk]]
     """READ chunks that the table holds, and those that wait to be merged; of what the ledger knows."""
     inside: list[Chunk] = []
     others: list[Chunk] = []
-    for one in ctx.ledger.copies.rounds(ctx.name):
+    rounds = list(ctx.ledger.copies.rounds(ctx.name))
+    for one in rounds:
         held = copied.round(one.number)
         for chunk in ctx.ledger.copies.chunks(ctx.name, one.number):
             if chunk.state != ChunkState.READ:
                 continue
             if held is not None and chunk.number in held:
                 inside.append(chunk)
-            elif one.state not in (*BRINGS_NOTHING, RoundState.COMPARED):
+            elif brings(one, rounds, copied):
                 others.append(chunk)
     return inside, others
 
@@ -109,7 +115,7 @@ def merged_chunks(ctx: Context, told: Told) -> list[Chunk]:
     facts = gather(ctx, told)
     what = unknown(facts.rounds, facts.chunks, told.copied, all_of_them=True)
     if what is not None:
-        raise StorageAhead(f"{ctx.name}: {what}: it was restored")
+        raise StorageAhead(f"{ctx.name}: {what}: it was restored, or the table was taken back and is not merged yet")
     return [
         chunk
         for inside in told.copied.rounds

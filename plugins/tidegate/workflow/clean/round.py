@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tidegate.core.base.errors import StorageError
+from tidegate.core.base.errors import LostComparison, StorageError
 from tidegate.core.batch.states import ABANDONED, LANDED
 from tidegate.core.clean import rules as rules
 from tidegate.core.clean.rules import BatchAttempt, BatchFacts, GenerationFacts, Verdict
@@ -22,7 +22,8 @@ _FAILURES = 3
 
 @dataclass(frozen=True)
 class Item:
-    """`kind`: attempts | plans | landed | side | publish | generations | quarantine | metadata."""
+    """`kind`: attempts | plans | landed | side | publish | generations | quarantine | metadata | merges | copies |
+    rounds; of rounds of copies `path` is a name."""
 
     kind: str
     path: str
@@ -116,14 +117,27 @@ class Run:
             return False
         if gone:
             return True
-        if len(self.deleted) >= self._limit:
-            self.left = True
-            raise Enough
+        self._refuse_more()
         if not self.dry_run and not self._delete(kind, path):
             return False
         self.deleted.append(Item(kind, path, verdict.why))
         self._pace.say(lambda: f"deleted {len(self.deleted):,}, now {path}")
         return True
+
+    def forget(self, kind: str, name: str, why: str, act: Callable[[], object]) -> None:
+        """Let the ledger forget something, unless another cleaner has done so. Raises Enough at the limit."""
+        self._refuse_more()
+        if not self.dry_run:
+            try:
+                act()
+            except LostComparison:
+                return
+        self.deleted.append(Item(kind, name, why))
+
+    def _refuse_more(self) -> None:
+        if len(self.deleted) >= self._limit:
+            self.left = True
+            raise Enough
 
     def _is_gone(self, path: str) -> bool:
         """Some object stores name a directory long after its last file was deleted: that is no work of this round."""

@@ -15,6 +15,7 @@ from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, ChunkState, Round, Ro
 from tidegate.core.mirror.comparison import Compared, Sample
 from tidegate.core.mirror.copied import RoundIn
 from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
+from tidegate.core.mirror.parts import covers
 from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
 from tidegate.workflow.apply.apply import apply, keyed
 from tidegate.workflow.apply.complete import told
@@ -219,8 +220,8 @@ def _held_against(
 
 
 def _covers(one: RoundIn, round_: Round) -> bool:
-    """Whether it is a later reading of the whole table."""
-    return one.number > round_.number and one.part is None
+    """Whether it is a later reading of these keys."""
+    return one.number > round_.number and covers(one.part, round_.part)
 
 
 def _smallest(chunks: list[Chunk]) -> Position:
