@@ -34,9 +34,9 @@ def _wanted_ones_only(original, table, at, want):
     original(table, at, want if all(have.get(v) == place for v, place in want.items()) else have)
 
 
-def _success_first(original, table, fence, location):
+def _success_first(original, table, fence, location, want=None):
     write_success(table, fence.generation.window, fence.generation.number, location)
-    return original(table, fence, location)
+    return original(table, fence, location, want)
 
 
 def _certificate_alone(original, table, generation, location):
