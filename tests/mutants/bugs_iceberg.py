@@ -95,7 +95,7 @@ def _files_of_an_unsure_commit_go(original, self, fence, loaded, seen, location)
         raise
 
 
-def _by_paths(original, definition, seen, wanted):
+def _by_paths(original, definition, seen, wanted, batch_id=0):
     found = original(definition, seen, wanted)
     return Held.OTHER if found is Held.REWRITTEN else found
 
