@@ -96,7 +96,7 @@ def _files_of_an_unsure_commit_go(original, self, fence, loaded, seen, location)
 
 
 def _by_paths(original, definition, seen, wanted, batch_id=0):
-    found = original(definition, seen, wanted)
+    found = original(definition, seen, wanted, batch_id)
     return Held.OTHER if found is Held.REWRITTEN else found
 
 
