@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -70,6 +71,18 @@ class Replicas:
     def end(self, name: str) -> None:
         """One of the servers, without a word to it."""
         end_all([State.load(self.stack.root).identities()[name]], 0.0)
+
+    @contextmanager
+    def hung(self, name: str) -> Iterator[None]:
+        """One of the servers takes connections, and says nothing."""
+        tree = keeper.descendants(State.load(self.stack.root).identities()[name].pid)
+        for pid in tree:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in tree:
+                os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from collections.abc import Callable
 
 import pytest
@@ -97,6 +98,19 @@ def test_a_try_that_was_overtaken_changes_nothing(ledger: SqlLedger) -> None:
     assert ledger.deliveries.needed(NAME, SHOP, [first.attempt(0).staging, second.attempt(0).staging]) == {
         second.attempt(0).staging
     }
+
+
+def test_what_a_try_read_back_is_remembered_until_the_next_one(ledger: SqlLedger) -> None:
+    first = taken(ledger, published(ledger))
+    ledger.deliveries.failed(first, "a replica lags", CONTENT)
+    (row,) = ledger.deliveries.within(NAME, SHOP, 0, 1)
+    assert (row.state, row.why, row.lacks) == ("SENDING", "a replica lags", CONTENT)
+    ledger.deliveries.failed(row, "no answer")
+    assert ledger.deliveries.get(NAME, SHOP, 0) == replace(row, why="no answer")
+    second = taken(ledger, due(ledger), "bb")
+    ledger.deliveries.failed(first, "too late", CONTENT)
+    assert ledger.deliveries.get(NAME, SHOP, 0) == second
+    assert ledger.deliveries.stands(second, CONTENT).lacks is None
 
 
 def test_a_refusal_waits_for_a_person_or_a_newer_generation(ledger: SqlLedger) -> None:

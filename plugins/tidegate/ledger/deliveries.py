@@ -99,9 +99,10 @@ class SqlDeliveries(Part):
             moves.move(self._store, c, d, step, now=now)
         return replace(step.after, since_ms=now, stood_ms=now)
 
-    def failed(self, row: Delivered, why: str) -> None:
+    def failed(self, row: Delivered, why: str, content: Content | None = None) -> None:
+        step = transitions.fail(row, why) if content is None else transitions.lack(row, why, content)
         with self._store.begin() as c:
-            moves.moved(self._store, c, d, transitions.fail(row, why))
+            moves.moved(self._store, c, d, step)
 
     def refuse(self, row: Delivered, why: str) -> None:
         with self._store.begin() as c:

@@ -62,6 +62,13 @@ class Delivered:
         return units.in_words(units.side_of(self.name), self.window_ms)
 
     @property
+    def lacks(self) -> Content | None:
+        """What the newest try has read back there, which does not count as delivered yet; None: it has not come so
+        far."""
+        came = self.state == SENDING and self.stood == self.generation and (self.stood_ms or 0) >= self.since_ms
+        return self.content if came else None
+
+    @property
     def token(self) -> Token:
         """Of the newest try."""
         return Token(
@@ -153,8 +160,9 @@ class DeliveryLedger(Protocol):
         """SENDING -> STANDING, of this try."""
         ...
 
-    def failed(self, row: Delivered, why: str) -> None:
-        """Remember the try's last words; nothing if it was overtaken."""
+    def failed(self, row: Delivered, why: str, content: Content | None = None) -> None:
+        """Remember the try's last words, and what it has read back there if that alone does not count as delivered yet;
+        nothing if it was overtaken."""
         ...
 
     def refuse(self, row: Delivered, why: str) -> None:

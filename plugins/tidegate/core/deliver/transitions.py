@@ -32,6 +32,9 @@ STAND = Transition(
     doing="{name} stands",
 )
 FAIL = Transition(name="fail", start=(SENDING,), end=None, guards=TRY, doing="the last words of {name}")
+LACK = Transition(
+    name="lack", start=(SENDING,), end=None, guards=TRY, stamps=("stood_ms",), doing="what was read back of {name}"
+)
 REFUSE = Transition(
     name="refuse",
     start=(SENDING,),
@@ -67,7 +70,7 @@ SKIP_FIRST = Transition(
     event="delivery skipped",
     doing="skipping {name}",
 )
-TRANSITIONS = (BEGIN, TAKE, STAND, FAIL, REFUSE, AGAIN, SKIP, SKIP_FIRST)
+TRANSITIONS = (BEGIN, TAKE, STAND, FAIL, LACK, REFUSE, AGAIN, SKIP, SKIP_FIRST)
 
 
 def subject(name: str, window_ms: int) -> str:
@@ -102,6 +105,13 @@ def stand(row: Delivered, content: Content) -> Step[Delivered]:
 def fail(row: Delivered, why: str) -> Step[Delivered]:
     """The try ended with these words."""
     return _step(FAIL, row, replace(row, why=why), {"why": why})
+
+
+def lack(row: Delivered, why: str, content: Content) -> Step[Delivered]:
+    """Its content was read back there, and it does not count as delivered yet."""
+    after = replace(row, why=why, stood=row.generation, content=content)
+    sets = {"why": why, "stood": row.generation, "rows": content.rows, "checksum": str(content.checksum)}
+    return _step(LACK, row, after, sets)
 
 
 def refuse(row: Delivered, why: str) -> Step[Delivered]:

@@ -17,6 +17,8 @@ from typing import Any
 import requests
 
 UNKNOWN_TABLE, TABLE_EXISTS, ILLEGAL_COLUMN, DUPLICATE_COLUMN = 60, 57, 44, 15
+UNFINISHED = 341
+"""An ALTER is done here, and other replicas are to follow."""
 IN_A_KEY = frozenset({44, 524})
 """A column of the table's order is to be changed."""
 NOT_EXECUTED = frozenset({36, 47, 60, 62, 115, 122, 164, 192, 193, 194, 291, 452, 497, 516})

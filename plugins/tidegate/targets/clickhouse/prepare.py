@@ -12,6 +12,7 @@ from tidegate.targets.clickhouse.client import (
     ILLEGAL_COLUMN,
     IN_A_KEY,
     TABLE_EXISTS,
+    UNFINISHED,
     Client,
     Failed,
     quoted,
@@ -23,6 +24,7 @@ from tidegate.targets.clickhouse.types import WINDOW_TYPE, Column
 
 def prepared(shard: Client, number: int, names: Names, columns: Sequence[Column], table: Table) -> list[str]:
     """What was done, in words. Looks first. Raises DeliveryRefused, Failed, Unanswered. `number`: of the shard."""
+    replicas.check_quorum(shard, table)
     if shard.replicas:
         return [*replicas.prepared(shard, number, names, columns, table), *_evolved(shard, names, columns)]
     owner = f"tidegate: {table.pipeline}/{table.delivery}"
@@ -62,7 +64,7 @@ def _evolved(shard: Client, names: Names, columns: Sequence[Column]) -> list[str
     done = []
     for one in columns[1:]:
         if one.name not in there:
-            if _altered(shard, names, f"ADD COLUMN {quoted(one.name)} {one.full_type}"):
+            if _added(shard, names, one):
                 done.append(f"{shard.address}: added {one.name} {one.full_type} to {names.target}")
             there = _types(shard, names)
         change = f"MODIFY COLUMN {quoted(one.name)} {one.full_type}"
@@ -82,13 +84,14 @@ def _widened(shard: Client, names: Names, one: Column, change: str) -> str:
     try:
         shard.do(f"ALTER TABLE {names.target} {change}")
     except Failed as error:
-        if error.code not in IN_A_KEY:
+        if error.code in IN_A_KEY:
+            raise DeliveryRefused(
+                f"{shard.address}: {one.name} of {names.target} cannot be made {one.full_type}: {error}",
+                advice="the table is sorted by it: name another table, and deliver the windows again",
+                retry=False,
+            ) from error
+        if error.code != UNFINISHED or one.fits(_types(shard, names).get(one.name, "")):
             raise
-        raise DeliveryRefused(
-            f"{shard.address}: {one.name} of {names.target} cannot be made {one.full_type}: {error}",
-            advice="the table is sorted by it: name another table, and deliver the windows again",
-            retry=False,
-        ) from error
     return f"{shard.address}: {one.name} of {names.target} is {one.full_type} now"
 
 
@@ -96,11 +99,13 @@ def _types(shard: Client, names: Names) -> dict[str, str]:
     return {name: str(kind) for name, kind, _ in shard.ask(statements.described_columns(names))}
 
 
-def _altered(shard: Client, names: Names, what: str) -> bool:
+def _added(shard: Client, names: Names, one: Column) -> bool:
     """False where another process has added the column meanwhile."""
     try:
-        shard.do(f"ALTER TABLE {names.target} {what}")
+        shard.do(f"ALTER TABLE {names.target} ADD COLUMN {quoted(one.name)} {one.full_type}")
     except Failed as error:
+        if error.code == UNFINISHED and one.name in _types(shard, names):
+            return True
         if error.code not in (ILLEGAL_COLUMN, DUPLICATE_COLUMN):
             raise
         return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tidegate.core.base.errors import DeliveryRefused
 from tidegate.core.base.wording import many
@@ -19,21 +20,33 @@ from tidegate.targets.clickhouse.types import Column
 
 WAIT_S = 10.0
 """So long other replicas may take to show a window before they are named."""
+ANSWERS_S = 10.0
+"""A replica that is not written to is left alone if it does not answer within this: one that hangs holds up nothing."""
 _POLL_S = 0.2
+
+
+def reached(replica: Client) -> Client:
+    """Itself. Raises Failed, Unanswered."""
+    replace(replica, timeout_s=min(ANSWERS_S, replica.timeout_s)).ask("SELECT 1")
+    return replica
 
 
 # ---------------------------------------------------------------- the table
 
 
-def prepared(shard: Client, number: int, names: Names, columns: Sequence[Column], table: Table) -> list[str]:
-    """The table on each replica that answers; what was done, in words. Raises DeliveryRefused, Failed, Unanswered."""
+def check_quorum(shard: Client, table: Table) -> None:
+    """Raises DeliveryRefused for one that can never be met."""
     quorum, of = quorum_of(table), 1 + len(shard.replicas)
     if quorum > of:
         raise DeliveryRefused(
-            f"quorum is {quorum}, and the connection names {of} replicas of the shard {shard.address}",
-            advice="name all replicas in the connection's host, or lower quorum",
+            f"quorum is {quorum}, and the connection names {many(of, 'replica')} of the shard {shard.address}",
+            advice="name all replicas in the connection's host, with bars between, or lower quorum",
             retry=False,
         )
+
+
+def prepared(shard: Client, number: int, names: Names, columns: Sequence[Column], table: Table) -> list[str]:
+    """The table on each replica that answers; what was done, in words. Raises DeliveryRefused, Failed, Unanswered."""
     whose = f"/tidegate/{table.pipeline}/{table.delivery}/"
     order = [name for name in dict(table.options).get("order_by", "").split(",") if name]
     declared = [(one.name, one.full_type) for one in columns]
@@ -43,10 +56,17 @@ def prepared(shard: Client, number: int, names: Names, columns: Sequence[Column]
     declared = [(str(name), str(kind)) for name, kind, _ in shard.ask(statements.described_columns(names))]
     for replica in shard.replicas:
         try:
-            done += _made(replica, names, declared, sorting_key(shard, names), path)
-            _checked(replica, names, columns[0], whose)
-        except (Unanswered, Unsent) as error:
+            done += _made(reached(replica), names, declared, sorting_key(shard, names), path)
+            its = _checked(replica, names, columns[0], whose)
+        except (Unanswered, Failed) as error:
             done.append(f"{error}: its table is looked at by a later run")
+            continue
+        if its != path:
+            raise DeliveryRefused(
+                f"{replica.address}: {names.target} is a replica of {its}, the one of {shard.address} of {path}",
+                advice="name the replicas of one shard with bars between, and shards with commas",
+                retry=False,
+            )
     return done
 
 
@@ -93,8 +113,8 @@ def quorum_of(table: Table) -> int:
 
 
 def behind(shard: Client, wanted: Content, look: Callable[[Client], Content], wait_s: float) -> list[str]:
-    """Replicas that do not show this of a window, in words, after so long. One that does not answer is not waited
-    for."""
+    """Replicas that do not show this of a window, in words, after so long. One that does not answer, or says no, is not
+    waited for."""
     end = time.monotonic() + wait_s
     named = []
     for replica in shard.replicas:
@@ -107,7 +127,7 @@ def behind(shard: Client, wanted: Content, look: Callable[[Client], Content], wa
     return named
 
 
-_SILENT = "does not answer"
+_SILENT = ("does not answer", "cannot be read")
 
 
 def _other(replica: Client, wanted: Content, look: Callable[[Client], Content]) -> str:
@@ -115,7 +135,8 @@ def _other(replica: Client, wanted: Content, look: Callable[[Client], Content]) 
     try:
         found = look(replica)
     except (Failed, Unanswered) as error:
-        return f"{error}: the replica {_SILENT}"
+        answers = isinstance(error, Failed) and not isinstance(error, Unsent)
+        return f"{error}: the replica {_SILENT[answers]}"
     if found == wanted:
         return ""
     if found.rows == wanted.rows:

@@ -84,6 +84,16 @@ def insert(names: Names, staging: str, columns: Sequence[Column]) -> str:
     return f"INSERT INTO {names.full(staging)} ({', '.join(quoted(one.name) for one in columns)}) FORMAT Native"
 
 
+def a_row(names: Names, staging: str, window: Column, window_ms: int) -> str:
+    """One that says nothing but whose window it is in."""
+    return f"INSERT INTO {names.full(staging)} ({quoted(window.name)}) SELECT toDateTime({window_ms // 1000})"
+
+
+def without_rows(names: Names, staging: str) -> str:
+    """Executed later, by itself: what is left of a part is a part of no rows."""
+    return f"ALTER TABLE {names.full(staging)} DELETE WHERE 1"
+
+
 def replace(names: Names, staging: str, window_ms: int) -> str:
     """The partition's name is the window's start."""
     return f"ALTER TABLE {names.target} REPLACE PARTITION ID '{window_ms // 1000}' FROM {names.full(staging)}"

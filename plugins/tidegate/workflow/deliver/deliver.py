@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, LedgerError, LostComparison, TidegateError
+from tidegate.core.base.errors import (
+    DeliveryAhead,
+    DeliveryRefused,
+    DeliveryUnsure,
+    LedgerError,
+    LostComparison,
+    TidegateError,
+)
 from tidegate.core.base.wording import many
 from tidegate.core.deliver import units
 from tidegate.core.deliver.due import differs, of_window_in_words, unknown_generation
@@ -203,7 +210,7 @@ def _each(
         if not go_on():
             return
         sent = _one(ctx, delivery, sender, one, to_send)
-        down = down + 1 if sent.what == FAILED else 0
+        down = down + 1 if sent.what == FAILED and not sent.behind else 0
         _say(ctx, delivery, sent)
         yield sent
         if down == DOWN:
@@ -263,8 +270,10 @@ def _compared(sender: Sender, one: Due) -> Sent:
 
 
 def _again(ctx: Context, one: Due, why: str) -> Due:
-    if one.row is None or one.row.state not in (STANDING, SKIPPED, HELD):
+    if one.row is None:
         return one
+    if one.row.state not in (STANDING, SKIPPED, HELD):
+        return replace(one, row=replace(one.row, stood_ms=None))  # what it has read back makes no difference
     return replace(one, row=ctx.ledger.deliveries.again(one.row, why))
 
 
@@ -297,12 +306,15 @@ def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
 
 
 def _stands(ctx: Context, sender: Sender, row: Delivered, one: Due, rows: int) -> bool:
-    """Whether the try whose end nobody has told of has come to its end: its own token says so."""
+    """Whether the try whose end nobody has told of has come to its end: its own token says so, or it has read back what
+    stands there still. Raises DeliveryUnsure as long as that does not count as delivered."""
     if row.generation != one.generation:
         return False
     found = sender.standing(one.window_ms)
-    if found.token != row.token or found.content.rows != rows:
+    if found.content.rows != rows or (found.token != row.token and found.content != row.lacks):
         return False
+    if found.lacking:
+        raise DeliveryUnsure(found.lacking, advice=CATCHES_UP)
     ctx.ledger.deliveries.stands(row, found.content)
     return True
 
@@ -313,6 +325,9 @@ def _try(ctx: Context, sender: Sender, tried: Delivered, found: Content) -> Stan
     if standing.content.rows != found.rows:
         there = f"{standing.content.rows:,} rows stand there"
         raise DeliveryRefused(f"{there}, the generation has {found.rows:,}", retry=False)
+    if standing.lacking:
+        ctx.ledger.deliveries.failed(tried, standing.lacking, standing.content)
+        raise DeliveryUnsure(standing.lacking, advice=CATCHES_UP)
     ctx.ledger.deliveries.stands(tried, standing.content)
     return standing
 
