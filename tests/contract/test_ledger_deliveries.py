@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
