@@ -13,7 +13,8 @@ import pytest
 from tests.audit.audits import in_process
 from tests.fakes.clock import FakeClock
 from tests.mirror.audits import deep
-from tests.mirror.days import DAY, YAML, DailyWorld, by_days, event
+from tests.mirror.days import DAY, YAML, DailyWorld, by_days, event, harm
+from tests.mirror.test_days_where import ask
 from tests.world import T0
 from tidegate.core.base.plain import loads
 from tidegate.core.daily.day import Day
@@ -167,3 +168,24 @@ def test_a_balance_with_a_purge(world: Lived) -> None:
     found = told(world, PURGES)
     assert found.rows + found.tombstones + found.purged == found.inserted
     assert replace(found, purged=0) != found
+
+
+def test_a_row_that_is_lost_below_the_purge_is_told(world: Lived) -> None:
+    """A purge takes tombstones: rows of before it that nobody kept out must be there."""
+    world.day(PURGES)
+    place = world.place(PURGES)
+    assert place is not None
+    harm(place, lambda rows: [row for row in rows if row["id"] != 1])
+    found = deep(world)
+    assert any("1 row below its purge" in p.what for p in found.problems), found.problems
+
+
+def test_where_says_that_the_purge_has_kept_an_event_out(world: Lived) -> None:
+    world.day(PURGES)
+    world.day(PURGES + 1, event(7, "long ago", 16, 0.1), event(2, "long ago", 15, 0.1))
+    found = ask(world, 7)
+    assert (found.seen, [e.state for e in found.events]) == (None, ["below-purge"])
+    assert [e.state for e in ask(world, 2).events] == ["purged", "below-purge", "older"]
+    assert [e.state for e in ask(world, 4).events] == ["row", "older"]
+    world.day(PURGES + 2, event(7, "news", 900, 7.1))
+    assert [e.state for e in ask(world, 7).events] == ["row", "below-purge"]

@@ -78,7 +78,7 @@ def build(
     before = _before(ctx, generation.window)
     old = None if before is None else _read_in_force(ctx, generation.window, before)
     recorded = _in_force(ctx, generation)
-    copy = copies.taken(ctx, old, recorded)
+    copy = copies.taken(ctx, old, recorded, _published_ms(ctx, generation.window))
     events = tuple(EventFile(0, join(directory, f.path), f.rows, f.bytes) for f in entries if f.rows)
     conflicts = ctx.conflicts or _taken_before(recorded)
     job = replace(
@@ -150,6 +150,14 @@ def _in_force(ctx: Context, generation: BuildingGeneration) -> Day | None:
         return None if current is None else read(ctx, current.location)
     except Alarm:
         return None
+
+
+def _published_ms(ctx: Context, key: WindowKey) -> int | None:
+    """When the day was published first (UTC); None if it never was."""
+    current = in_force(ctx, key)
+    first = None if current is None else ctx.ledger.windows.generation(ctx.name, key, 1)
+    found = first if isinstance(first, PublishedGeneration) else current
+    return None if found is None else found.published_ms
 
 
 def _taken_before(recorded: Day | None) -> str:
