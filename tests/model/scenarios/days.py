@@ -19,7 +19,13 @@ def archive(count, tries=0):
 
 
 # b is deleted; c is made by an event that comes later than those behind it
-PURGED = {"script": (("u", "c", "1"), ("d", "b"), ("u", "a", "2"), *[DAY] * 5), "keep": 1, "waits": False, "begun": 3, "daily": True}
+PURGED = {
+    "script": (("u", "c", "1"), ("d", "b"), ("u", "a", "2"), *[DAY] * 5),
+    "keep": 1,
+    "waits": False,
+    "begun": 3,
+    "daily": True,
+}
 NEWS = {**PURGED, "base": (("b", "0"),), "chunks": (), "procs": (SOURCE, sent(1, 2, 0), archive(5))}
 UNREAD = {"lands": False, "always": (("batch",),)}
 LOST = {

@@ -84,4 +84,4 @@ def words(ctx: Context, key: WindowKey, copy: Taken) -> str:
     of = f"copy {copy.round.number} is in it: {many(rows, 'row')} of {many(count, 'chunk')}, read from {low[:2]} on"
     if copy.read_ms <= key.end_ms:
         return f"{of}, before the day's end"
-    return f"{of}, until {iso(copy.read_ms)}: a row that changed or went between the day's end and then may be as of then"
+    return f"{of}, until {iso(copy.read_ms)}: a row that changed or went after the day's end may be as of then"
