@@ -306,7 +306,8 @@ def test_s7_a_copy_below_a_purge_is_not_taken(world: CopiedDays) -> None:
     """Tombstones that would outdate its rows are gone."""
     world.read()
     before = Day(base=None, files=(), copied=0, purged_below=(1 << 62, 0, 0))
-    with pytest.raises(NotReady, match="not whole"):
+    with pytest.raises(NotReady, match="not whole") as refused:
         copies.taken(world.context(), before, None)
+    assert "tidegate copy readings --again" in refused.value.advice, "what is whole is not read again by itself"
     assert any("copy 1 is too old, its LOW is below a purge" in line for line in world.said)
     assert copies.taken(world.context(), replace(before, purged_below=(1, 0, 0)), None).round is not None

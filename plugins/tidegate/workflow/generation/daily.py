@@ -26,7 +26,7 @@ from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.daily.day import Day, Ground, buckets_of, flaw, made, outdated, purged_of, swept_of
-from tidegate.core.daily.purge import Purged, Seen, grown
+from tidegate.core.daily.purge import KEPT_OUT, Purged, Seen, grown
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Daily, EventFile, Position
@@ -48,7 +48,7 @@ from tidegate.workflow.base.jobs import applied
 from tidegate.workflow.base.renames import MovedOn, move_files
 from tidegate.workflow.generation import copies, purge
 
-TAKES_CONFLICTS, KEPT_OUT = "takes conflicts", "kept out by a purge"
+TAKES_CONFLICTS = "takes conflicts"
 """What is noted of a generation."""
 _SAMPLES = 3
 _RESTORE = "clear the publish task of its day, which builds it anew from its events"
