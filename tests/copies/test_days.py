@@ -20,6 +20,7 @@ from tidegate.core.daily.day import Day
 from tidegate.core.target.paths import DAY as DAY_FILE
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.copy import standing
 from tidegate.workflow.generation import copies
 from tidegate.workflow.look import status
 from tidegate.workflow.publish import archive
@@ -188,6 +189,20 @@ def test_what_waits_in_a_batch_of_two_days_says_what_has_landed(tmp_path: Path) 
     assert world.read().round == 2
     sound(world)
     world.close()
+
+
+def test_s4_the_topic_begins_with_the_oldest_event_that_waits(world: CopiedDays) -> None:
+    """A slot confirms it long before the newest one, which comes again and again while the table is read."""
+    world.source_table.set(3, "second event")
+    world.deliver()
+    told = standing.told(world.context(), world.greatest)
+    assert told.begins is not None
+    assert told.last_position is not None
+    assert told.last_position[0] - told.begins[0] == 10
+    world.until(1.5)
+    world.read()
+    world.publish(0)
+    assert standing.told(world.context(), world.greatest).begins is not None, "files that have moved are passed over"
 
 
 def test_s4_a_chunk_below_what_has_landed_is_read_again(world: CopiedDays) -> None:

@@ -5,8 +5,8 @@ records get lost, a ledger is restored.
 A day that is published is compared with the source: each row is as of some moment from the last one of which all is in
 the day, a copy's LOW or the events, to the day's end, or to the copy's reading if that came later.
 
-Steps of the source: ("u", key, value), ("d", key), ("ghost", key): a row that vanishes without event or position,
-("day",): midnight. Time is told in days. That a generation is built and shown by one task at a time is `operations`'.
+Steps of the source: ("u", key, value), ("d", key), ("ghost", key) and ("sneak", key, value): a row that vanishes, or
+comes, without event or position, ("day",): midnight. Time is told in days. That a generation is built and shown by one task at a time is `operations`'.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Cfg(Settings):
 
 def applied(rows, steps):
     for op, *args in steps:
-        if op == "u":
+        if op in ("u", "sneak"):
             rows[args[0]] = args[1]
         elif op != "day":
             rows.pop(args[0], None)
@@ -332,8 +332,8 @@ def invariant(s, cfg):
 
 
 def as_logged(cfg, since, n):
-    """The table at step `n`, but for rows that have vanished without an event since the copy."""
-    return applied(dict(cfg.states[since]), [step for step in cfg.script[since:n] if step[0] != "ghost"])
+    """The table at step `n`, but for what has changed without an event since the copy."""
+    return applied(dict(cfg.states[since]), [step for step in cfg.script[since:n] if step[0] in "ud"])
 
 
 class Days(Resting):

@@ -98,11 +98,11 @@ SCENARIOS = {
         },
         {"an old event makes a row after the purge (M5)": {"kept_out": False}},
     ),
-    # b is read by a copy that takes days, and deleted meanwhile
+    # c, which has no event, is read by a copy that takes days; a tombstone goes meanwhile
     "days-purge-copy": (
         {
-            **{**NEWS, "script": (("u", "b", "1"), ("d", "b"), ("u", "a", "2"), *[DAY] * 5), "base": (), "begun": 1},
-            **{"chunks": (("b",), ("a",)), "procs": (SOURCE, sent(0, 1, 2), SLOW, archive(5))},
+            **{**NEWS, "script": (("u", "b", "1"), ("sneak", "c", "1"), ("d", "b"), ("u", "a", "2"), *[DAY] * 5)},
+            **{"base": (), "begun": 2, "chunks": (("c",), ("a", "b")), "procs": (SOURCE, sent(0, 1, 2), SLOW, archive(5))},
         },
         {"days purge while a copy is under way, and take it (S7)": {"stays": False, "too_old": False}},
     ),

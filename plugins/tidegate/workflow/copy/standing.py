@@ -20,7 +20,7 @@ from tidegate.workflow.generation import copies, daily
 Greatest = Callable[[Sequence[EventFile]], Position | None]
 """The greatest position of events in those of these landed files that are still there; None without any."""
 _LOOKS = 10
-"""Batches whose files may have moved to their day: an older one is taken then."""
+"""Batches whose files may have moved to their day: the next one is taken then."""
 
 
 def no_files(files: Sequence[EventFile]) -> Position | None:
@@ -49,15 +49,21 @@ def told(ctx: Context, greatest: Greatest) -> Told:
 
 def _by_days(ctx: Context, greatest: Greatest) -> Told:
     """S4, S2: the topic has all events above one that has landed, and a query sees what was committed with it. Any
-    batch says so; the newest one whose events wait for their day says it best."""
+    batch says so: the oldest one that the topic begins there, which a connector's slot has confirmed first; the newest
+    one whose events wait for their day how far a query sees."""
     table_key(ctx)
     landed = ctx.ledger.applies.landed(ctx.name, 0).rows
-    batches = (n for n in sorted(landed, reverse=True) if landed[n])
-    positions = (greatest(event_files(ctx, n)) for n in islice(batches, _LOOKS))
-    last = next((one for one in positions if one is not None), None)
+
+    def found(newest: bool) -> Position | None:
+        batches = (n for n in sorted(landed, reverse=newest) if landed[n])
+        positions = (greatest(event_files(ctx, n)) for n in islice(batches, _LOOKS))
+        return next((one for one in positions if one is not None), None)
+
+    last = found(newest=True)
+    first = None if last is None else found(newest=False) or last
     rounds = [one for one in ctx.ledger.copies.rounds(ctx.name) if one.state == RoundState.WHOLE]
     chunks = {one.number: ctx.ledger.copies.chunks(ctx.name, one.number) for one in rounds}
-    return Told(begins=last, last_position=last, copied=copied(rounds, chunks, _taken(ctx)))
+    return Told(begins=first, last_position=last, copied=copied(rounds, chunks, _taken(ctx)))
 
 
 def _taken(ctx: Context) -> RoundIn | None:
