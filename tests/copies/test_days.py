@@ -168,7 +168,7 @@ def test_a_day_that_is_built_again_takes_the_same_copy(world: CopiedDays) -> Non
 def test_nothing_is_read_before_an_event_has_landed(tmp_path: Path) -> None:
     """S4: changes between the query and the topic's beginning would be missing."""
     world = CopiedDays(tmp_path)
-    with pytest.raises(NotReady, match="no event of the table"):
+    with pytest.raises(NotReady, match="no event of the table waits for its day"):
         world.read()
     world.close()
 

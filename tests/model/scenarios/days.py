@@ -102,7 +102,12 @@ SCENARIOS = {
     "days-purge-copy": (
         {
             **{**NEWS, "script": (("u", "b", "1"), ("sneak", "c", "1"), ("d", "b"), ("u", "a", "2"), *[DAY] * 5)},
-            **{"base": (), "begun": 2, "chunks": (("c",), ("a", "b")), "procs": (SOURCE, sent(0, 1, 2), SLOW, archive(5))},
+            **{
+                "base": (),
+                "begun": 2,
+                "chunks": (("c",), ("a", "b")),
+                "procs": (SOURCE, sent(0, 1, 2), SLOW, archive(5)),
+            },
         },
         {"days purge while a copy is under way, and take it (S7)": {"stays": False, "too_old": False}},
     ),

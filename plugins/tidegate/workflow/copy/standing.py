@@ -41,7 +41,7 @@ def table_key(ctx: Context) -> tuple[str, ...]:
 def told(ctx: Context, greatest: Greatest) -> Told:
     """What it says. Raises NotReady (S4)."""
     found = _by_days(ctx, greatest) if ctx.keyed is None else Told.by(keyed(ctx).standing())
-    why = unread_topic(found.begins)
+    why = unread_topic(found.begins, by_days=ctx.keyed is None)
     if why is not None:
         raise NotReady(f"{ctx.name}: {why}")
     return found
