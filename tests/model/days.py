@@ -6,7 +6,8 @@ A day that is published is compared with the source: each row is as of some mome
 the day, a copy's LOW or the events, to the day's end, or to the copy's reading if that came later.
 
 Steps of the source: ("u", key, value), ("d", key), ("ghost", key) and ("sneak", key, value): a row that vanishes, or
-comes, without event or position, ("day",): midnight. Time is told in days. That a generation is built and shown by one task at a time is `operations`'.
+comes, without event or position, ("day",): midnight. Time is told in days. That a generation is built and shown by one
+task at a time is the concern of `operations`.
 """
 
 from __future__ import annotations
