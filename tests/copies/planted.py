@@ -113,15 +113,19 @@ def _to_the_end(original, after, bounds, most, part=None):
     return original(after, bounds, most)
 
 
-def _without_waiting(original, ctx, before, recorded):
+def _without_waiting(original, ctx, before, *more):
     try:
-        return original(ctx, before, recorded)
+        return original(ctx, before, *more)
     except NotReady:
         return Taken()
 
 
-def _whatever_is_read(original, rounds, after):
-    return original([replace(one, state=RoundState.WHOLE) for one in rounds], after)
+def _whatever_is_read(original, rounds, after, by_ms=None):
+    return original([replace(one, state=RoundState.WHOLE) for one in rounds], after, by_ms)
+
+
+def _whenever_it_was_read(original, rounds, after, by_ms=None):
+    return original(rounds, after)
 
 
 def _never_swept(original, plan, shape, rows, merged):
@@ -258,7 +262,14 @@ COPY_BUGS = {
             (seams.COPIES_WHOLE, always(True)),
             (seams.COPY_TO_TAKE, _whatever_is_read),
         ),
-        _bug("a day that is built again takes the newest copy", "days", (seams.DAY_RECORDED, always(None))),
+        _bug(
+            "a day that is built again takes the newest copy",
+            "days",
+            (seams.DAY_RECORDED, always(None)),
+            (seams.COPY_TO_TAKE, _whenever_it_was_read),
+        ),
+        _bug("a day whose record is lost takes the newest copy", "days", (seams.COPY_TO_TAKE, _whenever_it_was_read)),
+        _bug("days do not say which copy they have", "R11", (seams.COPY_FORGOTTEN, always(None))),
         _bug("a day's rows of a copy have the place of events", "S1", (seams.COPY_FILES, _as_an_event)),
         _bug("a day does not sweep", "S5", (seams.DAY_SWEPT, _never_swept)),
         _bug("a day sweeps by the greatest LOW", "S5", (seams.COPY_INSIDE, _from_the_greatest_low)),

@@ -20,6 +20,7 @@ from tidegate.core.daily.day import Day
 from tidegate.core.target.paths import DAY as DAY_FILE
 from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.copy import standing
 from tidegate.workflow.generation import copies
 from tidegate.workflow.look import status
 from tidegate.workflow.publish import archive
@@ -167,7 +168,7 @@ def test_a_day_that_is_built_again_takes_the_same_copy(world: CopiedDays) -> Non
 def test_nothing_is_read_before_an_event_has_landed(tmp_path: Path) -> None:
     """S4: changes between the query and the topic's beginning would be missing."""
     world = CopiedDays(tmp_path)
-    with pytest.raises(NotReady, match="no event of the table"):
+    with pytest.raises(NotReady, match="no event of the table waits for its day"):
         world.read()
     world.close()
 
@@ -188,6 +189,20 @@ def test_what_waits_in_a_batch_of_two_days_says_what_has_landed(tmp_path: Path) 
     assert world.read().round == 2
     sound(world)
     world.close()
+
+
+def test_s4_the_topic_begins_with_the_oldest_event_that_waits(world: CopiedDays) -> None:
+    """A slot confirms it long before the newest one, which comes again and again while the table is read."""
+    world.source_table.set(3, "second event")
+    world.deliver()
+    told = standing.told(world.context(), world.greatest)
+    assert told.begins is not None
+    assert told.last_position is not None
+    assert told.last_position[0] - told.begins[0] == 10
+    world.until(1.5)
+    world.read()
+    world.publish(0)
+    assert standing.told(world.context(), world.greatest).begins is not None, "files that have moved are passed over"
 
 
 def test_s4_a_chunk_below_what_has_landed_is_read_again(world: CopiedDays) -> None:
@@ -260,7 +275,8 @@ def test_a_day_says_how_exact_it_is(world: CopiedDays) -> None:
     world.read()
     world.said.clear()
     world.publish(0)
-    assert any("copy 1 is in it: 11 rows" in line and "may be the newer one" in line for line in world.said), world.said
+    said = [line for line in world.said if "copy 1 is in it: 11 rows" in line]
+    assert "changed or went after" in "".join(said), world.said
 
 
 def test_the_sensor_says_what_it_waits_for(world: CopiedDays) -> None:
@@ -305,7 +321,8 @@ def test_s7_a_copy_below_a_purge_is_not_taken(world: CopiedDays) -> None:
     """Tombstones that would outdate its rows are gone."""
     world.read()
     before = Day(base=None, files=(), copied=0, purged_below=(1 << 62, 0, 0))
-    with pytest.raises(NotReady, match="not whole"):
+    with pytest.raises(NotReady, match="not whole") as refused:
         copies.taken(world.context(), before, None)
+    assert "tidegate copy readings --again" in refused.value.advice, "what is whole is not read again by itself"
     assert any("copy 1 is too old, its LOW is below a purge" in line for line in world.said)
     assert copies.taken(world.context(), replace(before, purged_below=(1, 0, 0)), None).round is not None

@@ -13,6 +13,7 @@ from tests.copies import (
     test_complete,
     test_copy,
     test_days,
+    test_days_restored,
     test_forgotten,
     test_hidden,
     test_narrow,
@@ -77,6 +78,9 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "no day waits for the copy": test_days.test_the_first_day_waits_for_the_copy_and_has_all_rows,
     "a day takes what is read so far": test_days.test_a_copy_that_is_read_in_part_is_no_day,
     "a day that is built again takes the newest copy": test_days.test_a_day_that_is_built_again_takes_the_same_copy,
+    "a day whose record is lost takes the newest copy":
+        test_days_restored.test_a_day_whose_record_is_lost_takes_no_copy_of_later,
+    "days do not say which copy they have": test_days_restored.test_r11_a_day_is_not_built_again_by_half_a_copy,
     "a day's rows of a copy have the place of events":
         test_days.test_s1_a_row_that_was_read_is_newer_than_the_event_at_its_low,
     "a day does not sweep": test_days.test_s5_rows_that_are_gone_without_an_event_go_with_the_next_copy,
@@ -102,6 +106,7 @@ def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest
     begins = (
         test_complete,
         test_days,
+        test_days_restored,
         test_forgotten,
         test_hidden,
         test_narrow,

@@ -13,14 +13,17 @@ import pytest
 from tests.audit.audits import in_process
 from tests.fakes.clock import FakeClock
 from tests.mirror.audits import deep
-from tests.mirror.days import DAY, YAML, DailyWorld, by_days, event
+from tests.mirror.days import DAY, YAML, DailyWorld, by_days, event, harm
+from tests.mirror.test_days_where import ask
 from tests.world import T0
 from tidegate.core.base.plain import loads
 from tidegate.core.daily.day import Day
+from tidegate.core.look.overdue import Concern
 from tidegate.core.mirror.applies import Horizon
 from tidegate.core.target.paths import DAY as DAY_FILE
 from tidegate.ledger.applies import SqlApplies
 from tidegate.workflow.audit.audit import audit
+from tidegate.workflow.look.status import status
 
 KEPT = YAML.replace("buckets: 3", "buckets: 3, tombstones: 2d")
 LOG = 2**40
@@ -71,6 +74,15 @@ def told(world: DailyWorld, n: int) -> Day:
     return loads(Day, (place.parent / DAY_FILE).read_text())
 
 
+def concerns(world: DailyWorld) -> list[Concern]:
+    ctx = world.context()
+    try:
+        found = status(ctx, ctx.ledger.reads, None).concerns
+    finally:
+        world.close()
+    return [one for one in found if one.kind == "below_purge"]
+
+
 def sound(world: DailyWorld) -> None:
     ctx = world.context()
     assert [str(p) for p in audit(ctx, ctx.ledger.reads, in_process).problems] == []
@@ -100,12 +112,18 @@ def test_m5_an_event_below_the_marker_makes_no_row(world: Lived) -> None:
     assert set(found) == {1, 4, 5, 9}
     assert told(world, PURGES + 1).below_purge == 3
     assert any("3 events older than the purge" in line for line in world.said), world.said
+    (concern,) = concerns(world)
+    assert concern.kind == "below_purge"
+    assert concern.what.startswith("2013-01-11T00:00Z was built without 3 events older than the purge: id=")
+    world.replay_day(PURGES + 1)
     with sqlite3.connect(world.database) as c:
-        details = [row[0] for row in c.execute("SELECT detail FROM events WHERE detail LIKE '%kept out by a purge%'")]
-    assert len(details) == 1
+        (told_of,) = c.execute("SELECT detail FROM events WHERE what = 'kept out by a purge'").fetchall()
+    assert "2013-01-11" in told_of[0], "once, however often the day is built again"
     world.day(PURGES + 2, event(2, "news", 900, 7.1))
     assert (world.rows(PURGES + 2) or {})[2] == "news"
     sound(world)
+    world.clock.advance(8 * DAY)
+    assert concerns(world) == []
 
 
 def test_a_day_that_is_built_again_purges_the_same(world: Lived) -> None:
@@ -167,3 +185,24 @@ def test_a_balance_with_a_purge(world: Lived) -> None:
     found = told(world, PURGES)
     assert found.rows + found.tombstones + found.purged == found.inserted
     assert replace(found, purged=0) != found
+
+
+def test_a_row_that_is_lost_below_the_purge_is_told(world: Lived) -> None:
+    """A purge takes tombstones: rows of before it that nobody kept out must be there."""
+    world.day(PURGES)
+    place = world.place(PURGES)
+    assert place is not None
+    harm(place, lambda rows: [row for row in rows if row["id"] != 1])
+    found = deep(world)
+    assert any("1 row below its purge" in p.what for p in found.problems), found.problems
+
+
+def test_where_says_that_the_purge_has_kept_an_event_out(world: Lived) -> None:
+    world.day(PURGES)
+    world.day(PURGES + 1, event(7, "long ago", 16, 0.1), event(2, "long ago", 15, 0.1))
+    found = ask(world, 7)
+    assert (found.seen, [e.state for e in found.events]) == (None, ["below-purge"])
+    assert [e.state for e in ask(world, 2).events] == ["purged", "below-purge", "older"]
+    assert [e.state for e in ask(world, 4).events] == ["row", "older"]
+    world.day(PURGES + 2, event(7, "news", 900, 7.1))
+    assert [e.state for e in ask(world, 7).events] == ["row", "below-purge"]

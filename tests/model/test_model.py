@@ -25,6 +25,7 @@ SMALL = (
     *OF_MIRRORS,
     *OF_RECUTS,
     *OF_DELIVERIES,
+    *("days-first", "days-crash", "days-late-event", "days-again", "days-purge-repeat", "days-restored"),
     *(name for name in OF_SITES if name != "failover-switch"),
     *(name for name in OF_COPIES if name not in ("copy-two-attempts", "interleaved-logged", "interleaved-three")),
 )
@@ -35,9 +36,11 @@ BEGINNINGS = {
     "late-partition": 8_000,
     "failover-switch": 8_000,
 }
+BEGINNINGS |= {"days-record-lost": 8_000, "days-restored-number": 8_000, "days-purge": 8_000}
 BEGINNINGS |= {"landing-adopted": 4_000, "landing-published": 4_000, "rebuild-in-place": 4_000}
 """Of larger ones, so many states: every rule that is taken out below is missed within as many."""
 MISSED = (
+    ("days-record-lost", "a day whose record is lost takes a copy of later"),
     *(("failover-switch", label) for label in OF_SITES["failover-switch"][1]),
     ("failover-first", "without R12 to R15"),
     ("failover-first", "an adopted window is CLOSED at once"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from sqlalchemy.engine import Connection
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.batch.states import INGEST, LANDED, OPEN_STATES, OVER_STATES
+from tidegate.core.daily.purge import KEPT_OUT, KeptOut
 from tidegate.core.files.receipt import DATA, DIRTY
 from tidegate.core.mirror import transitions
 from tidegate.core.mirror.applies import (
@@ -33,7 +35,8 @@ from tidegate.ledger.redrives import owned
 from tidegate.ledger.store import Part, columns, read_as, row_of
 
 a, p, b, f = schema.applies, schema.prefixes, schema.batches, schema.batch_files
-SUBJECT, TAKEN_BACK, KEPT_OUT = "mirror", "mirror taken back", "kept out by a purge"
+e = schema.events
+SUBJECT, TAKEN_BACK = "mirror", "mirror taken back"
 _AT_ONCE = 500
 """Values in one statement."""
 _COPY = (
@@ -184,6 +187,16 @@ def merging(c: Connection, names: Sequence[str]) -> dict[str, Merging]:
             kept_out_ms=None if now is None else now.kept_out_ms,
         )
     return found
+
+
+def kept_out(c: Connection, names: Sequence[str]) -> dict[str, KeptOut]:
+    """The newest note of each of these tables by days, of those that have any. One statement."""
+    mine = and_(e.c.pipeline.in_(names), e.c.subject == SUBJECT, e.c.what == KEPT_OUT)
+    newest = select(func.max(e.c.id)).where(mine).group_by(e.c.pipeline)
+    return {
+        row.pipeline: KeptOut(row.at_ms, **json.loads(row.detail))
+        for row in c.execute(select(e).where(e.c.id.in_(newest)))
+    }
 
 
 def _over(names: Sequence[str]) -> Any:

@@ -15,6 +15,7 @@ from tidegate.core.base.plain import from_plain, loads
 from tidegate.core.batch.states import ABANDONED, INGEST, LANDED, OPEN_STATES, SEALED, BatchState
 from tidegate.core.batch.totals import Spent, Totals
 from tidegate.core.copy.rounds import Reading
+from tidegate.core.daily.purge import KeptOut
 from tidegate.core.deliver.states import Backlog
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
@@ -30,6 +31,7 @@ from tidegate.core.window.states import ARCHIVE, CURRENT
 from tidegate.core.window.transitions import UNFINISHED
 from tidegate.core.window.watermark import TopicFacts
 from tidegate.ledger import applies, copies, deliveries, schema
+from tidegate.ledger.applies import kept_out
 from tidegate.ledger.blocks import AT_WORK, at_work, open_batches, together
 from tidegate.ledger.completeness import waiting
 from tidegate.ledger.facts import NOTHING, earlier_facts, left_behind, of_batches
@@ -82,6 +84,9 @@ class SurveyReads(Snapshots):
 
     def readings(self, names: Collection[str]) -> dict[str, Reading]:
         return self._each(names, copies.readings)
+
+    def kept_out(self, names: Collection[str]) -> dict[str, KeptOut]:
+        return self._each(names, kept_out)
 
     def backlogs(self, wanted: Mapping[str, Sequence[Delivery]]) -> dict[str, tuple[Backlog, ...]]:
         with self._snapshot() as c:

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection
 from tidegate.core.base.errors import LedgerError, LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import dumps, loads
+from tidegate.core.daily.purge import KEPT_OUT
 from tidegate.core.files.landed import LandedFile, OwedSpan
 from tidegate.core.files.receipt import DATA, LATE, FileEntry
 from tidegate.core.publish.grounds import Grounds
@@ -38,6 +39,7 @@ from tidegate.core.window.states import (
 )
 from tidegate.core.window.watermark import TopicFacts
 from tidegate.ledger import intents, moves, reopenings, rows, schema
+from tidegate.ledger.applies import SUBJECT
 from tidegate.ledger.comparison import as_read as _as_read
 from tidegate.ledger.comparison import lock as _lock
 from tidegate.ledger.completeness import stored_answer
@@ -240,6 +242,9 @@ class SqlWindows(Part):
         with self._store.begin() as c:
             content = {} if spec is None else {"spec_version": spec}
             moves.move(self._store, c, g, transitions.build(generation, built, noted or {}), content)
+            if noted and KEPT_OUT in noted and built.number == 1:  # a rebuild says nothing new
+                detail = {"day": iso(built.window.start_ms), "events": noted[KEPT_OUT]}
+                self._store.note(c, built.pipeline, KEPT_OUT, SUBJECT, detail)
             # of a try that was taken back
             c.execute(delete(schema.generation_files).where(*_of(schema.generation_files, where)))
             insert_all(c, schema.generation_files, [{**where, **rows.file_values(f)} for f in built.files])

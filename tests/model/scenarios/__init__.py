@@ -7,6 +7,7 @@ from tests.model.scenarios import (
     catalogue,
     certificates,
     copies,
+    days,
     deliveries,
     failovers,
     forgotten,
@@ -37,15 +38,16 @@ from tests.model.source_log import run as run_logs
 WALKS = walks.WALKS
 COPIES = (copies, rounds, forgotten, certificates, interleaved)
 OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
+OF_DAYS = days.SCENARIOS
 OF_DELIVERIES = deliveries.SCENARIOS | side_deliveries.SCENARIOS
 OF_SITES = sites.SCENARIOS
-SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_RECUTS | OF_LANDINGS | OF_COPIES | OF_DELIVERIES | OF_SITES
+SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_RECUTS | OF_LANDINGS | OF_COPIES | OF_DAYS | OF_DELIVERIES | OF_SITES
 
 
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore a scenario, whole or with the rule `flip` taken out."""
     own = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_recuts, OF_RECUTS), (run_landings, OF_LANDINGS))
-    others = (*COPIES, deliveries, side_deliveries, sites)
+    others = (*COPIES, days, deliveries, side_deliveries, sites)
     for explore, of in (*own, *((module.run, module.SCENARIOS) for module in others)):
         if name in of:
             return explore(name, flip, seconds, limit)
@@ -54,6 +56,7 @@ def run(name, flip=None, seconds=120, limit=3_000_000):
 
 __all__ = [
     "OF_COPIES",
+    "OF_DAYS",
     "OF_DELIVERIES",
     "OF_MIRRORS",
     "OF_RECUTS",
@@ -65,6 +68,7 @@ __all__ = [
     "catalogue",
     "certificates",
     "copies",
+    "days",
     "failovers",
     "hours",
     "interleaved",

@@ -59,11 +59,20 @@ def _problem(name: str, table: str, prefix: Prefix, one: Compared) -> Problem:
 
 
 def problems_of_day(
-    name: str, window_ms: int, location: str, ground: str, compared: Iterable[Compared]
+    name: str, window_ms: int, location: str, ground: str, compared: Iterable[Compared], kept_out: int = 0
 ) -> list[Problem]:
     """What is wrong with a day, whose files are at `location`, and what to do. `ground`: what it is built on, in
-    words."""
-    return [_of_day(name, window_ms, location, ground, one) for one in compared if one.differ or one.unread]
+    words. `kept_out`: so many events has its purge kept out, by what the day says (M5)."""
+    compared = list(compared)
+    found = [_of_day(name, window_ms, location, ground, one) for one in compared if one.differ or one.unread]
+    lacking = [one for one in compared if one.kept_out]
+    keys = sum(one.kept_out for one in lacking)
+    if keys > kept_out:
+        what = f"{many(keys, 'row')} below its purge {'is' if keys == 1 else 'are'} not in it, but "
+        what += f"{many(kept_out, 'event')} {'was' if kept_out == 1 else 'were'} kept out"
+        advice = _anew(name, window_ms, location, *(one.bucket for one in lacking))
+        found.append(Problem(f"window {window_id(window_ms)}", what, advice))
+    return found
 
 
 def _of_day(name: str, window_ms: int, location: str, ground: str, one: Compared) -> Problem:
@@ -73,14 +82,19 @@ def _of_day(name: str, window_ms: int, location: str, ground: str, one: Compared
         if one.unread
         else f"bucket {n} is not what its events make of {ground}: {_differences(one, _DAY)}"
     )
-    files = f"{ROWS}/*-{n:05d}-* and {TOMBSTONES}/*-{n:05d}-*"
-    advice = (
-        f"move {files} away from {location}; then {republish(name, window_ms)}: the day is built anew from its events. "
-        "Audit it again before the days after it, which may have taken the rows over"
-    )
+    advice = _anew(name, window_ms, location, n)
     if one.samples:
         advice = f"{_events_of(name, one.samples)}; {advice}"
     return Problem(f"window {window_id(window_ms)}", what, advice)
+
+
+def _anew(name: str, window_ms: int, location: str, *buckets: int) -> str:
+    """How a day's buckets are built anew."""
+    files = " and ".join(f"{ROWS}/*-{n:05d}-* and {TOMBSTONES}/*-{n:05d}-*" for n in buckets)
+    return (
+        f"move {files} away from {location}; then {republish(name, window_ms)}: the day is built anew from its events. "
+        "Audit it again before the days after it, which may have taken the rows over"
+    )
 
 
 class _Of(NamedTuple):

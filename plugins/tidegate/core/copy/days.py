@@ -18,16 +18,29 @@ def all_read(one: Round, chunks: Sequence[Chunk]) -> bool:
     return one.state == RoundState.OPEN and one.ended and all(c.state == ChunkState.READ for c in chunks)
 
 
-def to_take(rounds: Iterable[Round], after: int) -> Round | None:
-    """The copy that a day takes which is built on rows of copy `after` (0: of none): the newest one that is whole."""
+def to_take(rounds: Iterable[Round], after: int, by_ms: int | None = None) -> Round | None:
+    """The copy that a day takes which is built on rows of copy `after` (0: of none): the newest one that is whole.
+    `by_ms`: when the day was published first (UTC); None: it is not."""
     found = [one for one in rounds if one.state == RoundState.WHOLE and one.part is None and one.number > after]
-    return max(found, key=lambda one: one.number, default=None)
+    then = [one for one in found if by_ms is None or (one.done_ms or 0) <= by_ms]
+    return max(then, key=lambda one: one.number, default=None)
 
 
-def copied(rounds: Iterable[Round], chunks: Mapping[int, Sequence[Chunk]]) -> Copied:
-    """What days say, or will say, of copies that are whole."""
-    done = [one for one in rounds if one.state == RoundState.WHOLE]
-    return Copied(tuple(inside(one, chunks[one.number]) for one in done))
+def forgotten(rounds: Iterable[Round], taken: int) -> str | None:
+    """Why the copy that a day has `taken` is not the ledger's one of that number (R11); None if it is, or none was."""
+    state = next((one.state for one in rounds if one.number == taken), None)
+    if not taken or state == RoundState.WHOLE:
+        return None
+    known = "does not know" if state is None else "does not have as whole"
+    return f"a published day has the rows of copy {taken}, which the ledger {known}"
+
+
+def copied(rounds: Iterable[Round], chunks: Mapping[int, Sequence[Chunk]], taken: RoundIn | None = None) -> Copied:
+    """What days say, or will say, of copies that are whole. `taken`: the newest one that a day says it has."""
+    done = {one.number: inside(one, chunks[one.number]) for one in rounds if one.state == RoundState.WHOLE}
+    if taken is not None:
+        done = {taken.number: taken} | done
+    return Copied(tuple(done[number] for number in sorted(done)))
 
 
 def inside(one: Round, chunks: Sequence[Chunk]) -> RoundIn:

@@ -74,14 +74,16 @@ def uncut(
     return [(name, last.get(name, first)) for name in tables if name not in last or last[name] != end]
 
 
-def unread_topic(begins: Position | None) -> str | None:
-    """S4: why nothing can be read yet: the topic must have shown that its events began before the first query."""
+def unread_topic(begins: Position | None, by_days: bool = False) -> str | None:
+    """S4: why nothing can be read yet: the topic must have shown that its events began before the first query. Events
+    of a mirror `by_days` show it from their landing until their day is built."""
     if begins is not None:
         return None
+    missing, then = ("waits for its day", "land") if by_days else ("has been merged yet", "be merged")
     return (
-        "no event of the table has been merged yet, so that nothing shows that the topic has all changes from here on: "
+        f"no event of the table {missing}, so that nothing shows that the topic has all changes from here on: "
         "start the connector, change a row of the table (to another value: MariaDB logs no update to the same one), "
-        "and let it be merged"
+        f"and let it {then}"
     )
 
 

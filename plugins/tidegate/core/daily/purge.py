@@ -26,6 +26,17 @@ class Purged:
 
 
 NO_PURGE = Purged()
+KEPT_OUT = "kept out by a purge"
+"""What is noted of events below the marker (M5)."""
+
+
+@dataclass(frozen=True)
+class KeptOut:
+    """The newest note of it: when it was made (UTC), of which day, and which events those are, in words."""
+
+    at_ms: int
+    day: str
+    events: str
 
 
 def settled(seen: Seen, before_ms: int) -> Position | None:

@@ -52,7 +52,7 @@ def concerns(status: PipelineStatus, free: Due, since: Since | None, front: Sinc
     found += overdue.concerns(pipeline, status.due, free, waited, survey.note, now_ms)
     found += _held_too_long(pipeline, status.held, now_ms)
     found += _late_left(pipeline.name, status.late_left)
-    found += _of_merges(status)
+    found += [*_of_merges(status), *_kept_out_of_days(status)]
     found += _of_deliveries(status)
     found += left_behind(pipeline, survey.replays, now_ms)
     found += [Concern(f.what, f.advice, f.kind, f.subject) for f in notices.of_audit(pipeline.name, survey.audit)]
@@ -203,11 +203,24 @@ def _kept_out(name: str, merging: Merging, now_ms: int) -> Iterator[Concern]:
         return
     events = those(merging.told.below_purge, "event", "were")
     what = f"{events} kept out of the table, older than its purge of tombstones; the last {span(now_ms - since)} ago"
+    yield _below_purge(name, what)
+
+
+def _kept_out_of_days(status: PipelineStatus) -> Iterator[Concern]:
+    """The same of a table by days: each day says it once."""
+    found = status.kept_out
+    if found is None or status.now_ms - found.at_ms > KEPT_OUT_MS:
+        return
+    ago = span(status.now_ms - found.at_ms)
+    yield _below_purge(status.name, f"{found.day} was built without {found.events}; {ago} ago")
+
+
+def _below_purge(name: str, what: str) -> Concern:
     advice = (
         f"the event log names some: `tidegate where {name} --key ...` says what became of a key, a new event of it "
         "brings it back. The source does not keep what sink.tombstones promises: make it longer, or keep"
     )
-    yield Concern(what, advice, "below_purge")
+    return Concern(what, advice, "below_purge")
 
 
 # ---------------------------------------------------------------- windows

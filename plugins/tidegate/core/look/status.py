@@ -10,6 +10,7 @@ from tidegate.core.batch.states import first_batch
 from tidegate.core.completeness.rules import Held
 from tidegate.core.copy.rounds import Reading, RoundState
 from tidegate.core.copy.words import how_far, how_far_by_days
+from tidegate.core.daily.purge import KeptOut
 from tidegate.core.deliver.states import Backlog
 from tidegate.core.late.reopen import Choice
 from tidegate.core.look.overdue import Concern
@@ -59,6 +60,7 @@ class PipelineStatus:
     oldest one that is neither published nor due: its certificate says who blocks it, `expected` when it will be ready,
     and `passed_before` whether those before it are. `late_left`: windows whose late rows wait for a human.
     `merging`: of a keyed table only, which has no windows; `reading`: of its newest copy, None without one.
+    `kept_out`: of a table by days, the newest events that a purge has.
     `backlogs`: how far each delivery is, in the YAML's order."""
 
     pipeline: Pipeline
@@ -77,6 +79,7 @@ class PipelineStatus:
     late_left: tuple[Choice, ...] = ()
     merging: Merging | None = None
     reading: Reading | None = None
+    kept_out: KeptOut | None = None
     backlogs: tuple[Backlog, ...] = ()
     concerns: tuple[Concern, ...] = ()
     overview: Overview | None = None  # where it was asked for

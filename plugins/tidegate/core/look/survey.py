@@ -11,6 +11,7 @@ from tidegate.core.batch.refusal import Refusal, RefusalKind, refusal_of
 from tidegate.core.batch.states import INGEST, BatchKind, BatchState
 from tidegate.core.batch.totals import NO_TIME, NO_TOTALS, Spent, Totals
 from tidegate.core.copy.rounds import Reading
+from tidegate.core.daily.purge import KeptOut
 from tidegate.core.deliver.states import Backlog
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
@@ -199,6 +200,10 @@ class SurveyLedger(Protocol):
 
     def readings(self, names: Collection[str]) -> dict[str, Reading]:
         """How far the newest copies into the keyed tables of `names` are, of those that have any: three statements."""
+        ...
+
+    def kept_out(self, names: Collection[str]) -> dict[str, KeptOut]:
+        """The newest events that purges have kept out of days of `names`, of those that have any: one statement."""
         ...
 
     def backlogs(self, wanted: Mapping[str, Sequence[Delivery]]) -> dict[str, tuple[Backlog, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import pairwise
@@ -145,10 +145,11 @@ def history(
     most: int,
     purge: Purge = NO_PURGE,
     unit: str = "merge",
+    kept_out: Collection[Event] | None = None,
 ) -> History:
     """What became of each event. `merged`, `waiting`: the newest of each; `count`: of all that there are. `unit`: what
-    events wait for, in words."""
-    kept_out = _kept_out(merged, purge)
+    events wait for, in words. `kept_out`: of a table by days, see `kept_out_by_days`."""
+    kept_out = _kept_out(merged, purge) if kept_out is None else kept_out
     standing = next(iter(newest([e for e in merged if e not in kept_out], 1)), None)
     waits = newest(waiting, len(waiting))
     later, conflicts = set(waits), _conflicts(waits, standing)
@@ -196,6 +197,22 @@ def _kept_out(merged: Sequence[Event], purge: Purge) -> set[Event]:
     since = sorted((e for e in merged if e.batch_id > purge.upto), key=lambda e: e.batch_id)
     inserts = next((e.batch_id for e in since if not is_below(e.version, purge.below)), None)
     return {e for e in since if inserts is None or e.batch_id < inserts}
+
+
+def kept_out_by_days(days: Mapping[int, Sequence[Event]], marker: Callable[[int], Position]) -> set[Event]:
+    """Events of the key that purges have kept out (M5). `days`: its events by their day; `marker`: that of the day
+    before one, asked only while the key has no row."""
+    standing: Event | None = None
+    found: set[Event] = set()
+    for day in sorted(days):
+        winner = newest(days[day], 1)[0]
+        if standing is None or standing.deleted:
+            below = marker(day)
+            if (standing is None or is_below(standing.version, below)) and is_below(winner.version, below):
+                found |= set(days[day])
+                continue
+        standing = winner if standing is None else newest((standing, winner), 1)[0]
+    return found
 
 
 def _merged(event: Event, standing: Event | None, purge: Purge) -> EventState:

@@ -172,7 +172,8 @@ class _Days:
         compared = list(compare(self._ctx, self._reader, drawn, held))
         made = [c for c in compared if not c.unmade]
         of = "no day before" if day.base is None else daily.words(day.base)
-        what = problems_of_day(self._ctx.name, current.window.start_ms, current.location, of, made)
+        kept_out = day.below_purge - (0 if before is None else before.below_purge)
+        what = problems_of_day(self._ctx.name, current.window.start_ms, current.location, of, made, kept_out)
         return _Look(tuple(made), tuple(what), read, _unmade(compared, wrong, of))
 
     def _still(self, *generations: PublishedGeneration | None) -> bool:

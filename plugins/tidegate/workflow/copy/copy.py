@@ -107,6 +107,7 @@ def _next(
     ctx: Context, database: Database, tables: SourceTables, told: Told, compared: bool
 ) -> tuple[Round | None, list[Chunk]]:
     """The round that is to go on, with the chunks to read now; no round if all is read. Begins the first one."""
+    standing.refuse_forgotten(ctx, told)
     facts = gather(ctx, told)
     if not compared and all(one.state in BRINGS_NOTHING for one in facts.rounds):
         _begin(ctx, tables, told, facts)  # a comparison is no copy, and one that was given up has no successor yet
@@ -168,6 +169,8 @@ def again(ctx: Context, database: Database, why: str, keys: Keys | None = None, 
     Raises as `copy` does; LostComparison where another task begins one; for some keys NotReady while all are read, or
     never were, SpecError where the table has no parts."""
     guard(ctx)
+    if ctx.keyed is None:
+        preflight.check(ctx)  # days say which copies they have taken
     _prepare(ctx)
     tables = SourceTables(ctx, database)
     told = _told(ctx, greatest)

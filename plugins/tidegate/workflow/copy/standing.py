@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from tidegate.core.base.errors import NotReady, StepMissing
-from tidegate.core.copy.days import copied
+from tidegate.core.base.errors import NotReady, StepMissing, StorageAhead
+from tidegate.core.copy.days import copied, forgotten
 from tidegate.core.copy.rounds import RoundState
 from tidegate.core.copy.steps import unread_topic
 from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.copied import RoundIn
 from tidegate.core.mirror.jobs import EventFile, Position
 from tidegate.workflow.apply.apply import event_files, keyed
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.in_force import in_force
+from tidegate.workflow.generation import copies, daily
 
 Greatest = Callable[[Sequence[EventFile]], Position | None]
 """The greatest position of events in those of these landed files that are still there; None without any."""
 _LOOKS = 10
-"""Batches whose files may have moved to their day: an older one is taken then."""
+"""Batches whose files may have moved to their day: the next one is taken then."""
 
 
 def no_files(files: Sequence[EventFile]) -> Position | None:
@@ -38,7 +41,7 @@ def table_key(ctx: Context) -> tuple[str, ...]:
 def told(ctx: Context, greatest: Greatest) -> Told:
     """What it says. Raises NotReady (S4)."""
     found = _by_days(ctx, greatest) if ctx.keyed is None else Told.by(keyed(ctx).standing())
-    why = unread_topic(found.begins)
+    why = unread_topic(found.begins, by_days=ctx.keyed is None)
     if why is not None:
         raise NotReady(f"{ctx.name}: {why}")
     return found
@@ -46,15 +49,40 @@ def told(ctx: Context, greatest: Greatest) -> Told:
 
 def _by_days(ctx: Context, greatest: Greatest) -> Told:
     """S4, S2: the topic has all events above one that has landed, and a query sees what was committed with it. Any
-    batch says so; the newest one whose events wait for their day says it best."""
+    batch says so: the oldest one that the topic begins there, which a connector's slot has confirmed first; the newest
+    one whose events wait for their day how far a query sees."""
     table_key(ctx)
     landed = ctx.ledger.applies.landed(ctx.name, 0).rows
-    batches = (n for n in sorted(landed, reverse=True) if landed[n])
-    positions = (greatest(event_files(ctx, n)) for n in islice(batches, _LOOKS))
-    last = next((one for one in positions if one is not None), None)
+
+    def found(newest: bool) -> Position | None:
+        batches = (n for n in sorted(landed, reverse=newest) if landed[n])
+        positions = (greatest(event_files(ctx, n)) for n in islice(batches, _LOOKS))
+        return next((one for one in positions if one is not None), None)
+
+    last = found(newest=True)
+    first = None if last is None else found(newest=False) or last
     rounds = [one for one in ctx.ledger.copies.rounds(ctx.name) if one.state == RoundState.WHOLE]
     chunks = {one.number: ctx.ledger.copies.chunks(ctx.name, one.number) for one in rounds}
-    return Told(begins=last, last_position=last, copied=copied(rounds, chunks))
+    return Told(begins=first, last_position=last, copied=copied(rounds, chunks, _taken(ctx)))
+
+
+def _taken(ctx: Context) -> RoundIn | None:
+    """The newest copy whose rows published days have; None without one. Raises Alarm."""
+    days = ctx.ledger.windows.published_starts(ctx.name)
+    newest = in_force(ctx, daily.key_at(ctx, max(days))) if days else None
+    day = None if newest is None else daily.read(ctx, newest.location)
+    if day is None or not day.copied:
+        return None
+    return RoundIn(day.copied, day.swept_below, day.swept_below, (), swept=True)
+
+
+def refuse_forgotten(ctx: Context, told: Told) -> None:
+    """Raises StorageAhead (R11) where days have taken a copy, and what would be read now is another one of its
+    number."""
+    rounds = ctx.ledger.copies.rounds(ctx.name) if ctx.keyed is None else ()
+    why = forgotten(rounds, told.copied.newest)
+    if ctx.keyed is None and why is not None and all(one.number <= told.copied.newest for one in rounds):
+        raise StorageAhead(f"{ctx.name}: {why}: it was restored", advice=copies.again(ctx))
 
 
 def needs_nothing(ctx: Context) -> bool:

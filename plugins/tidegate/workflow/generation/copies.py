@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidegate.core.base.errors import NotReady, StorageAhead
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
-from tidegate.core.copy.days import inside, to_take
+from tidegate.core.copy.days import forgotten, inside, to_take
 from tidegate.core.copy.rounds import Chunk, ChunkState
 from tidegate.core.daily.day import Day, copied_of, purged_of
 from tidegate.core.mirror.copied import RoundIn, numbers
@@ -28,22 +28,32 @@ class Taken:
     read_ms: int = 0
 
 
-def taken(ctx: Context, before: Day | None, recorded: Day | None) -> Taken:
+def taken(ctx: Context, before: Day | None, recorded: Day | None, published_ms: int | None = None) -> Taken:
     """What a day takes that is built on `before`: the newest copy that is whole, and that no day before has; of a day
-    that is in force already, which is `recorded`, what that has.
+    that is in force already, which is `recorded`, what that has. `published_ms`: when it was published first (UTC); if
+    its record is lost, no copy that was whole later is in it.
 
     Raises NotReady while no copy is whole, though there must be one (S9'), StorageAhead (R11)."""
     if recorded is not None:
         return _of(ctx, recorded.taken) if recorded.taken else Taken()
-    found = to_take(ctx.ledger.copies.rounds(ctx.name), copied_of(before)) if ctx.pipeline.copy is not None else None
+    found, too_old = None, False
+    if ctx.pipeline.copy is not None or published_ms is not None:
+        found = to_take(ctx.ledger.copies.rounds(ctx.name), copied_of(before), published_ms)
     if found is not None:
         one = _of(ctx, found.number)
         if one.round is not None and one.round.low >= purged_of(before):
             return one
-        ctx.say(f"{ctx.name}: copy {found.number} is too old, its LOW is below a purge: read the table again")  # S7
-    if ctx.pipeline.windows.copied and not copied_of(before):
-        raise NotReady(f"{ctx.name}: {UNCOPIED}", advice=f"{ctx.name}.copy reads it, or tidegate copy")
+        too_old = True  # S7
+        ctx.say(f"{ctx.name}: copy {found.number} is too old, its LOW is below a purge: {again(ctx)}")
+    if ctx.pipeline.windows.copied and not copied_of(before) and published_ms is None:
+        how = again(ctx) if too_old else f"{ctx.name}.copy reads it, or tidegate copy {ctx.name}"
+        raise NotReady(f"{ctx.name}: {UNCOPIED}", advice=how)
     return Taken()
+
+
+def again(ctx: Context) -> str:
+    """What brings a copy that days take."""
+    return f"read the whole table again: tidegate copy {ctx.name} --again --why ..."
 
 
 def _of(ctx: Context, number: int) -> Taken:
@@ -54,14 +64,16 @@ def _of(ctx: Context, number: int) -> Taken:
 
 
 def read_of(ctx: Context, number: int) -> list[Chunk]:
-    """Chunks of a copy that a day has taken. Raises StorageAhead for one that the ledger does not have as read."""
-    chunks = [one for one in ctx.ledger.copies.chunks(ctx.name, number) if one.state == ChunkState.READ]
-    if not chunks:
+    """Chunks of a copy that a day has taken. Raises StorageAhead for one that the ledger does not have as whole: by a
+    part of it the sweep would take rows."""
+    why = forgotten(ctx.ledger.copies.rounds(ctx.name), number)
+    if why is not None:
         raise StorageAhead(
-            f"{ctx.name}: the ledger does not have copy {number}, whose rows a day has taken: it was restored",
-            advice="the day in force stays as it is; a day that is built anew needs what was read",
+            f"{ctx.name}: {why}: it was restored",
+            advice="restore a newer backup of the ledger: a day that is built again needs what was read; the days in "
+            f"force stay as they are, and later ones can go on: {again(ctx)}",
         )
-    return chunks
+    return [one for one in ctx.ledger.copies.chunks(ctx.name, number) if one.state == ChunkState.READ]
 
 
 def words(ctx: Context, key: WindowKey, copy: Taken) -> str:
@@ -72,4 +84,4 @@ def words(ctx: Context, key: WindowKey, copy: Taken) -> str:
     of = f"copy {copy.round.number} is in it: {many(rows, 'row')} of {many(count, 'chunk')}, read from {low[:2]} on"
     if copy.read_ms <= key.end_ms:
         return f"{of}, before the day's end"
-    return f"{of}, until {iso(copy.read_ms)}: a row that changed between the day's end and then may be the newer one"
+    return f"{of}, until {iso(copy.read_ms)}: a row that changed or went after the day's end may be as of then"

@@ -26,7 +26,7 @@ from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.daily.day import Day, Ground, buckets_of, flaw, made, outdated, purged_of, swept_of
-from tidegate.core.daily.purge import Purged, Seen, grown
+from tidegate.core.daily.purge import KEPT_OUT, Purged, Seen, grown
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Daily, EventFile, Position
@@ -48,7 +48,7 @@ from tidegate.workflow.base.jobs import applied
 from tidegate.workflow.base.renames import MovedOn, move_files
 from tidegate.workflow.generation import copies, purge
 
-TAKES_CONFLICTS, KEPT_OUT = "takes conflicts", "kept out by a purge"
+TAKES_CONFLICTS = "takes conflicts"
 """What is noted of a generation."""
 _SAMPLES = 3
 _RESTORE = "clear the publish task of its day, which builds it anew from its events"
@@ -78,7 +78,7 @@ def build(
     before = _before(ctx, generation.window)
     old = None if before is None else _read_in_force(ctx, generation.window, before)
     recorded = _in_force(ctx, generation)
-    copy = copies.taken(ctx, old, recorded)
+    copy = copies.taken(ctx, old, recorded, _published_ms(ctx, generation.window))
     events = tuple(EventFile(0, join(directory, f.path), f.rows, f.bytes) for f in entries if f.rows)
     conflicts = ctx.conflicts or _taken_before(recorded)
     job = replace(
@@ -150,6 +150,14 @@ def _in_force(ctx: Context, generation: BuildingGeneration) -> Day | None:
         return None if current is None else read(ctx, current.location)
     except Alarm:
         return None
+
+
+def _published_ms(ctx: Context, key: WindowKey) -> int | None:
+    """When the day was published first (UTC); None if it never was."""
+    current = in_force(ctx, key)
+    first = None if current is None else ctx.ledger.windows.generation(ctx.name, key, 1)
+    found = first if isinstance(first, PublishedGeneration) else current
+    return None if found is None else found.published_ms
 
 
 def _taken_before(recorded: Day | None) -> str:

@@ -72,6 +72,8 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
     merging = reads.merging(keyed) if keyed else {}
     copied = [name for name in surveys if by_name[name].copy is not None]
     readings = reads.readings(copied) if copied else {}
+    by_days = [name for name in surveys if by_name[name].windows.follows]
+    kept_out = reads.kept_out(by_days) if by_days else {}
     delivering = {name: by_name[name].deliver for name in surveys if by_name[name].deliver}
     backlogs = reads.backlogs(delivering) if delivering else {}
     published = reads.published_within_each({name: some for name, some in parts.items() if some})
@@ -102,6 +104,7 @@ def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, no
             loss=loss_of(one, topic, known, now_ms),
             merging=merging.get(name),
             reading=readings.get(name),
+            kept_out=kept_out.get(name),
             backlogs=backlogs.get(name, ()),
         )
     return found

@@ -11,7 +11,7 @@ from tidegate.core.base.errors import Alarm, LedgerError, NotReady, StepMissing
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.copy.rounds import RoundState
-from tidegate.core.daily.day import copied_of, swept_of
+from tidegate.core.daily.day import Day, copied_of, purged_of, swept_of
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.mirror.copied import NOTHING
 from tidegate.core.mirror.jobs import START, Position, TableColumn
@@ -25,11 +25,13 @@ from tidegate.core.mirror.key_history import (
     Purge,
     Question,
     history,
+    kept_out_by_days,
     newest,
 )
 from tidegate.core.mirror.key_values import KeyValue, key_values
 from tidegate.core.mirror.parts import swept_below
 from tidegate.core.spec.change_events import SAYS_HOW
+from tidegate.core.window import turn
 from tidegate.core.window.states import WindowKey
 from tidegate.workflow.apply.apply import event_files
 from tidegate.workflow.apply.copies import chunk_files, read_chunks
@@ -119,7 +121,8 @@ def _by_days(
 ) -> KeyAnswer:
     days = [d for d in events_by_day(ctx, reads) if day is None or d.window_ms <= day.start_ms]
     shown = max((d.window_ms for d in days if d.published), default=None)
-    copied, swept = _copied_by(ctx, shown)
+    newest_day = _record(ctx, shown)
+    copied, swept = copied_of(newest_day), swept_of(newest_day)
     if day is not None and shown != day.start_ms:
         raise NotReady(f"{ctx.name} {iso(day.start_ms)} is not published", advice="ask for an earlier day, or for none")
     chunks = [c for one in _whole(ctx, day, copied) for c in read_of(ctx, one)]
@@ -130,22 +133,37 @@ def _by_days(
     )
     merged = look.newest([*(uris for d in days if d.published for uris in d.files), *inside])
     waiting = look.newest([*(uris for d in days if not d.published for uris in d.files), *others])
-    found = history(merged, waiting, look.count, most, Purge(swept=swept), unit="day")
     at = {uri: d.window_ms for d in days for uris in d.files for uri in uris}
+    purge = Purge(purged_of(newest_day), max((e.batch_id for e in merged), default=0), swept)
+    out = kept_out_by_days(_by_day(merged, at), lambda start_ms: _marker(ctx, start_ms)) if purge.below > START else ()
+    found = history(merged, waiting, look.count, most, purge, unit="day", kept_out=out)
     seen = None if found.seen is None else replace(found.seen, day_ms=at.get(found.seen.file))
     dated = tuple(replace(e, day_ms=at.get(e.file)) for e in found.events)
     return look.answer(replace(found, seen=seen, events=dated), upto=0, day_ms=shown)
 
 
-def _copied_by(ctx: Context, shown: int | None) -> tuple[int, Position]:
-    """The newest copy of the source's table that the day has, 0 for none, and its smallest LOW (S5). Where nobody can
-    know what the day is made of, as if it had none: the audit says so."""
-    current = None if shown is None else in_force(ctx, daily.key_at(ctx, shown))
+def _record(ctx: Context, start_ms: int | None) -> Day | None:
+    """What the day in force is made of: copies of the source's table, purges. None without one; and where nobody can
+    know it, as if it had none: the audit says so."""
+    current = None if start_ms is None else in_force(ctx, daily.key_at(ctx, start_ms))
     try:
-        found = None if current is None else daily.read(ctx, current.location)
+        return None if current is None else daily.read(ctx, current.location)
     except Alarm:
-        return 0, START
-    return copied_of(found), swept_of(found)
+        return None
+
+
+def _marker(ctx: Context, start_ms: int) -> Position:
+    """Below which position no event of the day makes a row of a key that has none (M5)."""
+    earlier = turn.before(daily.key_at(ctx, start_ms), ctx.pipeline.windows)
+    return purged_of(None if earlier is None else _record(ctx, earlier.start_ms))
+
+
+def _by_day(events: Iterable[Event], at: Mapping[str, int]) -> dict[int, list[Event]]:
+    """Rows of copies come first: they are of no day, and no purge keeps them out (S7)."""
+    found: dict[int, list[Event]] = {}
+    for event in events:
+        found.setdefault(at.get(event.file, 0), []).append(event)
+    return found
 
 
 def _whole(ctx: Context, day: WindowKey | None, copied: int) -> list[int]:

@@ -147,8 +147,9 @@ def _begin_close(ctx: Context, key: WindowKey) -> Certificate:
     is the window before, whose publication stays."""
     counts, windows = ask.counts_of(ctx), ctx.pipeline.windows
     if counts is not None or windows.follows:
-        known = turn.in_turn(ctx.ledger, windows, _certify(ctx, key, ctx.ledger.windows.facts(ctx.name)))
-        if known.after is not None:
+        passed = _certify(ctx, key, ctx.ledger.windows.facts(ctx.name))
+        known = turn.in_turn(ctx.ledger, windows, passed)
+        if passed.ready and not known.ready:
             return known
         ask.weighed(counts, known)
     note = readings.note_of(ctx, key)
