@@ -106,8 +106,8 @@ class Copier:
         """Where to go on, by the copies that the target has."""
         for partition, lane in target.look(self._topic).partitions.items():
             reached = None
-            for _, values in target.headers(self._topic, lane.log_start, lane.last_stable_offset, partition):
-                copy = coordinate_of(values)
+            for one in target.records(self._topic, lane.log_start, lane.last_stable_offset, partition):
+                copy = coordinate_of(one.sources)
                 if copy is not None and copy.topic_id == self._topic_id:
                     reached = copy.offset + 1
             if reached is not None:

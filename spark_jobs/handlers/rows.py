@@ -4,7 +4,7 @@ A request, and its answer:
 
     {"row": [partition, offset, batch], "files": [["uri", ...], ...], "event": ["column", "format"] or null,
      "columns": [[["name", "type"], ...] or null, ...]}
-    {"found": null or {"file", "uri", "event_ms", "reason", "field", "raw"}, "unread": ""}
+    {"found": null or {"file", "uri", "kafka_ms", "event_ms", "reason", "field", "raw"}, "unread": ""}
 
 Each file has several places where it can be. They are looked into one after the other until the row is found; row
 groups whose statistics leave it out are skipped. `columns` says what each file holds, null where it says it itself.
@@ -90,7 +90,7 @@ class _File:
                 mask = pc.and_(mask, pc.equal(table["_batch_id"], batch))
             at = pc.index(mask, True).as_py()
             if at >= 0:
-                return {"uri": self.uri, **self._told(group, at, names, event)}
+                return {"uri": self.uri, **self._stamped(group, at, names), **self._told(group, at, names, event)}
         return None
 
     def _may_hold(self, group: int, wanted: dict[str, int]) -> bool:
@@ -107,6 +107,11 @@ class _File:
 
     def _opened(self, stream: BinaryIO) -> Finished:
         return finished(self.uri, stream, self._columns)
+
+    def _stamped(self, group: int, at: int, names: list[str]) -> dict[str, int | None]:
+        if "_kafka_ts" not in names:
+            return {}
+        return {"kafka_ms": _event_ms(self._read(group, ("_kafka_ts",)).column(0)[at], "timestamp")}
 
     def _told(self, group: int, at: int, names: list[str], event: list[str] | None) -> dict[str, Any]:
         if "reason" in names and "raw_value" in names:

@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.kafka import FakeKafka, Record
+from tests.look.row_readers import InProcessRows
 from tests.world import TOPIC, World, record
+from tidegate.core.failover.counting import Copied
+from tidegate.core.failover.crossing import Pair
 from tidegate.core.source.coordinates import HEADER, Coordinate, coordinate_of
 from tidegate.core.spec.pipeline import Site
 from tidegate.workflow.base.columns import at_active_site
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.failover import survey, switch
+from tidegate.workflow.failover.overlap import Known
 
 NAMES = ("oslo", "bergen")
 
@@ -30,11 +34,12 @@ class FakeStandby:
     def cuts(self, topic: str, ends: dict[int, tuple[int, int]]) -> dict[int, int]:
         return self.kafka.cuts(topic, ends)
 
-    def headers(self, topic: str, start: int, end: int, partition: int) -> Iterator[tuple[int, Sequence[bytes | None]]]:
+    def records(self, topic: str, start: int, end: int, partition: int) -> Iterator[Copied]:
         self.asked.append((partition, start))
         for one in self.kafka.records(topic, partition):
             if start <= one.offset < end:
-                yield one.offset, [value for name, value in one.headers or () if name == HEADER]
+                sources = [value for name, value in one.headers or () if name == HEADER]
+                yield Copied(one.offset, one.timestamp_ms, one.key, one.value, sources)
 
     def fence(self, copiers: Sequence[str]) -> None:
         self.fenced += copiers
@@ -70,7 +75,10 @@ class Copier:
 
 
 class TwoSites(World):
-    """`world.kafka` is that of the active site; `produced` are the ids of all records that producers wrote."""
+    """`world.kafka` is that of the active site; `produced` are the ids of all records that producers wrote; `stamped`:
+    with a timestamp of its own each."""
+
+    stamped = False
 
     def __init__(self, folder: Path, copiers: tuple[str, ...] = ()) -> None:
         super().__init__(folder)
@@ -93,11 +101,16 @@ class TwoSites(World):
 
     def write(self, site: str, *ids: str, partition: int = 0, hour: float = 0.1) -> None:
         for one in ids:
-            self.at[site].append(TOPIC, partition, _json(record(one, hour)))
+            at = len(self.produced) if self.stamped else 0
+            self.at[site].append(TOPIC, partition, _json(record(one, hour)), timestamp_ms=at)
             self.produced.append(one)
 
     def survey(self, site: str = "bergen", **settings: Any) -> Any:
         return survey.survey(self.context(), site, **({"stopped": True} | settings))
+
+    def pairs(self, *told: tuple[int, int, int]) -> Known:
+        """What an operator says: (partition, offset, offset of its copy)."""
+        return Known(self.context().ledger.reads, InProcessRows(), {p: Pair(*places) for p, *places in told})
 
     def fail_over(self, site: str = "bergen", **settings: Any) -> Any:
         decision = self.survey(site, **settings)

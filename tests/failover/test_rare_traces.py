@@ -146,13 +146,13 @@ def test_a_copier_that_goes_on_while_it_is_looked_at_is_noticed(world: TwoSites)
     world.write("oslo", "a", "b", "c")
     world.drain("r1")
     world.there.run(2)
-    headers = world.standbys["bergen"].headers
+    records = world.standbys["bergen"].records
 
     def goes_on(*given: object) -> object:
         world.there.run(1)
-        return headers(*given)  # type: ignore[arg-type]
+        return records(*given)  # type: ignore[arg-type]
 
-    world.standbys["bergen"].headers = goes_on  # type: ignore[assignment, method-assign]
+    world.standbys["bergen"].records = goes_on  # type: ignore[assignment, method-assign]
     refused = world.survey().refusals
     assert {r.kind for r in refused} == {RefusalKind.MARK}
     assert "the record at 2 is a copy, behind the mark 2" in refused[0].words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from tidegate.core.failover.crossing import Crossing
     from tidegate.core.failover.decision import Decision
     from tidegate.workflow.base.context import Context
+    from tidegate.workflow.failover.overlap import Known
     from tidegate.workflow.failover.switch import Returned
+
+Pairs = dict[int, tuple[int, int]]
 
 
 def _marks(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[int, int]:
@@ -31,11 +34,26 @@ def _marks(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
     return found
 
 
+def _pairs(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[int, tuple[int, int]]:
+    found = {}
+    for one in given:
+        partition, equals, places = one.partition("=")
+        before, colon, here = places.partition(":")
+        if not (equals and colon and partition.isdigit() and before.isdigit() and here.isdigit()):
+            raise click.BadParameter(f"{one} is not PARTITION=OFFSET:THERE")
+        found[int(partition)] = (int(before), int(here))
+    return found
+
+
 _to = click.option("--to", "site", required=True, metavar="SITE", help="The site (source.sites) that takes over.")
 _stopped = click.option("--stopped", is_flag=True, help="Say that copying to the site has stopped, where no copier has "
                         "a transactional.id that could be fenced.")  # fmt: skip
 _mark = click.option("--mark", "marks", multiple=True, callback=_marks, metavar="P=OFFSET",
                      help="Where the copies of a partition end, if producers write there already.")  # fmt: skip
+_pair = click.option("--pair", "pairs", multiple=True, callback=_pairs, metavar="P=OFFSET:THERE",
+                     help="Of copies without the header tidegate-source: the record at OFFSET of partition P was copied "
+                     "to THERE. You say with it that the copier is exact: each record once, in order, none left out.",
+                     )  # fmt: skip
 _plan = click.option("--plan", "digest", metavar="DIGEST", help="Refuse if the plan is not the one of this digest.")
 
 
@@ -49,24 +67,26 @@ def failover() -> None:
 @_to
 @_stopped
 @_mark
+@_pair
 @json_option
-def plan(pipeline: str, site: str, stopped: bool, marks: dict[int, int], as_json: bool) -> None:
+def plan(pipeline: str, site: str, stopped: bool, marks: dict[int, int], pairs: Pairs, as_json: bool) -> None:
     """Show what a failover would do, and change nothing.
 
     For each partition: where the batches of the active site end, how far the copies reach, from which offset on
     reading would begin at the other site, and what never crossed. What cannot be proven is refused by name.
 
     \b
-    Example:
+    Examples:
       tidegate failover plan flights --to bergen
+      tidegate failover plan flights --to bergen --stopped --pair 0=117000:118250
 
     \b
     Exit code: 0 it can be run; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
     """
     from tidegate.workflow.failover.survey import survey
 
-    with _context(pipeline) as ctx:
-        decision = survey(ctx, site, marks, stopped)
+    with _context(pipeline, pairs) as (ctx, known):
+        decision = survey(ctx, site, marks, stopped, known=known)
         _tell(decision, as_json)
         _refuse(decision)
 
@@ -76,11 +96,19 @@ def plan(pipeline: str, site: str, stopped: bool, marks: dict[int, int], as_json
 @_to
 @_stopped
 @_mark
+@_pair
 @_plan
 @why_option
 @yes_option
 def run(
-    pipeline: str, site: str, stopped: bool, marks: dict[int, int], digest: str | None, why: str | None, yes: bool
+    pipeline: str,
+    site: str,
+    stopped: bool,
+    marks: dict[int, int],
+    pairs: Pairs,
+    digest: str | None,
+    why: str | None,
+    yes: bool,
 ) -> None:
     """Go on at another site: fence its copiers, look again, and switch in the ledger.
 
@@ -95,8 +123,8 @@ def run(
     \b
     Exit code: 0 done; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
     """
-    with _context(pipeline) as ctx:
-        _switch(ctx, site, marks, stopped, digest, why, yes)
+    with _context(pipeline, pairs) as (ctx, known):
+        _switch(ctx, known, site, marks, stopped, digest, why, yes)
 
 
 @failover.command()
@@ -104,6 +132,7 @@ def run(
 @click.option("--to", "site", metavar="SITE", help="The site that has returned; by default the first one.")
 @_stopped
 @_mark
+@_pair
 @_plan
 @why_option
 @yes_option
@@ -112,6 +141,7 @@ def back(
     site: str | None,
     stopped: bool,
     marks: dict[int, int],
+    pairs: Pairs,
     digest: str | None,
     why: str | None,
     yes: bool,
@@ -132,11 +162,11 @@ def back(
     """
     from tidegate.workflow.failover import switch
 
-    with _context(pipeline) as ctx:
+    with _context(pipeline, pairs) as (ctx, known):
         name = site or next((one.name for one in ctx.pipeline.source.sites), "")
         newest = ctx.ledger.failovers.newest(ctx.name)
         if newest is not None and ctx.ledger.failovers.noted(ctx.name, newest.number, name):
-            _switch(ctx, name, marks, stopped, digest, why, yes)
+            _switch(ctx, known, name, marks, stopped, digest, why, yes)
             return
         found = switch.ends_of(ctx, name)
         for line in _returned(name, found):
@@ -148,7 +178,9 @@ def back(
         click.echo(f"noted. Now copy from site {ctx.pipeline.source.site} to site {name}, from these offsets on:")
         for partition, mark in sorted(starts.items()):
             click.echo(f"  partition {partition}: {mark}")
-        click.echo("once that has caught up, run this command again")
+        click.echo("once that has caught up, run this command again; if the copier writes no header, with")
+        pairs_then = (f"--pair {p.partition}={starts.get(p.partition, 0)}:{p.end}" for p in found)
+        click.echo(f"  {' '.join(pairs_then)}")
 
 
 @failover.command()
@@ -170,7 +202,7 @@ def adopt(pipeline: str, why: str | None, yes: bool) -> None:
     """
     from tidegate.workflow.failover import records
 
-    with _context(pipeline) as ctx:
+    with _context(pipeline) as (ctx, _):
         for record in records.lost(ctx):
             one = record.failover
             click.echo(f"failover {one.number}: from site {one.before} to site {one.site}, because: {one.why}")
@@ -179,18 +211,25 @@ def adopt(pipeline: str, why: str | None, yes: bool) -> None:
 
 
 def _switch(
-    ctx: Context, site: str, marks: Mapping[int, int], stopped: bool, digest: str | None, why: str | None, yes: bool
+    ctx: Context,
+    known: Known | None,
+    site: str,
+    marks: Mapping[int, int],
+    stopped: bool,
+    digest: str | None,
+    why: str | None,
+    yes: bool,
 ) -> None:
     from tidegate.workflow.failover import switch
     from tidegate.workflow.failover.survey import survey
 
-    decision = survey(ctx, site, marks, stopped)
+    decision = survey(ctx, site, marks, stopped, known=known)
     _tell(decision, False)
     _refuse(decision)
     if digest is not None and digest != decision.digest:
         raise Failed(f"{ctx.name}: the plan is {decision.digest} by now, not {digest}: look at it again", NOT_WELL)
     _sure(why, yes, f"Go on at site {site}?")
-    decision = survey(ctx, site, marks, stopped, fence=True)
+    decision = survey(ctx, site, marks, stopped, fence=True, known=known)
     if decision.refusals:
         _tell(decision, False)
         click.echo(f"site {decision.facts.before} stays active; copiers that were fenced have to be started again")
@@ -238,6 +277,8 @@ def _lines(decision: Decision) -> Iterator[str]:
 def _of_partition(crossing: Crossing, before: str, site: str) -> Iterator[str]:
     reach = "nothing has crossed" if crossing.crossed is None else f"copies reach up to {crossing.crossed}"
     yield f"  partition {crossing.partition}: {before} has landed up to {crossing.landed}; {reach}"
+    if crossing.pair is not None:
+        yield f"    counted from pair {crossing.pair} on; compared with what {before} has, once that returns"
     said = [f"{many(crossing.to_read, 'copied record')} to read"]
     if crossing.repeats:
         said.append(f"{many(crossing.repeats, 'repeat')} skipped")
@@ -270,12 +311,20 @@ def _plain(decision: Decision) -> dict[str, Any]:
 
 
 @contextmanager
-def _context(pipeline: str) -> Iterator[Context]:
-    """A context that looks and switches, and reaches the other sites."""
+def _context(pipeline: str, pairs: Pairs | None = None) -> Iterator[tuple[Context, Known | None]]:
+    """A context that looks and switches, and reaches the other sites; with pairs, what looks for landed rows."""
+    from tidegate.adapters.rows import RowProcess
+    from tidegate.core.failover.crossing import Pair
     from tidegate.wiring import command_lookup, standby_of
+    from tidegate.workflow.failover.overlap import Known
 
     spec = surroundings.pipeline_named(pipeline)
-    with surroundings.ledger() as ledger:
+    with ExitStack() as stack:
+        ledger = stack.enter_context(surroundings.ledger())
         ctx = surroundings.context(spec, ledger, click.echo)
         ctx.standby = partial(standby_of, spec, lookup=command_lookup)
-        yield ctx
+        known = None
+        if pairs:
+            rows = stack.enter_context(RowProcess(secrets=surroundings.storage_secrets(spec)))
+            known = Known(ledger.reads, rows, {p: Pair(*places) for p, places in pairs.items()})
+        yield ctx, known

@@ -110,6 +110,8 @@ def _insert(store: Store, c: Connection, name: str, switch: Switch | Failover, s
     insert_all(c, s, found)
     left = {str(x.partition): [x.left, x.landed, x.crossed] for x in switch.certificate.crossings}
     detail = {"before": switch.before, "why": why, "stopped": switch.certificate.stopped, "left, landed, crossed": left}
+    pairs = {str(x.partition): str(x.pair) for x in switch.certificate.crossings if x.pair is not None}
+    detail |= {"pairs": pairs} if pairs else {}
     store.note(c, name, "failover", f"site {switch.site}", detail)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tidegate.core.base.choice import Choice
 from tidegate.core.base.offsets import Interval
+from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.base.wording import many
 from tidegate.core.source.coordinates import HEADER, coordinate_of
 
@@ -22,6 +23,8 @@ class RefusalKind(Choice):
     """Why a failover is refused; each word is the title that people know it by."""
 
     NO_COORDINATES = "no coordinates"
+    DIFFERENCE = "a difference in the overlap"
+    NO_PROOF = "a pair that is not proven"
     INVALID = "invalid coordinate"
     OTHER_LOG = "copies of another topic"
     HOLE = "a hole"
@@ -52,12 +55,25 @@ class Refusal:
         return f"{self.kind}: {self.words}"
 
 
+@dataclass(frozen=True)
+class Pair:
+    """The record at offset `before` of the site before has its copy at offset `here`: a person says so, who also says
+    that the copier is exact (F2)."""
+
+    before: int
+    here: int
+
+    def __str__(self) -> str:
+        return f"{self.before}:{self.here}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Crossing:
     """Of one partition. `landed`: where the batches of the site before end; `crossed`: one above the greatest offset
     there that a copy is of, None without a copy; `base`: where the copies may begin here; `mark`: where they end (F3).
 
-    `stretches` of this log hold copies that are not read; `refusals` are empty where the rest may be."""
+    `stretches` of this log hold copies that are not read; `refusals` are empty where the rest may be. With a `pair`
+    copies were counted: `crossed` then is a lower bound, since the site before may have offsets without a record."""
 
     partition: int
     landed: int
@@ -69,6 +85,12 @@ class Crossing:
     repeats: int = 0
     stretches: tuple[Interval, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    pair: Pair | None = field(default=None, metadata=LEFT_OUT)
+
+    @property
+    def first_to_read(self) -> int:
+        """Of copies that were counted: those from here on up to the mark are read."""
+        return max([self.base, *(one.end for one in self.stretches)])
 
     @property
     def left(self) -> int:
@@ -171,8 +193,9 @@ class Walk:
             f"{self._copies:,} have one; below the mark {self.mark} all must be copies that say of what"
         )
         advice = (
-            "a copier without coordinates proves nothing (stock MirrorMaker 2 is one): see docs/failover.md. If these "
-            f"are producers' own records, written after copying had stopped: --mark {self.partition}={first}"
+            "a copier without coordinates proves nothing (stock MirrorMaker 2 is one), unless it is exact and you know "
+            f"a pair of offsets: --pair, see docs/failover.md. If these are producers' own records, written after "
+            f"copying had stopped: --mark {self.partition}={first}"
         )
         self._refuse(RefusalKind.NO_COORDINATES, words, advice)
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.states import OpenBatch
+from tidegate.core.failover.counting import Copied
 from tidegate.core.failover.crossing import Crossing
 from tidegate.core.source.port import LogState
 
@@ -111,8 +112,8 @@ class Standby(Protocol):
         """As `core.source.port.Source.cuts`."""
         ...
 
-    def headers(self, topic: str, start: int, end: int, partition: int) -> Iterator[tuple[int, Sequence[bytes | None]]]:
-        """Each record of `[start, end)` of a partition that a reader can reach: its offset, its headers of that name.
+    def records(self, topic: str, start: int, end: int, partition: int) -> Iterator[Copied]:
+        """Each record of `[start, end)` of a partition that a reader can reach.
 
         Raises SourceUnavailable."""
         ...

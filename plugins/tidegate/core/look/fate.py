@@ -44,6 +44,7 @@ class Fate:
     planned_ms: int | None = None
     landed_ms: int | None = None
     event_ms: int | None = None
+    kafka_ms: int | None = None
     window_ms: int | None = None
     generation: int | None = None
     published_ms: int | None = None
@@ -246,7 +247,7 @@ def _seen(life: Life, batch: BatchRow, seen: Sighting, around: Surroundings) -> 
     event = seen.event_ms
     if event is None and entry.min_event_ms is not None and entry.min_event_ms == entry.max_event_ms:
         event = entry.min_event_ms  # all rows of the file have the same
-    base = Fate(kind="", words="", event_ms=event, window_ms=entry.window_ms, file=seen.uri)
+    base = Fate(kind="", words="", event_ms=event, kafka_ms=seen.kafka_ms, window_ms=entry.window_ms, file=seen.uri)
     if entry.kind == DIRTY:
         raw = f": {seen.raw}" if seen.raw else ""
         words = f"dirty: {seen.field + ': ' if seen.field else ''}{seen.reason}{raw}; {_batch(batch)}"

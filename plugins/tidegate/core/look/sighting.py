@@ -85,7 +85,7 @@ class Candidate:
 class Sighting:
     """The row itself: which candidate held it, where that file was, and what the row says.
 
-    `event_ms` is None where no column tells it; `reason`, `field` and `raw` are of a dirty row."""
+    `event_ms` and `kafka_ms` are None where no column tells it; `reason`, `field` and `raw` are of a dirty row."""
 
     candidate: Candidate
     uri: str
@@ -93,6 +93,7 @@ class Sighting:
     reason: str = ""
     field: str = ""
     raw: str = ""
+    kafka_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,7 @@ class Row:
     reason: str = ""
     field: str = ""
     raw: str = ""
+    kafka_ms: int | None = None
 
 
 class RowReader(Protocol):

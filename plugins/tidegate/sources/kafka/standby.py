@@ -1,15 +1,24 @@
-"""A Kafka topic at a site that is not active: what its copies are of, and who copies. Only headers are looked at."""
+"""A Kafka topic at a site that is not active: what its copies are of, and who copies."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate.core.failover.counting import Copied
 from tidegate.core.source.coordinates import HEADER
 from tidegate.core.spec import pipeline
 from tidegate.sources.kafka.control import KafkaSource, connection_settings
@@ -22,7 +31,7 @@ _WAIT_S = 0.5
 class KafkaStandby(KafkaSource):
     """core.failover.states.Standby."""
 
-    def headers(self, topic: str, start: int, end: int, partition: int) -> Iterator[tuple[int, Sequence[bytes | None]]]:
+    def records(self, topic: str, start: int, end: int, partition: int) -> Iterator[Copied]:
         """Read up to `end`, or to where a reader can come now. Raises SourceUnavailable."""
         place = TopicPartition(topic, partition, start)
         consumer = self._consumer()
@@ -41,7 +50,7 @@ class KafkaStandby(KafkaSource):
                         raise SourceUnavailable(f"{self._place(topic, partition)}: {error.str()}")
                     if error is not None or message.offset() >= end:
                         return
-                    yield message.offset(), [v for name, v in headers_of(message) or () if name in (HEADER, None)]
+                    yield _copied(message)
         except KafkaException as e:
             raise SourceUnavailable(f"{self._place(topic, partition)}: {e.args[0].str()}") from e
         finally:
@@ -72,6 +81,14 @@ class KafkaStandby(KafkaSource):
 
     def _place(self, topic: str, partition: int) -> str:
         return f"topic {topic} at {self._settings.get('bootstrap.servers', '')}, partition {partition}"
+
+
+def _copied(message: Message) -> Copied:
+    kind, timestamp_ms = message.timestamp()
+    sources = [v for name, v in headers_of(message) or () if name in (HEADER, None)]
+    offset = cast(int, message.offset())
+    at = timestamp_ms if kind != TIMESTAMP_NOT_AVAILABLE else -1
+    return Copied(offset, at, cast("bytes | None", message.key()), cast("bytes | None", message.value()), sources)
 
 
 def opened(connection: Connection, source: pipeline.Source, client_id: str, timeout_s: float) -> KafkaStandby:

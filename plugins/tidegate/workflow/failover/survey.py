@@ -18,6 +18,8 @@ from tidegate.core.spec.pipeline import Site
 from tidegate.workflow.base import preflight, switches
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import sealing
+from tidegate.workflow.failover.counted import counted, with_what_crossed
+from tidegate.workflow.failover.overlap import Known
 
 NEAR = 10_000
 """So many offsets are walked rather than halved once more."""
@@ -42,11 +44,17 @@ def site_named(ctx: Context, name: str) -> Site:
 
 
 def survey(
-    ctx: Context, name: str, marks: Mapping[int, int] | None = None, stopped: bool = False, fence: bool = False
+    ctx: Context,
+    name: str,
+    marks: Mapping[int, int] | None = None,
+    stopped: bool = False,
+    fence: bool = False,
+    known: Known | None = None,
 ) -> Decision:
     """What a switch to the site would be; only with `fence` anything is changed: its copiers end (F3).
 
-    `marks`: where its copies end, where that is not the topic's end; `stopped`: somebody says that copying has stopped.
+    `marks`: where its copies end, where that is not the topic's end; `stopped`: somebody says that copying has stopped;
+    `known`: the pairs that copies without coordinates are counted from (F2).
     Raises FailoverRefused, SourceError, StorageAhead (R11)."""
     site = site_named(ctx, name)
     view = ctx.ledger.batches.planning_view(ctx.name)
@@ -65,7 +73,15 @@ def survey(
     refused += [] if was_cut is None else [was_cut]
     if {r.kind for r in refused} & _BEFORE_A_WALK:
         return rules.decide(facts, (), refused)
-    crossings = tuple(_walked(standby, facts, p) for p in sorted(facts.landed))
+    pairs = {} if known is None else known.pairs
+    if not pairs.keys() <= facts.landed.keys():
+        raise FailoverRefused(f"{ctx.name}: a pair is given of partition {max(pairs)}, which no batch has read")
+    crossings = tuple(
+        _walked(standby, facts, p) if known is None or p not in pairs else counted(ctx, standby, facts, p, known)
+        for p in sorted(facts.landed)
+    )
+    history = ctx.ledger.failovers.history(ctx.name)
+    crossings = tuple(with_what_crossed(ctx, facts, history, crossing) for crossing in crossings)
     quiet = facts.marks if fence or not site.copiers else marks or {}  # a copier that will be fenced may go on
     now = standby.look(facts.topic.topic)  # who was to have stopped may have written since
     behind = (_behind(standby, facts, p, now.partitions[p].last_stable_offset) for p in sorted(quiet))
@@ -149,8 +165,8 @@ def _walked(standby: Standby, facts: Facts, partition: int) -> Crossing:
     start = max(base, facts.topic.partitions[partition].log_start)
     if not facts.has_been_active:
         start = _nearer(standby, facts, partition, start)
-    for offset, values in standby.headers(topic, start, mark, partition) if start < mark else ():
-        if not walk.see(offset, values):
+    for one in standby.records(topic, start, mark, partition) if start < mark else ():
+        if not walk.see(one.offset, one.sources):
             break
     return walk.end()
 
@@ -161,10 +177,10 @@ def _nearer(standby: Standby, facts: Facts, partition: int, low: int) -> int:
     high, landed = facts.marks[partition], facts.landed[partition]
     while high - low > NEAR:
         middle = (low + high) // 2
-        first = next(standby.headers(facts.topic.topic, middle, facts.marks[partition], partition), None)
-        copy = None if first is None else _copy_of(first[1])
+        first = next(standby.records(facts.topic.topic, middle, facts.marks[partition], partition), None)
+        copy = None if first is None else _copy_of(first.sources)
         if first is not None and copy is not None and _has_landed_there(facts, copy, landed):
-            low = first[0]
+            low = first.offset
         else:
             high = middle
     return low
@@ -184,7 +200,7 @@ def _copy_of(values: Sequence[bytes | None]) -> Coordinate | None:
 def _behind(standby: Standby, facts: Facts, partition: int, end: int) -> Refusal | None:
     """F3: a copy behind the mark that was given."""
     mark = facts.marks[partition]
-    for offset, values in standby.headers(facts.topic.topic, mark, end, partition) if mark < end else ():
-        if values:
-            return rules.went_on(facts, partition, offset)
+    for one in standby.records(facts.topic.topic, mark, end, partition) if mark < end else ():
+        if one.sources:
+            return rules.went_on(facts, partition, one.offset)
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.core.base.errors import FailoverRefused, LedgerError, LostComparison
@@ -14,6 +14,7 @@ from tidegate.core.failover.states import Failover
 from tidegate.core.source.coordinates import HEADER
 from tidegate.workflow.base import switches
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.failover.counted import crossed_of, left_by
 from tidegate.workflow.failover.survey import cut_since, known_topic_id, site_named
 
 
@@ -75,16 +76,26 @@ def ends_of(ctx: Context, name: str) -> tuple[Returned, ...]:
         if lane.high_watermark < left:
             words = f"partition {p}: the log ends at {lane.high_watermark}, {left} offsets of it have landed or crossed"
             raise _refused(ctx, RefusalKind.SHRUNK, words, "it was cut: what it lost has landed; name the site anew")
+        left = max(left, _measured(ctx, history, name, topic.topic, p))
         start = max(left, lane.log_start)
-        for offset, values in standby.headers(topic.topic, start, lane.high_watermark, p):
-            if any((value or b"").partition(b":")[0].decode(errors="replace") in ours for value in values):
-                words = f"partition {p}: the record at {offset} was copied back already: its header {HEADER} says so"
+        for one in standby.records(topic.topic, start, lane.high_watermark, p):
+            if any((value or b"").partition(b":")[0].decode(errors="replace") in ours for value in one.sources):
+                words = f"partition {p}: the record at {one.offset} was copied back already: its header {HEADER} says so"
                 raise _refused(ctx, RefusalKind.NOT_NOTED, words, "nobody noted where the site's own records end")
         found.append(Returned(p, left, lane.high_watermark))
     was_cut = cut_since(ctx, standby, topic, name)
     if was_cut is not None:
         raise FailoverRefused(f"{ctx.name}: {was_cut.line}", advice=was_cut.advice)
     return tuple(found)
+
+
+def _measured(ctx: Context, history: Sequence[Failover], name: str, topic: str, partition: int) -> int:
+    """Where counted copies end in the site's log. Raises FailoverRefused."""
+    away = left_by(history, name, partition)
+    found = None if away is None else crossed_of(ctx, away, topic, partition)
+    if isinstance(found, Refusal):
+        raise FailoverRefused(f"{ctx.name}: {found.line}", advice=found.advice)
+    return found or 0
 
 
 def note(ctx: Context, name: str, found: tuple[Returned, ...]) -> None:

@@ -193,7 +193,7 @@ class _Where:
             return Search(candidates, None, str(e).splitlines()[0])
         if row is None:
             return Search(candidates, None, unread, before)
-        seen = Sighting(candidates[row.file], row.uri, row.event_ms, row.reason, row.field, row.raw)
+        seen = Sighting(candidates[row.file], row.uri, row.event_ms, row.reason, row.field, row.raw, row.kafka_ms)
         return Search(candidates, seen, "", before)
 
     def _before(self, life: Life, facts: OffsetFacts) -> Row | None:
