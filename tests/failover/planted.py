@@ -1,4 +1,4 @@
-"""Bugs in how a source fails over (F1, F3 to F6): `test_planted.py` names what finds each."""
+"""Bugs in how a source fails over (F1 to F6): `test_planted.py` names what finds each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from tests.mutants import seams
 from tests.mutants.planting import Bug, Patch, always, nothing
+from tidegate.core.base.offsets import Interval
+from tidegate.core.failover.counting import Landed
 from tidegate.core.failover.crossing import RefusalKind
 
 
@@ -42,6 +44,10 @@ def _to_the_mark(original, standby, facts, partition, low):
     return facts.marks[partition]
 
 
+def _each_offset_is_a_record(original, ctx, reads, topic_id, partition, start, end):
+    return Landed((Interval(start, end),))
+
+
 def _bug(name: str, rule: str, *patches: tuple[str, Any]) -> Bug:
     return Bug(name, rule, "a world", "the test", tuple(Patch(seam, bug) for seam, bug in patches))
 
@@ -64,6 +70,12 @@ FAILOVER_BUGS = {
             "F1",
             (seams.STOP_AT_STRETCHES, lambda original, start, end, stretches: end),
         ),
+        _bug("a pair is believed", "F2", (seams.FAILOVER_PROOF, nothing)),
+        _bug("an overlap may fit in another place too", "F2", (seams.FAILOVER_FITS_TOO, nothing)),
+        _bug("each offset counts as a record", "F2", (seams.FAILOVER_LANDED_FROM, _each_offset_is_a_record)),
+        _bug("any pair on the way back", "F6", (seams.FAILOVER_WAY_BACK, nothing)),
+        _bug("what crossed is counted, not measured", "F6", (seams.FAILOVER_LEFT_BY, nothing)),
+        _bug("what crossed is measured, not compared", "F6", (seams.FAILOVER_SAME_COPY, always(True))),
         _bug("nobody has to stop the copier", "F3", (seams.FAILOVER_OBJECTIONS, _nobody_needs_to_say)),
         _bug("copies behind the mark are not looked for", "F3", (seams.FAILOVER_BEHIND, nothing)),
         _bug("a log that was cut while it was away is as it was", "F6", (seams.FAILOVER_CUT_SINCE, nothing)),

@@ -19,12 +19,15 @@ from tidegate.core.failover.states import Failover
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoSites]:
-    monkeypatch.setattr(counting, "FEWEST", 3)
-    made = TwoSites(tmp_path)
-    made.stamped = True
-    made.there.plain = True
+    made = without_headers(TwoSites(tmp_path), monkeypatch)
     yield made
     made.close()
+
+
+def without_headers(world: TwoSites, monkeypatch: pytest.MonkeyPatch) -> TwoSites:
+    monkeypatch.setattr(counting, "FEWEST", 3)
+    world.stamped = world.there.plain = True
+    return world
 
 
 def two_ahead(world: TwoSites) -> None:
@@ -192,8 +195,16 @@ def test_equal_timestamps_prove_nothing(world: TwoSites) -> None:
 
 
 def test_records_that_were_filtered_are_counted_and_not_compared(world: TwoSites) -> None:
-    two_ahead(world)
-    assert world.survey(known=world.pairs((0, 0, 0))).refusals == ()
+    world.change_spec(where="id <> 'b'")
+    world.write("oslo", "a", "b", "c")
+    world.at["oslo"].append(TOPIC, 0, b"dirty", timestamp_ms=7)
+    world.write("oslo", "late", hour=-40.0)
+    world.drain("r1")
+    world.write("oslo", "d")
+    world.there.run()
+    (crossing, _) = world.survey(known=world.pairs((0, 0, 0))).crossings
+    assert (crossing.to_read, crossing.refusals) == (1, ())
+    refused(world, RefusalKind.DIFFERENCE, "4 of 4 rows differ", (0, 1))
 
 
 def test_a_copy_that_says_what_it_is_of_is_not_counted(world: TwoSites) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.failover import test_behind, test_ledger_loss, test_rare_traces, test_refusals, test_there_and_back
+from tests.failover import test_behind, test_ledger_loss, test_pair, test_rare_traces, test_refusals, test_there_and_back
 from tests.failover.planted import FAILOVER_BUGS
 from tests.failover.sites import TwoSites
 from tests.failover.test_refusals import CASES
@@ -23,6 +23,13 @@ def _refused(happens: Callable) -> Callable[..., None]:
     return partial(test_refusals.test_it_is_refused_by_name, happens=happens, kind=kind, words=words)
 
 
+def _counted(found_by: Callable, **more: Any) -> Callable[..., None]:
+    def test(world: TwoSites, monkeypatch: pytest.MonkeyPatch) -> None:
+        found_by(test_pair.without_headers(world, monkeypatch), **more)
+
+    return test
+
+
 FOUND_BY: dict[str, Callable[..., None]] = {
     "records without coordinates are new ones": _refused(test_refusals.without_coordinates),
     "copies behind the mark are records": test_behind.test_what_never_crossed_is_not_read_where_a_copier_brings_it_late,
@@ -31,6 +38,16 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "the walk begins too far": test_refusals.test_of_a_long_copy_the_end_alone_is_walked,
     "copies that landed are read again": test_there_and_back.test_reading_goes_on_where_the_first_site_ended,
     "a range does not end at a stretch": test_there_and_back.test_repeats_are_not_read,
+    "a pair is believed": _counted(
+        test_pair.test_a_copier_that_is_not_exact, copies=test_pair.again,
+        words="the record at 4 landed with timestamp 3, its copy at 3 has 2; 2 of 5 rows differ",
+    ),
+    "an overlap may fit in another place too": _counted(test_pair.test_equal_timestamps_prove_nothing),
+    "each offset counts as a record": _counted(test_pair.test_reading_goes_on_where_the_first_site_ended),
+    "any pair on the way back": _counted(test_pair.test_another_pair_on_the_way_back),
+    "what crossed is counted, not measured": _counted(test_pair.test_there_and_back),
+    "what crossed is measured, not compared":
+        _counted(test_pair.test_what_crossed_is_compared_with_what_the_first_site_has),
     "nobody has to stop the copier": test_refusals.test_nobody_says_that_copying_has_stopped,
     "copies behind the mark are not looked for": test_refusals.test_a_copy_behind_the_mark_is_refused,
     "a log that was cut while it was away is as it was":

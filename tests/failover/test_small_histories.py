@@ -1,6 +1,6 @@
 """Every small history of two logs, decided by the product's own rule: what is accepted lands once.
 
-The histories, and what is true of them, are the model's (`tests/model/failover_log.py`)."""
+The histories, and what is true of them, are the model's (`tests/model/failover_log.py`, `tests/model/failover_pair.py`)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from tests.failover.planted import FAILOVER_BUGS
-from tests.model import failover_log
-from tests.model.scenarios.sites import LOGS
+from tests.model import failover_log, failover_pair
+from tests.model.scenarios.sites import LOGS, PAIRS
 from tests.mutants.planting import Planted
-from tidegate.core.failover.crossing import Walk
+from tidegate.core.base.offsets import Interval
+from tidegate.core.failover import counting
+from tidegate.core.failover.crossing import Pair, Refusal, Walk
 from tidegate.core.source.coordinates import Coordinate
 
 BY_COORDINATES = [name for name, (settings, _) in LOGS.items() if settings.get("rule") is None]
@@ -52,3 +54,57 @@ def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> No
         except AssertionError:
             return  # what is said to be read is not what is
     assert found.verdict == "VIOLATION"
+
+
+def decide(cfg: Any, landed: list, end: int, brought: list, said: tuple[int, int]) -> Any:
+    """`failover_pair.decide`, by the product's counting; stamps are times of day."""
+    pair, base = Pair(*said), brought[0][0] if brought else said[1]
+    mark = base + len(brought)
+    copies = [one for one in brought if one[0] >= pair.here]
+    if counting.objection(0, pair, end, base, mark) is not None:
+        return None
+    known = counting.Landed(tuple(Interval(offset, offset + 1) for offset, _ in landed if offset >= pair.before))
+    walk, counts = Walk(0, "t", end, base, mark), counting.coordinates("t", 0, pair, known, end)
+    for offset, _ in copies:
+        assert walk.see(offset, [next(counts).text()])
+    stamps = dict(landed)
+    places = known.last(counting.MOST, below=len(copies))
+    rows = [counting.Row(i, offset, ord(stamps[offset])) for i, offset in places if stamps[offset] is not None]
+    if counting.proof(0, pair, known, rows, [o for o, _ in copies], [ord(stamp) for _, stamp in copies]) is not None:
+        return None
+    found = walk.end()
+    assert not found.refusals
+    readable = [offset for offset, _ in copies if offset >= found.first_to_read]
+    assert len(readable) == found.to_read
+    return readable, found.crossed or said[0]
+
+
+def _remembered(cfg: Any, landed: list, end: int, brought: list, said: tuple[int, int]) -> Any:
+    key = (tuple(landed), end, tuple(brought), said)
+    if key not in _DECIDED:
+        _DECIDED[key] = decide(cfg, landed, end, brought, said)
+    return _DECIDED[key]
+
+
+_DECIDED: dict[Any, Any] = {}
+"""The same copies come again and again, whatever has happened before."""
+
+
+def measured(log: list, landed: int, takes: list) -> int | None:
+    """`failover_pair.measured`, by the product's."""
+    ours, copies = ([counting.Copied(e.offset, 0, None, e.who.encode()) for e in part] for part in (log, takes))
+    there = (one for one in ours if one.offset >= landed)
+    found = counting.crossed_end(0, landed, len(takes), there, iter(copies))
+    return None if isinstance(found, Refusal) else found
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_is_counted_lands_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = failover_pair.run(**PAIRS[name][0])
+    monkeypatch.setattr(failover_pair, "decide", _remembered)
+    monkeypatch.setattr(failover_pair, "measured", measured)
+    monkeypatch.setattr(counting, "FEWEST", failover_pair.Cfg.fewest)
+    mine = failover_pair.run(**PAIRS[name][0])
+    assert (mine.verdict, mine.what) == ("ok", "")
+    assert (mine.states, mine.trans) == (whole.states, whole.trans)  # neither stricter nor more lenient
+    assert mine.trans > 100

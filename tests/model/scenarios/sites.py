@@ -1,8 +1,9 @@
-"""A source with a second site: at which offsets it goes on (`failover_log.py`); the switch (`failover_switch.py`)."""
+"""A source with a second site: at which offsets it goes on (`failover_log.py`, without coordinates
+`failover_pair.py`); the switch (`failover_switch.py`)."""
 
 from __future__ import annotations
 
-from tests.model import failover_log
+from tests.model import failover_log, failover_pair
 from tests.model.failover_switch import build
 
 WORKER, OPERATOR = ("worker",), ("operator",)
@@ -37,6 +38,26 @@ LOGS = {
         },
     ),
 }
+PAIRS = {
+    "failover-pair": (
+        {},
+        {
+            "what has landed is not compared (F2)": {"compared": False},
+            "an overlap that fits in another place too (F2)": {"shifts": "accepted"},
+            "one row is enough (F2)": {"fewest": 1},
+            "each offset counts as a record (F2)": {"holes": "counted"},
+            "the copier restarts": {"kinds": ("exact", "restart")},
+            "the copier leaves records out": {"kinds": ("exact", "hole"), "n_max": 4},
+        },
+    ),
+    "failover-pair-back": (
+        {"back": True, "n_min": 3, "new": 3, "early": (0, 1)},
+        {
+            "what crossed is not measured by both logs (F6)": {"crossed": "counted"},
+            "any pair on the way back (F6)": {"back_pair": "any"},
+        },
+    ),
+}
 SWITCHES = {
     "failover-switch": (
         {"procs": (("z", WORKER, 0), ("w", WORKER, 0), ("o", OPERATOR, 0)), "budget": (0, 0, 0, 0)},
@@ -57,11 +78,13 @@ SWITCHES = {
         {"the open batch is ignored (F4)": {"open_rule": "ignored"}},
     ),
 }
-SCENARIOS = LOGS | SWITCHES
+SCENARIOS = LOGS | PAIRS | SWITCHES
 
 
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore one of SCENARIOS, whole or with the rule `flip` taken out."""
     settings, flips = SCENARIOS[name]
     settings = settings | (flips[flip] if flip else {})
+    if name in PAIRS:
+        return failover_pair.run(**settings)
     return failover_log.run(**settings) if name in LOGS else build(**settings).bfs(seconds=seconds, limit=limit)
