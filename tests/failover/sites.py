@@ -51,6 +51,7 @@ class Copier:
     def __init__(self, source: FakeKafka, target: FakeKafka, plain: bool = False, starts: dict | None = None) -> None:
         self.source, self.target, self.plain = source, target, plain
         self.at = dict(starts or {})
+        self.places: dict[int, list[tuple[int, int]]] = {}  # by partition: offsets of records and of their copies
 
     def run(self, count: int | None = None, partition: int | None = None, transactions: bool = False) -> None:
         """`count` records of each partition at most. `transactions`: a control record comes behind each run."""
@@ -70,7 +71,9 @@ class Copier:
         source = Coordinate(self.source.look(TOPIC).topic_id, partition, self.at.get(partition, 0), one.offset)
         headers = [(name, value) for name, value in one.headers or () if name != HEADER]
         headers += [] if self.plain else [(HEADER, source.text())]
-        self.target.append(TOPIC, partition, one.value, key=one.key, timestamp_ms=one.timestamp_ms, headers=headers)
+        copied = {"key": one.key, "timestamp_ms": one.timestamp_ms, "headers": headers}
+        place = self.target.append(TOPIC, partition, one.value, **copied)
+        self.places.setdefault(partition, []).append((one.offset, place))
         self.at[partition] = one.offset + 1
 
 

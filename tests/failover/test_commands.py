@@ -12,6 +12,7 @@ from tests.cli.test_cli_status import words
 from tests.failover.sites import Copier, TwoSites
 from tests.world import TOPIC
 from tidegate.cli import surroundings
+from tidegate.core.failover import counting
 from tidegate.spec import load_file
 from tidegate.workflow.base.columns import at_active_site
 
@@ -132,3 +133,34 @@ def test_a_lost_switch_is_adopted(fo: Tide, world: TwoSites) -> None:
     assert done.exit_code == 0, done.output
     assert "failover 1: from site oslo to site bergen, because: Oslo has no power" in words(done)
     assert world.context().pipeline.source.site == "bergen"
+
+
+def test_a_known_pair_is_proven_by_rows_that_have_landed(
+    fo: Tide, world: TwoSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "FEWEST", 2)
+    world.stamped = True
+    world.write("oslo", "e", "f", "g")
+    world.drain("r2")
+    world.write("oslo", "h")
+    copier = Copier(world.at["oslo"], world.at["bergen"], plain=True, starts={0: 3})
+    world.at["bergen"].create(TOPIC, 2)
+    copier.run()
+    told = ("failover", "plan", "readings", "--to", "bergen", "--stopped", "--pair")
+    shown = fo(*told, "0=4:1")
+    assert shown.exit_code == 0, shown.output
+    assert "counted from pair 4:1 on; compared with what oslo has, once that returns" in words(shown)
+    assert "bergen: mark 5, 1 copied record to read" in words(shown)
+    wrong = fo(*told, "0=4:0")
+    assert wrong.exit_code == 1
+    assert "REFUSED, a difference in the overlap: partition 0: from pair 4:0 on, the record at 4 landed" in words(wrong)
+    assert fo(*told, "0=4").exit_code == 2
+    assert the_json(fo(*told, "0=4:1", "--json"))["partitions"][0]["pair"] == {"before": 4, "here": 1}
+    done = fo("failover", "run", "readings", "--to", "bergen", "--stopped", "--pair", "0=4:1", *WHY, "--yes")
+    assert done.exit_code == 0, done.output
+    event = the_json(fo("events", "readings", "-n", "1", "--json"))["events"][0]
+    assert event["detail"]["pairs"] == {"0": "4:1"}
+    noted = fo("failover", "back", "readings", *WHY, "--yes")
+    assert "if the copier writes no header, with --pair 0=5:8 --pair 1=0:0" in words(noted), noted.output
+    world.drain("r3")
+    assert world.rows() == sorted(world.produced)

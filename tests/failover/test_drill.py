@@ -17,6 +17,7 @@ from dev.demo.mirror.connect import Connect
 from dev.demo.run import launcher_of
 from dev.stack.ports import choose_ports
 from dev.stack.stack import Stack
+from tests.failover.exact_mirror import ExactMirror, mirror, pairs_of
 from tests.failover.sites import NAMES, TwoSites
 from tests.real_kafka import RealKafka, Topic, _broker, eventually
 from tests.world import record
@@ -215,3 +216,79 @@ def test_stock_mirrormaker_2_ends_in_a_refusal(drill: Drill, tmp_path: Path) -> 
     drill.wrote("oslo", 50, 10)
     drill.drain("r2")
     assert drill.rows() == sorted(drill.acknowledged)
+
+
+def test_a_failover_to_stock_mirrormaker_2_with_exactly_once_support(drill: Drill, tmp_path: Path) -> None:
+    """Its pairs are those of its own topic. Both ways, and equal to the producers' log."""
+    oslo, bergen = drill.sites.values()
+    name, ends = oslo.topic.name, {n: (n, site.info.kafka_bootstrap) for n, site in drill.sites.items()}
+    named = tuple(replace(site, copiers=()) for site in drill.pipeline.source.sites)
+    drill.change_spec(source=replace(drill.pipeline.source, sites=named))
+    ports = choose_ports(("there", "back"), {})
+    launcher = launcher_of(Path(bergen.info.root))
+    there = ExactMirror(tmp_path / "there", ports["there"], mirror(name, ends["oslo"], ends["bergen"]), launcher)
+    for n in range(4):
+        drill.wrote("oslo", n * 50, 50)
+    drill.drain("r1")
+    there.start()
+    try:
+        drill.wrote("oslo", 1000, 40)
+        _caught_up(bergen, 240)
+    finally:
+        there.stop()
+    drill.wrote("oslo", 2000, 10)  # never crosses
+    ingest.plan(drill.context(), "r2")
+    oslo.kill()
+
+    assert {r.kind for r in drill.survey().refusals} == {RefusalKind.NO_COORDINATES}
+    synced = pairs_of(bergen.info.kafka_bootstrap, "oslo", name)
+    landed = {p: p_landed(drill, p) for p in (0, 1)}
+    told = [(p, *next(pair for pair in synced[p] if pair[0] + 150 <= landed[p])) for p in (0, 1)]
+    wrong = [(p, before, here + 1) for p, before, here in told]
+    assert {r.kind for r in drill.survey(known=drill.pairs(*wrong)).refusals} == {RefusalKind.DIFFERENCE}
+    plan = drill.survey(known=drill.pairs(*told))
+    assert plan.refusals == ()
+    assert [c.to_read for c in plan.crossings] == [40, 40]
+    done = drill.fail_over(known=drill.pairs(*told))
+    for n in range(3):
+        drill.wrote("bergen", n * 50, 50)
+    drill.drain("r3")
+    never = [one for one in drill.acknowledged if one.startswith("oslo") and int(one[-4:]) >= 2000]
+    assert drill.rows() == sorted(set(drill.acknowledged) - set(never))
+
+    oslo.returns()
+    drill.open()
+    noted = {one.partition: one for one in drill.note()}
+    assert [one.end - one.left for one in noted.values()] == [11, 11], "and the control record of a transaction"
+    starts = {p: done.certificate.of(p).mark for p in (0, 1)}
+    ends = {n: (n, site.info.kafka_bootstrap) for n, site in drill.sites.items()}
+    homeward, launcher = mirror(name, ends["bergen"], ends["oslo"]), launcher_of(Path(oslo.info.root))
+    back = ExactMirror(tmp_path / "back", ports["back"], homeward, launcher, starts)
+    back.start()
+    try:
+        _caught_up(oslo, 150, {p: one.end for p, one in noted.items()})
+    finally:
+        back.stop()
+    drill.fail_over("oslo", known=drill.pairs(*((p, starts[p], noted[p].end) for p in (0, 1))))
+    drill.wrote("oslo", 3000, 20)
+    drill.drain("r4")
+    assert drill.rows() == sorted(drill.acknowledged)
+    assert len(set(drill.acknowledged)) == len(drill.acknowledged) == 2 * (200 + 40 + 10 + 150 + 20)
+
+
+def p_landed(drill: Drill, partition: int) -> int:
+    crossing = next(c for c in drill.survey().crossings if c.partition == partition)
+    return crossing.landed
+
+
+def _caught_up(site: Site, count: int, starts: dict[int, int] | None = None) -> None:
+    """So many records are there of each partition, from an offset on."""
+    log = KafkaStandby(site.settings, "read_committed", timeout_s=60)
+    begin = starts or {0: 0, 1: 0}
+
+    def there() -> bool:
+        lanes = log.look(site.topic.name).partitions
+        found = [list(log.records(site.topic.name, at, lanes[p].high_watermark, p)) for p, at in begin.items()]
+        return [len(one) for one in found] == [count, count]
+
+    eventually(there)

@@ -42,6 +42,7 @@ def test_headers_of_committed_records(topic: Topic) -> None:
     send(one, topic, b"aborted")
     one.abort_transaction(PATIENCE_S)
     topic.produce({"no": "header"})
+
     def found(*place: object) -> list[tuple[int, list[bytes | None]]]:
         return [(one.offset, one.sources) for one in standby(topic).records(*place)]
 
@@ -70,3 +71,13 @@ def test_a_site_that_does_not_answer(topic: Topic) -> None:
         list(away.records(topic.name, 0, 1, 0))
     with pytest.raises(SourceUnavailable):
         away.fence(["nobody"])
+
+
+def test_records_with_key_value_and_timestamp(topic: Topic) -> None:
+    producer = Producer(topic.settings | {"log_level": "2"})
+    producer.produce(topic.name, b"value", key=b"key", partition=0, timestamp=1_700_000_000_123)
+    producer.produce(topic.name, None, partition=0, timestamp=1_700_000_000_122)
+    assert producer.flush(PATIENCE_S) == 0
+    one, other = standby(topic).records(topic.name, 0, 2, 0)
+    assert (one.offset, one.timestamp_ms, one.key, one.value) == (0, 1_700_000_000_123, b"key", b"value")
+    assert (other.offset, other.timestamp_ms, other.key, other.value) == (1, 1_700_000_000_122, None, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from tests.audit.audits import look
 from tests.failover.sites import Copier, TwoSites
 from tests.world import TOPIC
 from tidegate.core.base.errors import FailoverRefused
+from tidegate.core.base.plain import dumps, loads, to_plain
 from tidegate.core.failover import counting
-from tidegate.core.failover.crossing import Pair, RefusalKind
+from tidegate.core.failover.crossing import Crossing, Pair, RefusalKind
 from tidegate.core.failover.states import Failover
 
 
@@ -151,7 +153,9 @@ def test_a_pair_that_is_not_true_or_proves_too_little(
     refused(world, kind, words, pair)
 
 
-def refused(world: TwoSites, kind: RefusalKind, words: str, pair: tuple[int, int] = (0, 0), site: str = "bergen") -> None:
+def refused(
+    world: TwoSites, kind: RefusalKind, words: str, pair: tuple[int, int] = (0, 0), site: str = "bergen"
+) -> None:
     decision = world.survey(site, known=world.pairs((0, *pair)))
     assert {r.kind for r in decision.refusals} == {kind}, decision.refusals
     assert re.search(re.escape(words), decision.refusals[0].words), decision.refusals
@@ -229,7 +233,9 @@ def test_another_pair_on_the_way_back(world: TwoSites) -> None:
     early.run(partition=0)
     _, (mark, noted) = come_back(world, done)
     early.run(partition=0)
-    refused(world, RefusalKind.DIFFERENCE, f"landed with timestamp 9, its copy at {noted} has 11", (mark, noted), "oslo")
+    refused(
+        world, RefusalKind.DIFFERENCE, f"landed with timestamp 9, its copy at {noted} has 11", (mark, noted), "oslo"
+    )
     words = f"the pair is {mark + 2}:{noted}; copying back had to begin at {mark}, and the site's own records end at"
     refused(world, RefusalKind.DIFFERENCE, words, (mark + 2, noted), "oslo")
 
@@ -263,3 +269,11 @@ def test_what_crossed_is_compared_once_more_when_the_site_is_switched_to(world: 
     back.run()
     world.at["oslo"].compact(TOPIC, 0, 6)
     refused(world, RefusalKind.DIFFERENCE, "was read as the copy of the next one from 6 on", home, "oslo")
+
+
+def test_a_certificate_without_a_pair_is_as_it_always_was() -> None:
+    crossing = Crossing(partition=0, landed=5, crossed=7, base=0, mark=8)
+    assert "pair" not in to_plain(crossing)
+    told = dumps(replace(crossing, pair=Pair(4, 3)))
+    assert loads(Crossing, told).pair == Pair(4, 3)
+    assert loads(Crossing, dumps(crossing)).pair is None

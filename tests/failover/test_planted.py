@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.failover import test_behind, test_ledger_loss, test_pair, test_rare_traces, test_refusals, test_there_and_back
+from tests.failover import (
+    test_behind,
+    test_ledger_loss,
+    test_pair,
+    test_rare_traces,
+    test_refusals,
+    test_there_and_back,
+)
 from tests.failover.planted import FAILOVER_BUGS
 from tests.failover.sites import TwoSites
 from tests.failover.test_refusals import CASES

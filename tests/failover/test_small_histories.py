@@ -1,6 +1,6 @@
 """Every small history of two logs, decided by the product's own rule: what is accepted lands once.
 
-The histories, and what is true of them, are the model's (`tests/model/failover_log.py`, `tests/model/failover_pair.py`)."""
+The histories, and what is true of them, are the models (`tests/model/failover_log.py`, `failover_pair.py`)."""
 
 from __future__ import annotations
 

@@ -51,9 +51,9 @@ _stopped = click.option("--stopped", is_flag=True, help="Say that copying to the
 _mark = click.option("--mark", "marks", multiple=True, callback=_marks, metavar="P=OFFSET",
                      help="Where the copies of a partition end, if producers write there already.")  # fmt: skip
 _pair = click.option("--pair", "pairs", multiple=True, callback=_pairs, metavar="P=OFFSET:THERE",
-                     help="Of copies without the header tidegate-source: the record at OFFSET of partition P was copied "
-                     "to THERE. You say with it that the copier is exact: each record once, in order, none left out.",
-                     )  # fmt: skip
+                     help="Of copies without the header tidegate-source: the record at OFFSET of partition P has its "
+                     "copy at THERE. You say with it that the copier is exact: each record once, in order, none left "
+                     "out.")  # fmt: skip
 _plan = click.option("--plan", "digest", metavar="DIGEST", help="Refuse if the plan is not the one of this digest.")
 
 

@@ -1,1 +1,1 @@
-"""A copy of the source's topic at another site takes over, and gives back: rules F1 and F3 to F6."""
+"""A copy of the source's topic at another site takes over, and gives back: rules F1 to F6."""

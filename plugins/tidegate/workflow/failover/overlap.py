@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidegate.core.base.errors import FailoverRefused
 from tidegate.core.base.offsets import Interval, without
 from tidegate.core.batch.states import LANDED
-from tidegate.core.failover.counting import MOST, Landed, Row
+from tidegate.core.failover.counting import Landed, Row
 from tidegate.core.failover.crossing import Pair
 from tidegate.core.look.fate import DROPPED, FILTERED
 from tidegate.core.look.port import LedgerReads
@@ -34,7 +34,9 @@ def landed_from(ctx: Context, reads: LedgerReads, topic_id: str, partition: int,
     while at > start:
         row = _range_with(ctx, reads, topic_id, partition, at - 1)
         if row is None:
-            return Landed((), f"offset {at - 1} is in no batch that has landed: whether there was a record is not known")
+            return Landed(
+                (), f"offset {at - 1} is in no batch that has landed: whether there was a record is not known"
+            )
         low = max(start, row.range.start)
         found = [*without((Interval(low, at),), row.gaps), *found]
         at = low

@@ -80,7 +80,9 @@ def ends_of(ctx: Context, name: str) -> tuple[Returned, ...]:
         start = max(left, lane.log_start)
         for one in standby.records(topic.topic, start, lane.high_watermark, p):
             if any((value or b"").partition(b":")[0].decode(errors="replace") in ours for value in one.sources):
-                words = f"partition {p}: the record at {one.offset} was copied back already: its header {HEADER} says so"
+                words = (
+                    f"partition {p}: the record at {one.offset} was copied back already: its header {HEADER} says so"
+                )
                 raise _refused(ctx, RefusalKind.NOT_NOTED, words, "nobody noted where the site's own records end")
         found.append(Returned(p, left, lane.high_watermark))
     was_cut = cut_since(ctx, standby, topic, name)
