@@ -259,7 +259,7 @@ def test_a_failover_to_stock_mirrormaker_2_with_exactly_once_support(drill: Dril
     oslo.returns()
     drill.open()
     noted = {one.partition: one for one in drill.note()}
-    assert [one.end - one.left for one in noted.values()] == [11, 11], "and the control record of a transaction"
+    assert [one.end - one.left for one in noted.values()] == [12, 12], "and the control records of two transactions"
     starts = {p: done.certificate.of(p).mark for p in (0, 1)}
     ends = {n: (n, site.info.kafka_bootstrap) for n, site in drill.sites.items()}
     homeward, launcher = mirror(name, ends["bergen"], ends["oslo"]), launcher_of(Path(oslo.info.root))
