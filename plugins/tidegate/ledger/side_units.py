@@ -39,7 +39,7 @@ def _late(name: str) -> Any:
             func.coalesce(func.max(taken.c.published_ms), b.c.landed_ms).label("published_ms"),
         )
         .select_from(t.join(b, landed).outerjoin(taken, gone))
-        .where(t.c.pipeline == name, literal_column("batch_window_totals.kind = 'late'"))
+        .where(t.c.pipeline == name, literal_column("batch_window_totals.kind = 'late'"))  # as the partial index says
     )
     return found.group_by(t.c.pipeline, t.c.batch_id, b.c.landed_ms).subquery()
 

@@ -18,6 +18,7 @@ from tidegate.targets.cluster.table import ClusterTable, Met, Options, Site
 from tidegate.targets.cluster.tries import Record, TryFence
 from tidegate.targets.hive import partitions
 from tidegate.targets.hive.places import Places
+from tidegate.targets.hive.ports import Catalogue, PartitionSwitch
 from tidegate.targets.hive.success_marker import write_success
 from tidegate.targets.hive.table import HiveTable, bring_up
 from tidegate.targets.hive.tables import BATCH_PARTITION, data_table, dirty_table, late_table
@@ -81,14 +82,16 @@ class HiveCopy(ClusterTable):
 
 
 class _SidePlaces(Places):
-    """Where batches are in a side table."""
+    """Where batches are in a side table, of rows that are late or dirty."""
 
-    side = ""
+    def __init__(self, side: str, site: Site, catalogue: Catalogue, switch: PartitionSwitch | None) -> None:
+        super().__init__(site, catalogue, switch)
+        self._side = side
 
     @property
     def name(self) -> str:
         """`database.table`."""
-        return table_name(self.site.pipeline, self.side)
+        return table_name(self.site.pipeline, self._side)
 
     def values(self, key: WindowKey) -> PartitionValues:
         """The partition of a batch (`core.deliver.units.key_of`)."""
@@ -101,9 +104,7 @@ class HiveSideCopy(HiveCopy):
 
     def __init__(self, site: Site, storage: Files, targets: Targets, options: Options) -> None:
         super().__init__(site, storage, targets, options)
-        places = _SidePlaces(site, self._catalogue, self._table.switch)
-        places.side = options.side
-        self._table = places
+        self._table = _SidePlaces(options.side, site, self._catalogue, self._table.switch)
 
     def _prepare(self) -> None:
         spec = self._site.pipeline

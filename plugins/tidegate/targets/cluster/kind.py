@@ -10,6 +10,7 @@ from tidegate.core.base.connection import Connection
 from tidegate.core.base.storage import can_rename
 from tidegate.core.deliver.port import Checksum, FurtherSystem, Table
 from tidegate.core.spec.pipeline import HIVE, Delivery, Pipeline
+from tidegate.core.target.paths import join
 from tidegate.kinds import DeliveryKind, Need, late
 
 _HERE = "tidegate.targets.cluster"
@@ -19,17 +20,21 @@ STORE = "object_store_conn_id"
 METASTORE = "metastore_conn_id"
 
 
+def work_of(location: str) -> str:
+    """The work directory of a copy."""
+    return join(location, "_tidegate")
+
+
 def there(pipeline: Pipeline, name: str, options: Mapping[str, str], conn_id: str = "", side: str = "") -> Pipeline:
     """The pipeline as if the table `name` of the other cluster were its own. What tries leave of a side table (`side`)
     has a work directory of its own."""
     location = options["location"]
-    work = f"{location}/_tidegate"
     sink = replace(
         pipeline.sink,
         conn_id=conn_id,
         table=name,
         location=location,
-        workdir=f"{work}/beside/{side}" if side else work,
+        workdir=join(work_of(location), "beside", side) if side else work_of(location),
         user=options.get("user", pipeline.sink.user),
         metastore_conn_id=options.get(METASTORE),
         fields=(),

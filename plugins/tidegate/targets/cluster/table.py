@@ -46,15 +46,11 @@ from tidegate.core.target.paths import Layout, join
 from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import WindowKey
 from tidegate.targets.cluster.copying import Copied, Copying, Files, Pace, digest, digest_of, path_there
+from tidegate.targets.cluster.kind import work_of
 from tidegate.targets.cluster.tries import Order, Record, Tries, name_of, order_of
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.base.places import strays
 from tidegate.workflow.base.renames import parent
-
-
-def work_of(location: str) -> str:
-    """The work directory of a copy."""
-    return join(location, "_tidegate")
 
 
 @dataclass(kw_only=True)
