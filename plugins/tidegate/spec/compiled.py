@@ -36,7 +36,6 @@ from tidegate.spec.sink import SinkSection
 from tidegate.spec.source import SourceSection
 from tidegate.spec.values import KAFKA_TIMESTAMP
 
-WORKDIR = "_tidegate"
 OPERATIONS = (
     "owner", "tags", "description", "ingest", "archive", "clean", "webhook_conn_id", "reopening", "completeness",
     "notify", "copy", "deliver",
@@ -172,7 +171,7 @@ def _sink(spec: SinkSection) -> Sink:
         conn_id=spec.conn_id,
         table=spec.table,
         location=spec.location,
-        workdir=spec.workdir or paths.join(spec.location, WORKDIR),
+        workdir=spec.workdir or paths.usual_workdir(spec.location),
         format=spec.format,
         compression=spec.compression or DEFAULT_COMPRESSION[spec.format],
         target_file_size=spec.target_file_size,

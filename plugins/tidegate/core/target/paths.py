@@ -81,6 +81,11 @@ def publication_day(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
+def usual_workdir(location: str) -> str:
+    """The work directory of a table, where the YAML names no other."""
+    return join(location, "_tidegate")
+
+
 def join(base: str, *parts: str) -> str:
     """The path of `parts` below `base`. A file that is named by its URI, as those of a store without renames are in a
     generation's manifest, lies where that says."""

@@ -10,7 +10,7 @@ from tidegate.core.base.connection import Connection
 from tidegate.core.base.storage import can_rename
 from tidegate.core.deliver.port import Checksum, FurtherSystem, Table
 from tidegate.core.spec.pipeline import HIVE, Delivery, Pipeline
-from tidegate.core.target.paths import join
+from tidegate.core.target.paths import join, usual_workdir
 from tidegate.kinds import DeliveryKind, Need, late
 
 _HERE = "tidegate.targets.cluster"
@@ -18,11 +18,6 @@ THRIFT_PORT = 9083
 ICEBERG = "iceberg"
 STORE = "object_store_conn_id"
 METASTORE = "metastore_conn_id"
-
-
-def work_of(location: str) -> str:
-    """The work directory of a copy."""
-    return join(location, "_tidegate")
 
 
 def there(pipeline: Pipeline, name: str, options: Mapping[str, str], conn_id: str = "", side: str = "") -> Pipeline:
@@ -34,7 +29,7 @@ def there(pipeline: Pipeline, name: str, options: Mapping[str, str], conn_id: st
         conn_id=conn_id,
         table=name,
         location=location,
-        workdir=join(work_of(location), "beside", side) if side else work_of(location),
+        workdir=join(usual_workdir(location), "beside", side) if side else usual_workdir(location),
         user=options.get("user", pipeline.sink.user),
         metastore_conn_id=options.get(METASTORE),
         fields=(),

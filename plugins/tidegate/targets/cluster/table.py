@@ -42,11 +42,10 @@ from tidegate.core.files.failure import JobError
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.target.paths import Layout, join
+from tidegate.core.target.paths import Layout, join, usual_workdir
 from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import WindowKey
 from tidegate.targets.cluster.copying import Copied, Copying, Files, Pace, digest, digest_of, path_there
-from tidegate.targets.cluster.kind import work_of
 from tidegate.targets.cluster.tries import Order, Record, Tries, name_of, order_of
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.base.places import strays
@@ -215,7 +214,7 @@ class ClusterTable(ABC):
     def _claim(self) -> None:
         """Raises DeliveryRefused for a directory that another pipeline or delivery writes to."""
         mine = {"pipeline": self._site.pipeline.name, "delivery": self._options.delivery}
-        workdir = work_of(self._layout.location)
+        workdir = usual_workdir(self._layout.location)
         path = join(workdir, "delivery.json")
         if not self._storage.exists(path):
             if self._storage.exists(join(workdir, "hwm")):
