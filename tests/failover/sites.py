@@ -109,7 +109,8 @@ class TwoSites(World):
             self.produced.append(one)
 
     def survey(self, site: str = "bergen", **settings: Any) -> Any:
-        return survey.survey(self.context(), site, **({"stopped": True} | settings))
+        fence = settings.pop("fence", False)
+        return survey.survey(self.context(), site, survey.Said(**({"stopped": True} | settings)), fence)
 
     def pairs(self, *told: tuple[int, int, int]) -> Known:
         """What an operator says: (partition, offset, offset of its copy)."""

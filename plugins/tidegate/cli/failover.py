@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidegate.core.failover.decision import Decision
     from tidegate.workflow.base.context import Context
     from tidegate.workflow.failover.overlap import Known
+    from tidegate.workflow.failover.survey import Said
     from tidegate.workflow.failover.switch import Returned
 
 Pairs = dict[int, tuple[int, int]]
@@ -83,10 +84,10 @@ def plan(pipeline: str, site: str, stopped: bool, marks: dict[int, int], pairs: 
     \b
     Exit code: 0 it can be run; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
     """
-    from tidegate.workflow.failover.survey import survey
+    from tidegate.workflow.failover.survey import Said, survey
 
     with _context(pipeline, pairs) as (ctx, known):
-        decision = survey(ctx, site, marks, stopped, known=known)
+        decision = survey(ctx, site, Said(marks=marks, stopped=stopped, known=known))
         _tell(decision, as_json)
         _refuse(decision)
 
@@ -123,8 +124,10 @@ def run(
     \b
     Exit code: 0 done; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
     """
+    from tidegate.workflow.failover.survey import Said
+
     with _context(pipeline, pairs) as (ctx, known):
-        _switch(ctx, known, site, marks, stopped, digest, why, yes)
+        _switch(ctx, site, Said(marks=marks, stopped=stopped, known=known), digest, why, yes)
 
 
 @failover.command()
@@ -161,12 +164,13 @@ def back(
     Exit code: 0 done; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
     """
     from tidegate.workflow.failover import switch
+    from tidegate.workflow.failover.survey import Said
 
     with _context(pipeline, pairs) as (ctx, known):
         name = site or next((one.name for one in ctx.pipeline.source.sites), "")
         newest = ctx.ledger.failovers.newest(ctx.name)
         if newest is not None and ctx.ledger.failovers.noted(ctx.name, newest.number, name):
-            _switch(ctx, known, name, marks, stopped, digest, why, yes)
+            _switch(ctx, name, Said(marks=marks, stopped=stopped, known=known), digest, why, yes)
             return
         found = switch.ends_of(ctx, name)
         for line in _returned(name, found):
@@ -210,26 +214,17 @@ def adopt(pipeline: str, why: str | None, yes: bool) -> None:
         records.adopt(ctx, why or "")
 
 
-def _switch(
-    ctx: Context,
-    known: Known | None,
-    site: str,
-    marks: Mapping[int, int],
-    stopped: bool,
-    digest: str | None,
-    why: str | None,
-    yes: bool,
-) -> None:
+def _switch(ctx: Context, site: str, said: Said, digest: str | None, why: str | None, yes: bool) -> None:
     from tidegate.workflow.failover import switch
     from tidegate.workflow.failover.survey import survey
 
-    decision = survey(ctx, site, marks, stopped, known=known)
+    decision = survey(ctx, site, said)
     _tell(decision, False)
     _refuse(decision)
     if digest is not None and digest != decision.digest:
         raise Failed(f"{ctx.name}: the plan is {decision.digest} by now, not {digest}: look at it again", NOT_WELL)
     _sure(why, yes, f"Go on at site {site}?")
-    decision = survey(ctx, site, marks, stopped, fence=True, known=known)
+    decision = survey(ctx, site, said, fence=True)
     if decision.refusals:
         _tell(decision, False)
         click.echo(f"site {decision.facts.before} stays active; copiers that were fenced have to be started again")

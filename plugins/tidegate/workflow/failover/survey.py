@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tidegate.core.base.errors import FailoverRefused, StorageAhead
 from tidegate.core.batch.planning import PlanningView
@@ -43,18 +44,19 @@ def site_named(ctx: Context, name: str) -> Site:
     return sites[name]
 
 
-def survey(
-    ctx: Context,
-    name: str,
-    marks: Mapping[int, int] | None = None,
-    stopped: bool = False,
-    fence: bool = False,
-    known: Known | None = None,
-) -> Decision:
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What a person says of the copies. `marks`: where they end, by partition, where that is not the topic's end;
+    `stopped`: copying has stopped; `known`: the pairs that copies without coordinates are counted from (F2)."""
+
+    marks: Mapping[int, int] = field(default_factory=dict)
+    stopped: bool = False
+    known: Known | None = None
+
+
+def survey(ctx: Context, name: str, said: Said, fence: bool = False) -> Decision:
     """What a switch to the site would be; only with `fence` anything is changed: its copiers end (F3).
 
-    `marks`: where its copies end, where that is not the topic's end; `stopped`: somebody says that copying has stopped;
-    `known`: the pairs that copies without coordinates are counted from (F2).
     Raises FailoverRefused, SourceError, StorageAhead (R11)."""
     site = site_named(ctx, name)
     view = ctx.ledger.batches.planning_view(ctx.name)
@@ -64,28 +66,32 @@ def survey(
     if fence:
         standby.fence(site.copiers)
     topic = standby.look(ctx.pipeline.source.topic)
-    told = "told by the operator" if stopped else ""
+    told = "told by the operator" if said.stopped else ""
     if site.copiers:
         told = f"{'fenced' if fence else 'to be fenced'}: {', '.join(site.copiers)}"
-    facts = _facts(ctx, view, name, topic, _marks(topic, marks or {}, bool(site.copiers) and not fence), told)
+    facts = _facts(ctx, view, name, topic, _marks(topic, said.marks, bool(site.copiers) and not fence), told)
     refused = rules.objections(facts)
     was_cut = cut_since(ctx, standby, topic, name) if facts.has_been_active else None
     refused += [] if was_cut is None else [was_cut]
     if {r.kind for r in refused} & _BEFORE_A_WALK:
         return rules.decide(facts, (), refused)
+    crossings = _crossings(ctx, standby, facts, said.known)
+    quiet = facts.marks if fence or not site.copiers else said.marks  # a copier that will be fenced may go on
+    now = standby.look(facts.topic.topic)  # who was to have stopped may have written since
+    behind = (_behind(standby, facts, p, now.partitions[p].last_stable_offset) for p in sorted(quiet))
+    return rules.decide(facts, crossings, [*refused, *(found for found in behind if found is not None)])
+
+
+def _crossings(ctx: Context, standby: Standby, facts: Facts, known: Known | None) -> tuple[Crossing, ...]:
     pairs = {} if known is None else known.pairs
     if not pairs.keys() <= facts.landed.keys():
         raise FailoverRefused(f"{ctx.name}: a pair is given of partition {max(pairs)}, which no batch has read")
-    crossings = tuple(
+    found = (
         _walked(standby, facts, p) if known is None or p not in pairs else counted(ctx, standby, facts, p, known)
         for p in sorted(facts.landed)
     )
     history = ctx.ledger.failovers.history(ctx.name)
-    crossings = tuple(with_what_crossed(ctx, facts, history, crossing) for crossing in crossings)
-    quiet = facts.marks if fence or not site.copiers else marks or {}  # a copier that will be fenced may go on
-    now = standby.look(facts.topic.topic)  # who was to have stopped may have written since
-    behind = (_behind(standby, facts, p, now.partitions[p].last_stable_offset) for p in sorted(quiet))
-    return rules.decide(facts, crossings, [*refused, *(found for found in behind if found is not None)])
+    return tuple(with_what_crossed(ctx, facts, history, crossing) for crossing in found)
 
 
 def _marks(topic: LogState, given: Mapping[int, int], may_be_open: bool) -> dict[int, int]:
