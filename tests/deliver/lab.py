@@ -274,9 +274,10 @@ class Lab:
         from tidegate.workflow.deliver import deliver
 
         with self.context() as ctx:
-            sender = ctx.sender(SHOP)
+            one = next(d for d in self.pipeline.deliver if d.name == SHOP.name)
+            sender = ctx.sender(one)
             deliver.prepare(ctx, sender)
-            return [s.what for s in deliver.verify(ctx, SHOP, sender, [window(h) for h in hours], why=why)]
+            return [s.what for s in deliver.verify(ctx, one, sender, [window(h) for h in hours], why=why)]
 
     def differences(self) -> list[list[str]]:
         """What a comparison says of the partitions of each hour that was sent."""

@@ -18,7 +18,7 @@ from tests.world import T0
 from tidegate.core.base.errors import DeliveryRefused, DeliveryUnsure, LostComparison
 from tidegate.core.spec.pipeline import Column
 from tidegate.databases.kinds import for_workers
-from tidegate.workflow.deliver import deliver
+from tidegate.workflow.deliver import content, deliver
 
 
 @pytest.fixture(params=KINDS)
@@ -96,7 +96,7 @@ def test_who_is_overtaken_shows_nothing(real: Real) -> None:
         deliver.prepare(ctx, sender)
         (one,) = ctx.ledger.deliveries.due("readings", "shop", None, 9)
         tried = ctx.ledger.deliveries.take("readings", "shop", one, "d", "aa")
-        files = deliver._files(ctx, deliver._generation(ctx, one))
+        files = content.of(ctx, one).generation
         with pytest.raises(LostComparison):
             sender.send(tried.attempt(2), files, lambda: False)
         with pytest.raises(RuntimeError):
