@@ -183,7 +183,7 @@ def test_a_batch_between_plan_and_run_is_noticed(world: TwoSites) -> None:
     world.drain("r1")
     world.there.run()
     ctx = world.context()
-    decision = survey.survey(ctx, "bergen", stopped=True)
+    decision = survey.survey(ctx, "bergen", survey.Said(stopped=True))
     world.write("oslo", "b")
     world.drain("r2")
     with pytest.raises(LostComparison):
