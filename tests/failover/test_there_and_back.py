@@ -47,6 +47,28 @@ def test_reading_goes_on_where_the_first_site_ended(world: TwoSites) -> None:
     assert (event.site, event.before, event.number) == ("bergen", "oslo", 1)
 
 
+def test_an_offset_is_told_by_the_batches_of_its_own_site(world: TwoSites) -> None:
+    """Batches of the other site lie between those of the one that was active twice."""
+    world.write("oslo", "a", "b")
+    world.drain("r1")
+    world.there.run()
+    world.fail_over()
+    world.write("bergen", "c", "d", "e", "f")
+    world.drain("r2")
+    world.note("oslo")
+    (crossing, *_) = world.context().ledger.failovers.newest("readings").certificate.crossings
+    Copier(world.at["bergen"], world.at["oslo"], starts={0: crossing.mark}).run()
+    world.fail_over("oslo")
+    world.write("oslo", "g", "h")
+    world.drain("r3")
+    landed(world)
+    reads = world.context().ledger.reads
+    told = [(offset, life) for offset in range(10) for life in reads.offsets("readings", [(0, offset)])[0].lives]
+    batches = [(offset, life.topic_id, life.batch) for offset, life in told if life.batch is not None]
+    assert all(batch.topic_id == topic_id for _, topic_id, batch in batches)
+    assert len(batches) == len(world.produced), "each record at the site where it was read"
+
+
 def test_an_open_batch_is_planned_again_at_the_other_site(world: TwoSites) -> None:
     world.write("oslo", "a", "b")
     world.drain("r1")

@@ -63,10 +63,14 @@ class _Files:
 
 
 class _Era:
-    """The batches of one topic id: `[first, last]`. `begins`: the first offset after a cut of a partition's log."""
+    """The batches of one topic id, from `first` to `last`; between them may be others, of another site's topic.
+    `begins`: the first offset after a cut of a partition's log."""
 
     def __init__(self, topic_id: str, first: int, last: int, begins: int | None = None) -> None:
         self.topic_id, self.first, self.last, self.begins = topic_id, first, last, begins
+
+    def has(self, batch: BatchRow) -> bool:
+        return batch.topic_id == self.topic_id and self.first <= batch.batch_id <= self.last
 
 
 class _Look:
@@ -79,7 +83,7 @@ class _Look:
         )
         eras = [_Era(*row) for row in c.execute(statement.group_by(b.c.topic_id))]
         self._eras = sorted(eras, key=lambda era: -era.last)
-        self._ends: dict[tuple[int, int], tuple[int, int] | None] = {}
+        self._ends: dict[tuple[str, int, int], tuple[int, int] | None] = {}
         self._losses: dict[int, list[LossRow]] = {}
         self._batches: dict[int, tuple[BatchRow, Floor, _Files]] = {}
         self._windows: dict[int, tuple[WindowFacts, _Files]] = {}
@@ -136,15 +140,17 @@ class _Look:
         return Life(topic_id=era.topic_id, accepted=era.topic_id == self._accepted, **values)
 
     def _of(self, era: _Era, loss: LossRow) -> bool:
-        return era.first <= loss.batch_id <= era.last
+        return era.has(self._batch(loss.batch_id)[0])
 
     def _reach(self, era: _Era, partition: int) -> tuple[int, int] | None:
         """(where reading began, planned end); None if no batch has the partition."""
-        key = (era.first, partition)
+        key = (era.topic_id, era.first, partition)
         if key not in self._ends:
+            of = and_(b.c.pipeline == p.c.pipeline, b.c.batch_id == p.c.batch_id, b.c.topic_id == era.topic_id)
             mine = (p.c.pipeline == self._name, p.c.partition == partition, p.c.batch_id.between(era.first, era.last))
-            first = self._c.execute(select(p).where(*mine).order_by(p.c.batch_id).limit(1)).first()
-            last = self._c.execute(select(p).where(*mine).order_by(p.c.batch_id.desc()).limit(1)).first()
+            found = select(p).select_from(p.join(b, of)).where(*mine).limit(1)
+            first = self._c.execute(found.order_by(p.c.batch_id)).first()
+            last = self._c.execute(found.order_by(p.c.batch_id.desc())).first()
             self._ends[key] = None
             if first is not None and last is not None:
                 began = row_of(self._c, r, pipeline=self._name, batch_id=first.batch_id, partition=partition)
@@ -161,7 +167,7 @@ class _Look:
 
     def _batch_with(self, era: _Era, partition: int, offset: int) -> int | None:
         for batch_id, (row, _, _) in self._batches.items():
-            if era.first <= batch_id <= era.last and not row.is_redrive and _holds(row, partition, offset):
+            if era.has(row) and not row.is_redrive and _holds(row, partition, offset):
                 return batch_id
         same = and_(b.c.pipeline == r.c.pipeline, b.c.batch_id == r.c.batch_id, b.c.kind == INGEST)
         statement = (
@@ -172,6 +178,7 @@ class _Look:
                 r.c.partition == partition,
                 r.c.start <= offset,
                 r.c.batch_id.between(era.first, era.last),
+                b.c.topic_id == era.topic_id,
             )
         )
         found = self._c.execute(statement.order_by(r.c.start.desc()).limit(1)).first()
