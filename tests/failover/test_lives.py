@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,21 @@ class CountedLife(Life):
         self.world.drain("last")
 
 
+def lived(life: Life, seed: int, switches: int, *more: Callable[[], Any]) -> None:
+    """Steps by chance, and what has to be true at the end. `switches`: at least so many; `more`: further steps."""
+    world = life.world
+    steps = (life.writes, life.writes, life.copies, life.copies, life.ingests, life.returns, life.switches_over, *more)
+    life.writes()
+    life.ingests()
+    for _ in range(STEPS):
+        life.chance.choice(steps)()
+    life.ends()
+    assert world.rows() == sorted(world.produced), f"seed {seed}"
+    assert not look(world).problems
+    assert life.switches >= switches
+    world.close()
+
+
 @pytest.mark.parametrize("number", range(LIVES))
 def test_each_record_lands_once_where_copies_are_counted(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -158,16 +174,7 @@ def test_each_record_lands_once_where_copies_are_counted(
     seed = int(os.environ.get("TIDEGATE_TEST_SEED", "20261128")) + number
     world = TwoSites(tmp_path)
     life = CountedLife(world, seed)
-    steps = (life.writes, life.writes, life.copies, life.copies, life.ingests, life.returns, life.switches_over)
-    life.writes()
-    life.ingests()
-    for _ in range(STEPS):
-        life.chance.choice(steps)()
-    life.ends()
-    assert world.rows() == sorted(world.produced), f"seed {seed}"
-    assert not look(world).problems
-    assert life.switches >= 3
-    world.close()
+    lived(life, seed, 3)
 
 
 @pytest.mark.parametrize("number", range(LIVES))
@@ -175,14 +182,4 @@ def test_each_record_lands_once_in_any_life(number: int, tmp_path: Path, request
     seed = int(os.environ.get("TIDEGATE_TEST_SEED", "20261127")) + number
     world = TwoSites(tmp_path)
     life = Life(world, seed)
-    steps = (life.writes, life.writes, life.copies, life.copies, life.ingests, life.returns, life.switches_over)
-    steps += (life.strays,)
-    life.writes()
-    life.ingests()
-    for _ in range(STEPS):
-        life.chance.choice(steps)()
-    life.ends()
-    assert world.rows() == sorted(world.produced), f"seed {seed}"
-    assert not look(world).problems
-    assert life.switches >= 2
-    world.close()
+    lived(life, seed, 2, life.strays)

@@ -3,7 +3,8 @@
 A round is *covered* once a later one, which has read at least its keys, is whole: its sweep stands in the table, and
 all rows of these keys are the later round's, or newer. The commit of the sweep lets the table forget what it covers; a
 cleaner deletes their files, and the ledger forgets them. A table that is taken back to a tag has its old rounds again.
-What the ledger knows, and that table lacks, is merged again; covered rounds are left out, whoever remembers them.
+The next merges bring the table what it lacks and the ledger still has. Covered rounds are not merged again, even if
+the ledger still has them.
 """
 
 from __future__ import annotations

@@ -316,11 +316,11 @@ def heal(model, st):
         s = {k: v for k, v in st[0].items() if k not in flying}
         for op in late if when == "before" else ():
             s = _done(model, s, op)
-        s = _alone(model, s, cfg.heals)
+        s = model.alone(s, lambda: model.programs[cfg.heals[0]](cfg), 6)
         for op in late if when == "after" else ():
             s = _done(model, s, op)
         if cfg.verify and when == "after":
-            s = _alone(model, s, cfg.heals)
+            s = model.alone(s, lambda: model.programs[cfg.heals[0]](cfg), 6)
         invariant(s, cfg)
         at_rest(s, cfg)
 
@@ -328,23 +328,6 @@ def heal(model, st):
 def _done(model, s, op):
     found = model.run_op(s, op)
     return s if found is None else found[0]
-
-
-def _alone(model, s, program, tries=6):
-    for _ in range(tries):
-        task = model.programs[program[0]](model.cfg)
-        try:
-            op = next(task)
-            while True:
-                found = model.run_op(s, op)
-                assert found is not None, op
-                s = found[0]
-                invariant(s, model.cfg)
-                op = task.send(found[1])
-        except StopIteration as end:
-            if end.value == "ok":
-                return s
-    return s
 
 
 OPS = {

@@ -47,6 +47,24 @@ class Model:
             self.cache[key] = hit
         return hit
 
+    def alone(self, s, task, tries):
+        """What is left after so many tries of a program, made by `task`, with nothing in between; one that ends with
+        "ok" is the last."""
+        for _ in range(tries):
+            program = task()
+            try:
+                op = next(program)
+                while True:
+                    found = self.run_op(s, op)
+                    assert found is not None, op
+                    s = found[0]
+                    self.invariant(s, self.cfg)
+                    op = program.send(found[1])
+            except StopIteration as end:
+                if end.value == "ok":
+                    return s
+        return s
+
     # state = (dict shared, tuple procs, tuple budget); proc = (pid, prog, tries, history)
     def key(self, st):
         return hash((frozenset(st[0].items()), st[1], st[2]))

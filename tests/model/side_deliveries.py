@@ -17,7 +17,7 @@ from tests.model.engine import BLOCK, UNK, Model, Violation
 
 
 class Row(NamedTuple):
-    """The ledger's row of a unit; `version` 0: there is none."""
+    """The ledger's row of a unit; with `version` 0 it has no row yet."""
 
     version: int = 0
     epoch: int = 0
@@ -289,7 +289,7 @@ def heal(model, st):
             s = waited[0]
         for _ in range(3):
             for unit in cfg.units:
-                s = _alone(model, s, unit)
+                s = model.alone(s, lambda unit=unit: deliver(cfg, unit), 3)
         for op in late if when == "after" else ():
             s = _did(model, s, op)
         invariant(s, cfg)
@@ -299,23 +299,6 @@ def heal(model, st):
 def _did(model, s, op):
     found = model.run_op(s, op)
     return s if found is None else found[0]
-
-
-def _alone(model, s, unit, tries=3):
-    for _ in range(tries):
-        task = deliver(model.cfg, unit)
-        try:
-            op = next(task)
-            while True:
-                found = model.run_op(s, op)
-                assert found is not None, op
-                s = found[0]
-                invariant(s, model.cfg)
-                op = task.send(found[1])
-        except StopIteration as end:
-            if end.value == "ok":
-                return s
-    return s
 
 
 OPS = {

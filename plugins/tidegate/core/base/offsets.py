@@ -118,6 +118,9 @@ def pack(ranges: Sequence[OffsetRange], tasks: int, smallest: int = 50_000) -> l
             pieces.append(OffsetRange(r.topic, r.partition, at, end))
             at = end
     bins: list[list[OffsetRange]] = [[] for _ in range(min(wanted, len(pieces)))]
+    loads = [0] * len(bins)
     for piece in sorted(pieces, key=lambda r: -r.count):
-        min(bins, key=lambda b: sum(r.count for r in b)).append(piece)
+        i = loads.index(min(loads))
+        bins[i].append(piece)
+        loads[i] += piece.count
     return [sorted(b) for b in bins]

@@ -20,7 +20,7 @@ Chunks = Mapping[int, Sequence[Chunk]]
 
 
 def read_again_by(one: Round, rounds: Iterable[Round]) -> Round | None:
-    """The first later round, of all keys of this one, that is whole; None: there is none.
+    """Return the first later round that is whole and has read all keys of this one; None without one.
 
     No row of a table in which that one is whole is of this one. Wherever a table may be taken back to, that one is
     merged there, and what was read before it is left out: its files may be gone."""

@@ -155,7 +155,7 @@ def crossed_end(
     for copy in copies:
         mine = next(ours, None)
         if mine is None or not mine.same(copy):
-            here = "there is none" if mine is None else f"the one at {mine.offset} is another ({_told(mine)})"
+            here = "that log has ended" if mine is None else f"the one at {mine.offset} is another ({_told(mine)})"
             words = f"the record at {copy.offset} was read as the copy of the next one from {end} on ({_told(copy)}); "
             return _refusal(RefusalKind.DIFFERENCE, partition, words + here, _NOT_EXACT)
         end, seen = mine.offset + 1, seen + 1

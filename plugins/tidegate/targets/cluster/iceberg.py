@@ -163,21 +163,11 @@ class IcebergSideCopy(IcebergCopy):
         return unit
 
     def _newest(self, metadata: TableMetadata, unit: int) -> Token | None:
-        for at in live.history(metadata):
-            said = live.said_by(at)
-            if said.get(_BATCH) == str(unit):
-                return Token(
-                    pipeline=said[f"{live.PREFIX}pipeline"],
-                    unit=unit,
-                    generation=int(said[f"{live.PREFIX}generation"]),
-                    epoch=int(said[f"{live.PREFIX}epoch"]),
-                    digest=said[f"{live.PREFIX}digest"],
-                )
-        return None
+        return live.newest_token(metadata, unit, _BATCH)
 
     def _said(self, token: Token, rows: int, place: str) -> dict[str, str]:
         said = live.summary_of(token, rows, place)
-        del said[f"{live.PREFIX}unit"]
+        del said[live.UNIT]
         return said | {_BATCH: str(token.unit)}
 
 

@@ -253,13 +253,17 @@ def summary_of(token: Token, rows: int, location: str) -> dict[str, str]:
     }
 
 
-def token_in(snapshot: Snapshot) -> Token | None:
-    """Return the token of the publication that made it; None where somebody else did."""
+UNIT = f"{PREFIX}unit"
+
+
+def token_in(snapshot: Snapshot, unit: str = UNIT) -> Token | None:
+    """Return the token of the publication that made it; None where somebody else did. `unit`: under which name the
+    summary says its unit."""
     said = said_by(snapshot)
     try:
         return Token(
             pipeline=said[f"{PREFIX}pipeline"],
-            unit=int(said[f"{PREFIX}unit"]),
+            unit=int(said[unit]),
             generation=int(said[f"{PREFIX}generation"]),
             epoch=int(said[f"{PREFIX}epoch"]),
             digest=said[f"{PREFIX}digest"],
@@ -268,10 +272,11 @@ def token_in(snapshot: Snapshot) -> Token | None:
         return None
 
 
-def newest_token(metadata: TableMetadata, unit: int) -> Token | None:
-    """C4: of the unit's newest publication that the current snapshot descends from, or that a tag keeps (C5)."""
+def newest_token(metadata: TableMetadata, unit: int, name: str = UNIT) -> Token | None:
+    """C4: of the unit's newest publication that the current snapshot descends from, or that a tag keeps (C5). `name`:
+    as in `token_in`."""
     for snapshot in history(metadata):
-        token = token_in(snapshot)
+        token = token_in(snapshot, name)
         if token is not None and token.unit == unit:
             return token
     return None
