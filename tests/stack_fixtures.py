@@ -81,10 +81,20 @@ def hive_spark(stack_roots: Path, postgres: StackInfo) -> Iterator[StackInfo]:
 @pytest.fixture(scope="session")
 def hive_on_objects(stack_roots: Path, postgres: StackInfo, objects: StackInfo) -> Iterator[StackInfo]:
     """The same as `hive_spark`, and it reads tables in `objects` too."""
+    env = {"AIRFLOW_CONN_ICEBERG_SQL": postgres.iceberg_sql_url} | _access(objects)
+    yield from _running(stack_roots / "hive-on-objects", "hive", hive="spark-iceberg", env=env)
+
+
+@pytest.fixture(scope="session")
+def hive_tables_on_objects(stack_roots: Path, objects: StackInfo) -> Iterator[StackInfo]:
+    """Spark's Thrift server with Hive tables in `objects`."""
+    yield from _running(stack_roots / "hive-objects", "hive", hive="spark-objects", env=_access(objects))
+
+
+def _access(objects: StackInfo) -> dict[str, str]:
     extra = {"endpoint_url": objects.objects_endpoint, "region_name": "us-east-1"}
     access = {"conn_type": "aws", "login": objects.objects_key, "password": objects.objects_secret, "extra": extra}
-    env = {"AIRFLOW_CONN_ICEBERG_SQL": postgres.iceberg_sql_url, "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(access)}
-    yield from _running(stack_roots / "hive-on-objects", "hive", hive="spark-iceberg", env=env)
+    return {"AIRFLOW_CONN_AWS_DEFAULT": json.dumps(access)}
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from dev.stack.errors import StackError
 from dev.stack.jars import ensure_jars
 from dev.stack.java import ADD_OPENS, find_java
 from dev.stack.parts import Part
@@ -19,6 +20,7 @@ _START_S = 180.0
 _RESOURCES = "resources/${hive.session.id}"
 """Each session's own: it makes the folder when it begins and deletes it when it ends, whoever else uses it."""
 _CATALOG = "spark.sql.catalog.iceberg"
+_OBJECTS = "AIRFLOW_CONN_AWS_DEFAULT"
 _LOG4J = """status = warn
 appender.c.type = Console
 appender.c.name = c
@@ -119,7 +121,7 @@ class SparkThriftIceberg(SparkThrift):
     @property
     def _objects(self) -> str:
         """The connection to the object store, as JSON; empty in a stack without one."""
-        return self.site.env.get("AIRFLOW_CONN_AWS_DEFAULT", "")
+        return self.site.env.get(_OBJECTS, "")
 
     def _classpath(self) -> str:
         """Behind Spark's own: the archive of classes holds for a prefix."""
@@ -130,6 +132,26 @@ class SparkThriftIceberg(SparkThrift):
         if not url:
             return {}
         return _jdbc_catalogue(url, self.site.root / "lake") | (_s3_files(self._objects) if self._objects else {})
+
+
+class SparkThriftObjects(SparkThrift):
+    """The same with Hadoop's client of S3: Hive tables whose location is `s3://...`."""
+
+    def prepare(self) -> None:
+        """Fetch that client and Amazon's SDK."""
+        self._client()
+
+    def _client(self) -> Path:
+        return ensure_jars("hadoop-aws", self.site.places, self.site.progress)
+
+    def _classpath(self) -> str:
+        """Behind Spark's own: the archive of classes holds for a prefix."""
+        return f"{spark_classpath()}:{self._client()}/*"
+
+    def _catalogues(self) -> dict[str, str]:
+        if _OBJECTS not in self.site.env:
+            raise StackError("this endpoint reads an object store, and there is none: add --with objects")
+        return {f"spark.hadoop.{key}": value for key, value in _s3a_files(self.site.env[_OBJECTS]).items()}
 
 
 class HiveServer2(Part):
@@ -243,6 +265,19 @@ def _s3_files(connection: str) -> dict[str, str]:
         "client.region": found["extra"]["region_name"],
     }
     return _of_catalog(options)
+
+
+def _s3a_files(connection: str) -> dict[str, str]:
+    """Hadoop's settings for `s3://` paths, by a connection of type `aws`."""
+    found = json.loads(connection)
+    return {
+        "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "fs.s3a.endpoint": found["extra"]["endpoint_url"],
+        "fs.s3a.endpoint.region": found["extra"]["region_name"],
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.access.key": found["login"],
+        "fs.s3a.secret.key": found["password"],
+    }
 
 
 def _of_catalog(options: dict[str, str]) -> dict[str, str]:

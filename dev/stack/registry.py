@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dev.stack.airflow import Airflow
 from dev.stack.clickhouse import ClickHouse
 from dev.stack.hdfs import Hdfs
-from dev.stack.hive import HiveServer2, SparkThrift, SparkThriftIceberg
+from dev.stack.hive import HiveServer2, SparkThrift, SparkThriftIceberg, SparkThriftObjects
 from dev.stack.iceberg import IcebergRest
 from dev.stack.kafka import Kafka
 from dev.stack.objects import Objects
@@ -16,7 +16,12 @@ from dev.stack.postgres import Postgres
 from dev.stack.rocketmq import RocketMq
 from dev.stack.yarn import Yarn
 
-HIVES: dict[str, type[Part]] = {"spark": SparkThrift, "spark-iceberg": SparkThriftIceberg, "hive4": HiveServer2}
+HIVES: dict[str, type[Part]] = {
+    "spark": SparkThrift,
+    "spark-iceberg": SparkThriftIceberg,
+    "spark-objects": SparkThriftObjects,
+    "hive4": HiveServer2,
+}
 
 
 def part_types(parts: Collection[str], hive: str) -> list[type[Part]]:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from tests.deliver.lab import SHOP, Direct, Lab
 from tests.fakes.catalogue import FakeCatalogue
+from tests.fakes.objects import MemoryObjects
 from tests.world import HOUR, T0, window
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.deliver.columns import table_of
@@ -65,7 +66,7 @@ class Met(FakeCatalogue):
 
 class ClusterLab(Lab):
     """`far`: the other cluster's catalogue. `wrap_far(port name, port)` may put something before its ports. `sides`:
-    of the side tables that are copied, too."""
+    of the side tables that are copied, too. `objects`: the copy lies in an object store."""
 
     def __init__(
         self,
@@ -74,11 +75,13 @@ class ClusterLab(Lab):
         wrap: Any = None,
         wrap_far: Callable[[str, Any], Any] = lambda name, port: port,
         sides: tuple[str, ...] = (),
+        objects: bool = False,
         **keys: str,
     ) -> None:
         super().__init__(folder, wrap=wrap)
-        self.far, self.wrap_far, self.storage = Met(), wrap_far, LocalStorage()
-        self.there = f"file://{folder}/there/readings"
+        self.far, self.wrap_far = Met(), wrap_far
+        self.storage: Any = MemoryObjects() if objects else LocalStorage()
+        self.there = "s3://there/readings" if objects else f"file://{folder}/there/readings"
         options = {"keep": "86400000", "location": self.there, "success": "True"} | keys
         self.one = replace(SHOP, kind="cluster", table=TABLE, options=tuple(sorted(options.items())))
         beside = (replace(self.one, name=name_of("shop", side), side=side) for side in sides)
@@ -122,7 +125,7 @@ class ClusterLab(Lab):
 
     def lose_a_file(self, hour: int) -> None:
         """There, by somebody's hand."""
-        self.files(hour)[0].unlink()
+        self.storage.delete(self.uris(hour)[0])
 
     def locations(self, hour: int = 0) -> list[str]:
         prefix = (("date", "2013-01-05"), ("hour", f"{hour:02}"))
@@ -134,9 +137,9 @@ class ClusterLab(Lab):
 
     def rows(self, hour: int = 0) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        for location in self.locations(hour):
-            for path in Path(location.removeprefix("file://")).glob("*.parquet"):
-                found += pq.ParquetFile(path).read().to_pylist()
+        for uri in self.uris(hour):
+            with self.storage.open_existing(uri) as file:
+                found += pq.ParquetFile(file).read().to_pylist()
         return found
 
     def own(self, hour: int = 0) -> list[tuple[str, bytes]]:
@@ -152,14 +155,23 @@ class ClusterLab(Lab):
         found = []
         prefix = (("date", "2013-01-05"), ("hour", f"{hour:02}"))
         for values, location in self.far.partitions(TABLE, prefix).items():
-            root = Path(location.removeprefix("file://"))
             folder = "/".join(f"{name}={value}" for name, value in values[2:])
-            found += [(f"{folder}/{p.name}", p.read_bytes()) for p in root.glob("*.parquet")]
+            for name in self._shown_at(location):
+                with self.storage.open_existing(join(location, name)) as file:
+                    found.append((f"{folder}/{name}", file.read()))
         return sorted(found)
 
+    def uris(self, hour: int = 0) -> list[str]:
+        """Of the files there that readers of the hour meet."""
+        return sorted(join(at, name) for at in self.locations(hour) for name in self._shown_at(at))
+
     def files(self, hour: int = 0) -> list[Path]:
-        """Paths of the files there that readers of the hour meet."""
-        return sorted(p for at in self.locations(hour) for p in Path(at.removeprefix("file://")).glob("*.parquet"))
+        """The same on a disk."""
+        return [Path(uri.removeprefix("file://")) for uri in self.uris(hour)]
+
+    def _shown_at(self, location: str) -> list[str]:
+        listing = self.storage.list_files(location) or []
+        return [f.path for f in listing if f.path.endswith(".parquet") and "/" not in f.path]
 
 
 def more_columns(lab: ClusterLab, name: str = "x") -> None:

@@ -8,12 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from pyiceberg.table.metadata import TableMetadata
 
 from tests.crash import lakehouse
 from tests.deliver.cluster_lab import TABLE, ClusterLab
-from tests.fakes.objects import MemoryObjects
 from tests.targets.iceberg.lab import Tables, through
 from tests.world import HOUR, T0
 from tidegate.core.deliver.units import name_of
@@ -26,7 +24,7 @@ from tidegate.targets.iceberg.catalogue import Loaded
 
 
 class IcebergLab(ClusterLab):
-    """`objects`: the copy lies in an object store; `own`: the pipeline's own place, if it is another."""
+    """`own`: the pipeline's own place, if it is another."""
 
     def __init__(
         self,
@@ -38,14 +36,11 @@ class IcebergLab(ClusterLab):
         sides: tuple[str, ...] = (),
         **keys: str,
     ) -> None:
-        location = {"location": "s3://there/readings"} if objects else {}
-        super().__init__(folder, wrap=wrap, wrap_far=wrap_far, sides=sides, **(location | keys))
+        super().__init__(folder, wrap=wrap, wrap_far=wrap_far, sides=sides, objects=objects, **keys)
         if own:
             self.world.change_spec(sink=replace(self.pipeline.sink, location=own, workdir=f"{own}/_tidegate"))
         lakehouse.install(self.world)
         self.there = dict(self.one.options)["location"]
-        if objects:
-            self.storage = MemoryObjects()  # type: ignore[assignment]
 
     def system(self, side: str = "") -> IcebergCopy:  # type: ignore[override]
         options = dict(self.one.options)
@@ -77,13 +72,6 @@ class IcebergLab(ClusterLab):
             return []
         return sorted(f.file_path for f in live.look(loaded.metadata, loaded.io, {(T0 + hour * HOUR) * 1000}).files)
 
-    def rows(self, hour: int = 0) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        for uri in self.uris(hour):
-            with self.storage.open_existing(uri) as file:
-                found += pq.ParquetFile(file).read().to_pylist()
-        return found
-
     def own(self, hour: int = 0) -> Any:
         """Bytes of the files of the generation in force, at home."""
         start_us = (T0 + hour * HOUR) * 1000
@@ -106,6 +94,3 @@ class IcebergLab(ClusterLab):
             assert token is not None
             found.setdefault(token.unit, []).append((token.generation, token.epoch))
         return found
-
-    def lose_a_file(self, hour: int) -> None:
-        self.storage.delete(self.uris(hour)[0])

@@ -52,6 +52,7 @@ def verifies(lab: ClusterLab) -> None:
 KINDS_OF_TABLES: dict[str, Opened] = {
     "hive": ClusterLab,
     "hive at once": partial(ClusterLab, metastore_conn_id="metastore"),
+    "hive in an object store": partial(ClusterLab, objects=True),
     "iceberg": IcebergLab,
     "iceberg in an object store": partial(IcebergLab, objects=True),
 }
@@ -60,6 +61,7 @@ CHOSEN = list(KINDS_OF_TABLES) if ALL else [_ONE]
 CHANGES = {
     "hive": {"ensure_table", "evolve_table", "add_partitions", "set_location"},
     "hive at once": {"ensure_table", "evolve_table", "add_partitions"},
+    "hive in an object store": {"ensure_table", "evolve_table", "add_partitions", "set_location"},
     "iceberg": {"create", "commit"},
     "iceberg in an object store": {"create", "commit"},
 }

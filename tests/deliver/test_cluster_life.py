@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -38,11 +39,21 @@ class Real(Lab):
     and its endpoint."""
 
     def __init__(
-        self, folder: Path, there: str, hive: StackInfo, here: str = "", own: StackInfo | None = None, **keys: str
+        self,
+        folder: Path,
+        there: str,
+        hive: StackInfo,
+        here: str = "",
+        own: StackInfo | None = None,
+        store: Connection | None = None,
+        **keys: str,
     ) -> None:
         storage = for_uri(here) if here else None
         super().__init__(folder, wrap=lambda name, port: storage if storage and name == "storage" else port)
         self.there, self.hive, self.senders = there, hive, list[SenderProcess]()
+        self.files: Any = for_uri(there, None, access_of(store) if store else None)
+        metastore = Connection(conn_id="metastore", host=hive.hive_host, port=hive.hive_metastore_port)
+        self.further = [store] if store else [metastore]
         name = uuid.uuid4().hex[:8]
         self.table, self.own_table = f"there_{name}.readings", "lake.readings"
         options = {"keep": "86400000", "location": there, "success": "True"} | keys
@@ -60,9 +71,10 @@ class Real(Lab):
         connection = Connection(
             conn_id="hive", conn_type="hiveserver2", host=self.hive.hive_host, port=self.hive.hive_port
         )
-        further = [Connection(conn_id="metastore", host=self.hive.hive_host, port=self.hive.hive_metastore_port)]
         kind, table = delivery_kind("cluster"), table_of(self.pipeline, delivery)
-        made = SenderProcess("cluster", lambda: kind.settings(connection, *further[: len(kind.needs(delivery))]), table)
+        made = SenderProcess(
+            "cluster", lambda: kind.settings(connection, *self.further[: len(kind.needs(delivery))]), table
+        )
         self.senders.append(made)
         return made
 
@@ -87,16 +99,16 @@ class Real(Lab):
 
     def bytes_there(self) -> list[tuple[str, str]]:
         """(partition and name, digest) of each file that readers there meet."""
-        return _bytes(self.far, self.table, self.there)
+        return _bytes(self.far, self.table, self.files)
 
     def bytes_here(self) -> list[tuple[str, str]]:
         """The same of the pipeline's own table."""
         own: Any = self.world.catalogue
-        return _bytes(own, self.own_table, self.pipeline.sink.location)
+        return _bytes(own, self.own_table, for_uri(self.pipeline.sink.location))
 
 
-def _bytes(catalogue: Any, table: str, location: str) -> list[tuple[str, str]]:
-    storage, found = for_uri(location), []
+def _bytes(catalogue: Any, table: str, storage: Any) -> list[tuple[str, str]]:
+    found = []
     for values, place in catalogue.partitions(table).items():
         folder = "/".join(f"{name}={value}" for name, value in values)
         for file in storage.list_files(place) or []:
@@ -129,13 +141,12 @@ def lives(lab: Real) -> None:
     assert (lab.query(), lab.bytes_there()) == (whole, lab.bytes_here())
 
     assert lab.differences() == [[], []]
-    storage = for_uri(lab.there)
     place = next(iter(lab.far.partitions(lab.table).values()))
-    (gone,) = [f.path for f in storage.list_files(place) or [] if f.path.endswith(".parquet")]
-    storage.delete(f"{place}/{gone}")
+    (gone,) = [f.path for f in lab.files.list_files(place) or [] if f.path.endswith(".parquet")]
+    lab.files.delete(f"{place}/{gone}")
     assert lab.verify(0, 1) == ["delivered", "unchanged"]
     assert (lab.query(), lab.bytes_there()) == (whole, lab.bytes_here())
-    assert not storage.list_names(f"{lab.there}/_tidegate/copies")
+    assert not lab.files.list_names(f"{lab.there}/_tidegate/copies")
 
 
 @pytest.fixture
@@ -192,6 +203,74 @@ def test_the_life_of_an_hour_between_two_clusters(
     assert lab.there.split("/")[2] != lab.pipeline.sink.location.split("/")[2]
     try:
         lives(lab)
+    finally:
+        lab.close()
+
+
+# ---------------------------------------------------------------- an object store
+
+HADOOPS_CLIENT = pytest.mark.skipif(os.environ.get("TIDEGATE_NIGHTLY") != "all", reason="make test-nightly")
+"""280 MB of jars."""
+
+
+def connection_to(objects: StackInfo) -> Connection:
+    """As a user would write it."""
+    return Connection(
+        conn_id="aws", conn_type="aws", login=objects.objects_key, password=objects.objects_secret,
+        extra={"endpoint_url": objects.objects_endpoint, "region_name": "us-east-1"},
+    )  # fmt: skip
+
+
+def folder_in(objects: StackInfo) -> str:
+    """Of this test alone."""
+    return f"{objects.objects_uri}/{uuid.uuid4().hex}/readings"
+
+
+@HADOOPS_CLIENT
+def test_hours_into_a_hive_table_in_an_object_store(
+    tmp_path: Path, objects: StackInfo, hive_tables_on_objects: StackInfo
+) -> None:
+    store = connection_to(objects)
+    lab = Real(tmp_path, folder_in(objects), hive_tables_on_objects, store=store, object_store_conn_id="aws")
+    try:
+        lives(lab)
+        id_, site, *others = lab.pipeline.columns
+        lab.world.change_spec(columns=(id_, replace(site, path="$.id"), *others))
+        lab.world.replay(1)
+        assert lab.deliver() == ["delivered"]  # values vanish, others come
+        assert lab.query("`id`, `site`")[2:] == [("01", "1-0", "1-0"), ("01", "1-1", "1-1")]
+        assert len(lab.far.partitions(lab.table)) == 4
+    finally:
+        lab.close()
+
+
+@HADOOPS_CLIENT
+def test_hours_without_rows_in_an_object_store(
+    tmp_path: Path, objects: StackInfo, hive_tables_on_objects: StackInfo
+) -> None:
+    """Readers meet partitions at places that hold nothing at all."""
+    keys = {"object_store_conn_id": "aws", "success": "False"}
+    lab = Real(tmp_path, folder_in(objects), hive_tables_on_objects, store=connection_to(objects), **keys)
+    try:
+        lab.world.change_spec(partition_by=("date", "hour"), where="id > '1'")
+        lab.hours(2)
+        assert lab.deliver() == ["delivered", "delivered"]
+        assert (lab.query(), lab.verify(0, 1)) == ([("01", "1-0"), ("01", "1-1")], ["unchanged", "unchanged"])
+        (values,) = [values for values, at in lab.far.partitions(lab.table).items() if lab.files.list_files(at)]
+        lab.far.set_location(lab.table, values, f"{lab.there}/nowhere")
+        assert lab.query() == []
+    finally:
+        lab.close()
+
+
+@HADOOPS_CLIENT
+def test_late_and_dirty_rows_in_an_object_store(
+    tmp_path: Path, objects: StackInfo, hive_tables_on_objects: StackInfo
+) -> None:
+    store = connection_to(objects)
+    lab = Real(tmp_path, folder_in(objects), hive_tables_on_objects, store=store, object_store_conn_id="aws")
+    try:
+        moves(lab)
     finally:
         lab.close()
 
@@ -261,12 +340,9 @@ def test_an_iceberg_table_by_a_rest_catalogue(tmp_path: Path, iceberg_rest: Stac
 
 def test_an_iceberg_table_in_an_object_store(tmp_path: Path, objects: StackInfo) -> None:
     catalogue = Connection(conn_id="pg", conn_type="sqlite", host=f"{tmp_path}/there.db")
-    store = Connection(
-        conn_id="aws", conn_type="aws", login=objects.objects_key, password=objects.objects_secret,
-        extra={"endpoint_url": objects.objects_endpoint, "region_name": "us-east-1"},
-    )  # fmt: skip
-    location = f"{objects.objects_uri}/{uuid.uuid4().hex}/readings"
-    lab = RealIceberg(tmp_path, [catalogue, store], location=location, object_store_conn_id="aws")
+    lab = RealIceberg(
+        tmp_path, [catalogue, connection_to(objects)], location=folder_in(objects), object_store_conn_id="aws"
+    )
     try:
         iceberg_lives(lab)
     finally:

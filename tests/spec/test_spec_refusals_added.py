@@ -177,7 +177,6 @@ ADDED += [
     for lines, key, says in [
         (CLUSTER.partition(", location")[0], "location", "is required"),
         (CLUSTER.replace("hdfs://there/lake/orders", "there"), "location", "must be a URI"),
-        (CLUSTER.replace("hdfs://", "s3://"), "location", "which an object store cannot do"),
         (CLUSTER.replace("hdfs://there/lake/orders", "file:///lake/orders/copy"), "location", "is the pipeline's own"),
         (CLUSTER.replace("lake.orders,", "orders,"), "table", "write it as database.orders"),
         (f"{CLUSTER}, metastore_conn_id: ''", "metastore_conn_id", "id of an Airflow connection"),

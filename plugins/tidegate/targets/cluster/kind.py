@@ -80,8 +80,6 @@ def _problems(pipeline: Pipeline, delivery: Delivery) -> list[tuple[str, str]]:
     location, own = options["location"], pipeline.sink.location
     if kind not in (HIVE, ICEBERG):
         found.append(("kind", f"files of Hive and Iceberg tables are copied, and sink.kind is {kind}"))
-    if kind == HIVE and not can_rename(location):
-        found.append(("location", "a window is renamed into place, which an object store cannot do: HDFS, or a disk"))
     if f"{location}/".startswith(f"{own}/") or f"{own}/".startswith(f"{location}/"):
         found.append(("location", f"{own} is the pipeline's own: name a directory of the other cluster"))
     if "." not in delivery.table:

@@ -16,8 +16,7 @@ class ClusterSection(DeliverySection):
     """Windows into a table of another cluster ([another cluster](cluster.md))."""
 
     location: Location = key(
-        "Directory of the table there, `hdfs://...`, `file:///...` or, for Iceberg tables, `s3://...`. It belongs to "
-        "this delivery alone.",
+        "Directory of the table there, `hdfs://...`, `file:///...` or `s3://...`. It belongs to this delivery alone.",
         shown="required for `cluster`",
     )
     metastore_conn_id: ConnectionId | None = key(
