@@ -63,6 +63,8 @@ class MySQL:
         net = [f"--port={self.port}", f"--bind-address={LOOPBACK}", "--socket=s", "--mysqlx=OFF"]
         log = ["--log-bin=binlog", "--server-id=1", "--gtid-mode=ON", "--enforce-gtid-consistency=ON"]
         small = ["--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--innodb-buffer-pool-size=64M"]
+        # of a server that was killed; its number may be another process's by now, or it is not reaped yet
+        (self.folder / "data" / "s.lock").unlink(missing_ok=True)
         running = self.launcher.start("mysql", Program([*self._server, *net, *log, *small], cwd=self.folder))
         running.wait_ready(self._answers, _START_S)
         return running
