@@ -6,7 +6,7 @@ Without Airflow (commands, tests) connections come from the environment; Airflow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from tidegate.workflow.base.columns import in_force
 from tidegate.workflow.base.context import Connector, Context
 
 if TYPE_CHECKING:
+    from tidegate.adapters.mirror_comparison import TableProcess
     from tidegate.core.window.waits import WaitLedger
     from tidegate.ledger.sql import SqlLedger
     from tidegate.spark.connection import SparkConnection
@@ -217,6 +218,18 @@ def open_database(
         yield database
     finally:
         database.close()
+
+
+@contextmanager
+def open_copy(pipeline: Pipeline, lookup: Lookup | None = None) -> Iterator[tuple[Database, TableProcess]]:
+    """The database that a mirror is copied from, and a process that reads the mirror. Raises TidegateError."""
+    from tidegate.adapters.mirror_comparison import TableProcess
+    from tidegate.inspection import storage_secrets
+
+    secrets = storage_secrets(pipeline, partial(resolve, lookup=lookup))
+    reader = TableProcess(user=pipeline.sink.user, secrets=secrets)
+    with closing(reader), open_database(pipeline, lookup) as database:
+        yield database, reader
 
 
 def sender_of(pipeline: Pipeline, delivery: Delivery, lookup: Lookup | None = None) -> Sender:

@@ -38,7 +38,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -
     monkeypatch.setattr("tidegate.wiring.open_ledger", lambda *_: made.context().ledger)
     monkeypatch.setattr("tidegate.inspection.context", lambda *_: made.context())
     connection = Connection(conn_id="alerts", conn_type="http", host=receiver.url, extra={"path": "hush"})
-    monkeypatch.setattr("tidegate.adapters.airflow_connections.airflow_connection", lambda _: connection)
+    monkeypatch.setattr("tidegate.airflow.messages.airflow_connection", lambda _: connection)
     yield made
     made.close()
 
@@ -105,7 +105,7 @@ def test_a_connection_that_is_missing_leaves_the_message_for_later(
         def missing(_: str) -> None:
             raise ConnectionMissing("connection alerts is not there", advice="make it")
 
-        patch.setattr("tidegate.adapters.airflow_connections.airflow_connection", missing)
+        patch.setattr("tidegate.airflow.messages.airflow_connection", missing)
         failed(world)
     assert "the webhook is not used: connection alerts is not there" in caplog.text
     assert receiver.got == []
@@ -128,7 +128,7 @@ def test_a_task_that_fails_for_a_missing_connection_says_so(
         return there[conn_id]
 
     monkeypatch.undo()
-    monkeypatch.setattr("tidegate.adapters.airflow_connections.airflow_connection", lookup)
+    monkeypatch.setattr("tidegate.airflow.messages.airflow_connection", lookup)
     world.context()
     failed(world, ConnectionMissing("Airflow has no connection 'hive'"))
     assert [(m["kind"], m["what"].rpartition(": ")[2]) for _, _, m in receiver.got] == [

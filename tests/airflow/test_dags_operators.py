@@ -165,7 +165,8 @@ def test_an_interval_that_is_no_window_is_refused(
 
 def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
+    monkeypatch.setattr(operators, "create_session", _Session)
+    monkeypatch.setattr(runs, "create_session", _Session)
     monkeypatch.setattr(runs, "locked", lambda dag_id, session: True)
     monkeypatch.setattr(
         "tidegate.airflow.backfill.stranded_runs.sweep", lambda ids, session: done.append("sweep") or ["x"]
@@ -212,7 +213,8 @@ def test_maintenance_sweeps_first_whatever_else_is_down(ctx: SimpleNamespace, mo
 def test_many_windows_are_left_to_the_catch_up_unless_it_will_not_come(
     ctx: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    monkeypatch.setattr("airflow.utils.session.create_session", lambda: _Session())
+    monkeypatch.setattr(operators, "create_session", _Session)
+    monkeypatch.setattr(runs, "create_session", _Session)
     monkeypatch.setattr(runs, "locked", lambda dag_id, session: True)
     monkeypatch.setattr(operators.MaintainOperator, "prepare", lambda self: None)
     monkeypatch.setattr(reconcile, "due", lambda c: [])

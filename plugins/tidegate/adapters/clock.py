@@ -9,5 +9,4 @@ class SystemClock:
     """Implements `core.base.clock.Clock`."""
 
     def now_ms(self) -> int:
-        """Now, in UTC ms."""
         return time.time_ns() // 1_000_000

@@ -68,7 +68,6 @@ def _asked(f: RowsSought) -> list[Any]:
 
 
 def footer_of(line: Mapping[str, Any]) -> Footer:
-    """The footer in one file's line."""
     if "error" in line:
         return Footer(path=line["path"], error=str(line["error"]))
     coordinates, parts = line.get("coordinates"), line["partitions"]

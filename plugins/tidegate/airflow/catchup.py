@@ -14,8 +14,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from airflow.exceptions import AirflowSkipException
+from airflow.exceptions import AirflowSkipException, DagNotFound
+from airflow.models.dagbag import DagBag
+from airflow.models.dagrun import DagRun
+from airflow.models.xcom import XCom
 from airflow.utils import timezone
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState, TaskInstanceState
 
 from tidegate.airflow import datasets, pools
 from tidegate.airflow import runs as runs_module
@@ -43,8 +48,6 @@ CERTIFICATE = "certificate"
 
 def carry_out(task: PipelineOperator, archive_dag_id: str, ctx: PipelineContext, context: Context) -> None:
     """Publish the windows that have no run. Raises AirflowSkipException without enough of them."""
-    from airflow.utils.session import create_session
-
     from tidegate.workflow.maintain import reconcile
     from tidegate.workflow.publish import catchup
 
@@ -76,15 +79,12 @@ def part_of(context: Context) -> Interval | None:
 
 
 def run_of(context: Context) -> str:
-    """The maintenance run's id."""
     return str(getattr(context["dag_run"], "run_id", ""))
 
 
 def trigger(dag_id: str, left: WindowKey, part: Interval | None) -> str:
     """Trigger the maintenance run that goes on, named by the first window left: a Clear triggers no second one, nor
     does a run without progress. Returns what it did, in words."""
-    from airflow.exceptions import DagNotFound
-
     try:
         return runs_module.trigger(dag_id, rules.next_run(left), rules.conf_of(part))
     except DagNotFound:
@@ -114,8 +114,6 @@ class Runs:
 
     def free(self, key: WindowKey) -> bool:
         """Whether the window has no run yet: the schedule may have come to it meanwhile."""
-        from airflow.utils.session import create_session
-
         self._task.about = f"window {iso(key.start_ms)}"
         self.looked_at.add(key.start_ms)
         with create_session() as session:
@@ -153,8 +151,6 @@ class Runs:
 
     def yields(self) -> bool:
         """Whether more urgent tasks wait for the pool; looks now and then."""
-        from airflow.utils.session import create_session
-
         if time.monotonic() - self._looked < URGENT_S:
             return False
         self._looked = time.monotonic()
@@ -163,8 +159,6 @@ class Runs:
 
     def complete(self, ctx: PipelineContext, keys: Sequence[WindowKey]) -> None:
         """Make the runs of published windows that have none, because an earlier try ended in between."""
-        from airflow.utils.session import create_session
-
         from tidegate.workflow.publish import archive
 
         with create_session() as session:
@@ -195,8 +189,6 @@ class Runs:
             return finished_run(known, key, note, shown, session)
 
     def _dag(self, session: Session) -> _Dag | None:
-        from airflow.models.dagbag import DagBag
-
         if self._known is None:
             bag = DagBag(read_dags_from_db=True)
             dag = bag.get_dag(self._dag_id, session=session)
@@ -207,10 +199,6 @@ class Runs:
 def finished_run(known: _Dag, key: WindowKey, note: str, shown: dict[str, Any], session: Session) -> TaskInstance:
     """Make the window's scheduled run as it would be after its tasks; `shown` are their certificates. The scheduler
     never sees it unfinished: one transaction makes and finishes it."""
-    from airflow.models.dagrun import DagRun
-    from airflow.models.xcom import XCom
-    from airflow.utils.state import DagRunState, TaskInstanceState
-
     run_id = runs_module.create_run(known.dag, key, known.dag_hash, session)
     run = session.query(DagRun).filter_by(dag_id=known.dag.dag_id, run_id=run_id).one()
     now = timezone.utcnow()

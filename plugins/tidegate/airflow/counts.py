@@ -13,20 +13,18 @@ import json
 import time
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from tidegate.adapters.airflow_connections import airflow_connection
 from tidegate.airflow.threads import in_thread
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.plain import loads
+from tidegate.core.completeness.port import Truth
+from tidegate.core.ledger import Ledger
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.waits import Answer
-
-if TYPE_CHECKING:
-    from tidegate.core.completeness.port import Truth
-    from tidegate.core.ledger import Ledger
-    from tidegate.core.window.readiness import Certificate
 
 LOOK_S = 60.0
 AT_ONCE = 4
@@ -88,7 +86,6 @@ def look(pipeline: str, window: WindowKey) -> Certificate:
 @functools.lru_cache(maxsize=128)
 def parts(pipeline: str) -> tuple[Pipeline, Truth | None]:
     """The pipeline and its other system, made once for each spec, so that hanging calls are counted."""
-    from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.completeness.connection import truth_of
 
     spec = loads(Pipeline, pipeline)
@@ -101,7 +98,6 @@ _ledgers: list[tuple[Ledger, float]] = []
 
 def ledger() -> Ledger:
     """The process's own ledger, opened anew now and then to notice a changed connection. Raises TidegateError."""
-    from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.wiring import open_ledger
 
     with _lock:

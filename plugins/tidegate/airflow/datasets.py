@@ -10,6 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow.datasets import Dataset
+from airflow.datasets.manager import dataset_manager
+from airflow.models.dataset import DatasetEvent, DatasetModel
+from airflow.utils.session import create_session
+from sqlalchemy import select
 
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.instants import iso
@@ -72,8 +76,6 @@ def announce(ctx: PipelineContext, notice: Notice, task_instance: TaskInstance) 
     """Write one event for this generation, however many tasks try. Returns what it did, in words.
 
     The ledger hears of it last: a task that dies in between finds the event, and only says so."""
-    from airflow.utils.session import create_session
-
     from tidegate.workflow.tell import announcements as work
 
     with create_session() as session:
@@ -87,10 +89,6 @@ def announce(ctx: PipelineContext, notice: Notice, task_instance: TaskInstance) 
 
 def register(pipeline: Pipeline, notice: Notice, task_instance: TaskInstance, session: Session) -> bool | None:
     """Add the event. Returns False if it existed, None if no DAG that Airflow knows has the dataset."""
-    from airflow.datasets.manager import dataset_manager
-    from airflow.models.dataset import DatasetEvent, DatasetModel
-    from sqlalchemy import select
-
     dataset, extra = dataset_of(pipeline), announcement.extra(pipeline, notice)
     # one at a time: no other process may add it between the look and the event
     known = session.scalar(select(DatasetModel.id).where(DatasetModel.uri == dataset.uri).with_for_update())

@@ -16,14 +16,13 @@ from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.units import counted, side_of
 from tidegate.core.replay.request import asked
-from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Delivery, Pipeline
 from tidegate.core.window.cut import window_end, window_from, window_start
 from tidegate.core.window.states import WindowKey
 
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
-    from tidegate.core.spec.pipeline import Delivery
     from tidegate.workflow.base.context import Context as PipelineContext
     from tidegate.workflow.deliver.deliver import Sent
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout
 from airflow.models.baseoperator import BaseOperator
-from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils import timezone
+from airflow.utils.context import Context
 
+from tidegate.airflow.hub import GRACE_MS, HubTrigger
 from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.spec.pipeline import Windows
-from tidegate.core.window.waits import PublishedWait
+from tidegate.core.window.waits import Answer, PublishedWait
 
-if TYPE_CHECKING:
-    from airflow.utils.context import Context
-
-    from tidegate.core.window.waits import Answer
-
-GRACE_MS = 120_000
-"""Milliseconds after its deadline at which a deferral without a triggerer ends."""
 DAY = timedelta(days=1)
 
 
@@ -118,40 +112,29 @@ class WindowPublishedSensor(BaseOperator):
         self.defer(trigger=trigger, method_name="resume", timeout=timedelta(milliseconds=deadline_ms - now + GRACE_MS))
 
 
-class WindowPublishedTrigger(BaseTrigger):
-    """Waits at the triggerer's hub; a triggerer may stop and another go on."""
+class WindowPublishedTrigger(HubTrigger):
+    """Waits until windows are published, as a generation `at_least`; `windows` is the pipeline's
+    `core.spec.pipeline.Windows` as JSON."""
+
+    done = "published"
 
     def __init__(
         self, pipeline: str, windows: str, start_ms: int, end_ms: int, at_least: int, deadline_ms: int, poll_s: float
     ) -> None:
-        """`windows` is the pipeline's `core.spec.pipeline.Windows` as JSON; interval in UTC ms, end exclusive."""
-        super().__init__()
-        self.pipeline, self.windows, self.start_ms, self.end_ms = pipeline, windows, start_ms, end_ms
-        self.at_least, self.deadline_ms, self.poll_s = at_least, deadline_ms, poll_s
+        super().__init__(pipeline, start_ms, end_ms, deadline_ms, poll_s)
+        self.windows, self.at_least = windows, at_least
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments, from which a triggerer makes it again."""
-        return "tidegate.airflow.downstream.WindowPublishedTrigger", {
-            "pipeline": self.pipeline,
-            "windows": self.windows,
-            "start_ms": self.start_ms,
-            "end_ms": self.end_ms,
-            "at_least": self.at_least,
-            "deadline_ms": self.deadline_ms,
-            "poll_s": self.poll_s,
-        }
+        place, arguments = super().serialize()
+        return place, {**arguments, "windows": self.windows, "at_least": self.at_least}
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event, see `hub.outcome`."""
-        from tidegate.airflow.hub import outcome
-
-        yield TriggerEvent(await outcome(self._wait, self.deadline_ms, self.poll_s, self.log.info, "published"))
-
-    def _wait(self) -> PublishedWait:
-        from tidegate.workflow.window import waits as awaiting
+    def wait(self) -> PublishedWait:
+        """Whether all of them are published."""
+        from tidegate.workflow.window.waits import published_wait
 
         windows = loads(Windows, self.windows)
-        return awaiting.published_wait(self.pipeline, windows, self.start_ms, self.end_ms, self.at_least)
+        return published_wait(self.pipeline, windows, self.window.start_ms, self.window.end_ms, self.at_least)
 
 
 def _instant_ms(text: str | datetime) -> int:

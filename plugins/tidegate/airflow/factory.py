@@ -18,12 +18,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.models.dag import DAG
+from airflow.timetables.base import Timetable
 from airflow.timetables.datasets import DatasetOrTimeSchedule
 from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.utils.dag_parsing_context import get_parsing_context
 
 from tidegate.adapters.expressions import ExpressionChecker, Lenient, available
 from tidegate.airflow import datasets, docs, messages, weights
+from tidegate.airflow.backfill import airflow_command
 from tidegate.airflow.backfill.stranded_runs import to_scheduled
 from tidegate.airflow.deliveries import DeliverOperator
 from tidegate.airflow.operators import (
@@ -151,8 +153,6 @@ class PipelineDag(DAG):
     def run(self, start_date: Any = None, end_date: Any = None, **options: Any) -> None:
         """Run a range, for `airflow dags backfill`. Raises AirflowException unless every run of it succeeds; SystemExit
         with a line that says why not, where a range means nothing."""
-        from tidegate.airflow.backfill import airflow_command
-
         if self._no_backfill:
             raise SystemExit(self._no_backfill)
         if start_date is None or end_date is None:
@@ -183,14 +183,22 @@ def _dag(
     pipeline: Pipeline,
     found: loader.Loaded,
     settings: Settings,
+    schedule: Timetable | None,
+    *,
+    start_date: datetime = SINCE,
+    max_active_runs: int = 1,
     catchup: bool = False,
-    **dag_args: Any,
+    no_backfill: str = "",
 ) -> PipelineDag:
     retries = pipeline.ingest.retries if kind == "ingest" else pipeline.archive.retries
     return PipelineDag(
         f"{pipeline.name}.{kind}",
         found,
+        schedule=schedule,
+        start_date=start_date,
+        max_active_runs=max_active_runs,
         catchup=catchup,
+        no_backfill=no_backfill,
         description=docs.description(kind, pipeline),
         doc_md=docs.page(kind, pipeline, found.text, settings.runbook_url),
         tags=sorted({"tidegate", pipeline.name, kind, *pipeline.tags}),
@@ -202,8 +210,12 @@ def _dag(
             "max_retry_delay": LONGEST_RETRY_DELAY,
             **({"on_failure_callback": messages.on_failure} if messages.configured(pipeline) else {}),
         },
-        **dag_args,
     )
+
+
+def _cron(schedule: str | None) -> Timetable | None:
+    """Runs by a cron expression, in UTC; by hand alone without one."""
+    return CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None
 
 
 def _task(
@@ -216,13 +228,7 @@ def _task(
 
 
 def _ingest(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
-    schedule = pipeline.ingest.schedule
-    dag = _dag(
-        "ingest", pipeline, found, settings,
-        schedule=CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None,
-        start_date=SINCE, max_active_runs=1,
-    )  # fmt: skip
-    with dag:
+    with _dag("ingest", pipeline, found, settings, _cron(pipeline.ingest.schedule)) as dag:
         pool = pipeline.ingest.pool
         plan = _task(PlanOperator, "plan", pipeline, pool, weights.PLAN)
         write = _task(WriteOperator, "write", pipeline, pool, weights.WRITE)
@@ -232,12 +238,10 @@ def _ingest(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG
 
 
 def _archive(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
-    dag = _dag(
-        "archive", pipeline, found, settings,
-        schedule=WindowTimetable.of(pipeline.windows), start_date=from_ms(pipeline.windows.start_ms), catchup=True,
-        max_active_runs=pipeline.archive.max_active_runs,
-    )  # fmt: skip
-    with dag:
+    with _dag(
+        "archive", pipeline, found, settings, WindowTimetable.of(pipeline.windows), catchup=True,
+        start_date=from_ms(pipeline.windows.start_ms), max_active_runs=pipeline.archive.max_active_runs,
+    ) as dag:  # fmt: skip
         pool, own = pipeline.archive.pool, {"poll_s": settings.poll_s, "weight_rule": weights.rule()}
         ready = _task(WindowReadySensor, "ready", pipeline, pool, weights.READY, **own)
         publish = _task(PublishOperator, "publish", pipeline, pool, weights.PUBLISH, **own)
@@ -246,76 +250,51 @@ def _archive(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DA
 
 
 def _replay(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
-    dag = _dag(
-        "replay", pipeline, found, settings,
-        schedule=BackfillOnlyTimetable.of(pipeline.windows), start_date=from_ms(pipeline.windows.start_ms),
-        max_active_runs=pipeline.archive.max_active_runs,
-    )  # fmt: skip
-    with dag:
+    with _dag(
+        "replay", pipeline, found, settings, BackfillOnlyTimetable.of(pipeline.windows),
+        start_date=from_ms(pipeline.windows.start_ms), max_active_runs=pipeline.archive.max_active_runs,
+    ) as dag:  # fmt: skip
         _task(ReplayOperator, "replay", pipeline, pipeline.archive.pool, weights.REPLAY)
     return dag
 
 
 def _apply(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
-    dag = _dag(
-        "apply", pipeline, found, settings,
-        schedule=CronDataIntervalTimetable(APPLY_SCHEDULE, timezone="UTC"), start_date=SINCE, max_active_runs=1,
-        no_backfill=docs.no_merge_by_date(pipeline.name),
-    )  # fmt: skip
-    with dag:
+    why_not = docs.no_merge_by_date(pipeline.name)
+    with _dag("apply", pipeline, found, settings, _cron(APPLY_SCHEDULE), no_backfill=why_not) as dag:
         _task(ApplyOperator, "apply", pipeline, pipeline.archive.pool, weights.APPLY)
     return dag
 
 
 def _copy(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
     assert pipeline.copy is not None
-    schedule = pipeline.copy.schedule
-    dag = _dag(
-        "copy", pipeline, found, settings,
-        schedule=CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None, start_date=SINCE,
-        max_active_runs=1, no_backfill=docs.no_copy_by_date(pipeline.name),
-    )  # fmt: skip
-    with dag:
+    why_not = docs.no_copy_by_date(pipeline.name)
+    with _dag("copy", pipeline, found, settings, _cron(pipeline.copy.schedule), no_backfill=why_not) as dag:
         _task(CopyOperator, "copy", pipeline, pipeline.copy.pool, weights.COPY)
     return dag
 
 
 def _compare(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
     assert pipeline.copy is not None
-    assert pipeline.copy.compare is not None
-    dag = _dag(
-        "compare", pipeline, found, settings,
-        schedule=CronDataIntervalTimetable(pipeline.copy.compare, timezone="UTC"), start_date=SINCE,
-        max_active_runs=1, no_backfill=docs.no_comparison_by_date(pipeline.name),
-    )  # fmt: skip
-    with dag:
+    why_not = docs.no_comparison_by_date(pipeline.name)
+    with _dag("compare", pipeline, found, settings, _cron(pipeline.copy.compare), no_backfill=why_not) as dag:
         _task(CompareOperator, "compare", pipeline, pipeline.copy.pool, weights.COPY)
     return dag
 
 
 def _deliver(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
-    dag = _dag(
-        "deliver", pipeline, found, settings,
-        schedule=DatasetOrTimeSchedule(
-            timetable=DeliveryTimetable.of(pipeline.windows), datasets=[datasets.dataset_of(pipeline)]
-        ),
-        start_date=from_ms(pipeline.windows.start_ms), max_active_runs=1,
-    )  # fmt: skip
-    with dag:
-        about = {"doc_md": docs.TASKS["deliver"]}
+    schedule = DatasetOrTimeSchedule(
+        timetable=DeliveryTimetable.of(pipeline.windows), datasets=[datasets.dataset_of(pipeline)]
+    )
+    start = from_ms(pipeline.windows.start_ms)
+    with _dag("deliver", pipeline, found, settings, schedule, start_date=start) as dag:
+        pool, about = pipeline.archive.pool, {"doc_md": docs.TASKS["deliver"]}
         for one in pipeline.deliver:
-            _task(
-                DeliverOperator, one.name, pipeline, pipeline.archive.pool, weights.DELIVER, delivery=one.name, **about
-            )
+            _task(DeliverOperator, one.name, pipeline, pool, weights.DELIVER, delivery=one.name, **about)
     return dag
 
 
 def _maintain(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
-    dag = _dag(
-        "maintain", pipeline, found, settings,
-        schedule=CronDataIntervalTimetable(MAINTAIN_SCHEDULE, timezone="UTC"), start_date=SINCE, max_active_runs=1,
-    )  # fmt: skip
-    with dag:
+    with _dag("maintain", pipeline, found, settings, _cron(MAINTAIN_SCHEDULE)) as dag:
         kinds, pool = dags_of(pipeline), pipeline.archive.pool
         archive = f"{pipeline.name}.archive" if "archive" in kinds else None
         own: dict[str, Any] = {"archive_dag_id": archive, "retries": MAINTAIN_RETRIES}

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from logging import Logger
 from typing import TYPE_CHECKING, Any
 
+from airflow.configuration import conf
+from airflow.stats import Stats
+
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.look.measures import Measure
 from tidegate.core.source.loss_warning import CRITICAL, WARN, TimeToLoss, remedy, sentence
@@ -50,8 +53,6 @@ def warn(ctx: Context, loss: TimeToLoss, log: Logger) -> None:
 
 def send(found: Iterable[Measure]) -> None:
     """Send measures as gauges, counters too: each value is a total, and no backend of Airflow's sets a counter."""
-    from airflow.stats import Stats
-
     tagged = _has_tags()
     for measure in found:
         labels = dict(measure.labels)
@@ -73,7 +74,5 @@ def send(found: Iterable[Measure]) -> None:
 
 def _has_tags() -> bool:
     """Whether the backend takes tags; plain StatsD does not: there the pipeline is part of the name."""
-    from airflow.configuration import conf
-
     keys = ("otel_on", "statsd_datadog_enabled", "statsd_influxdb_enabled")
     return any(conf.getboolean("metrics", key, fallback=False) for key in keys)

@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import Context
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from tidegate.airflow.threads import in_background, in_thread
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.instants import iso
-from tidegate.core.window.waits import Answer, Look, Wait, WindowRef, settled, union
-
-if TYPE_CHECKING:
-    from tidegate.core.window.waits import WaitLedger
-    from tidegate.core.window.watermark import TopicFacts
+from tidegate.core.window.states import WindowKey
+from tidegate.core.window.waits import Answer, Look, Wait, WaitLedger, WindowRef, settled, union
+from tidegate.core.window.watermark import TopicFacts
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +30,13 @@ LOOK_UP_S = 600.0
 """Seconds between look-ups of the ledger's connection, which may change."""
 SILENCE_S = 30.0
 """Seconds that a wait goes on after its deadline while the ledger hangs."""
+GRACE_MS = 120_000
+"""Milliseconds after its deadline at which a deferral without a triggerer ends."""
 CLOSEST_S = 1.0
 """Seconds between two ticks for deadlines, at least."""
 
 
 def hub() -> Hub:
-    """The running loop's hub."""
     loop = asyncio.get_running_loop()
     for old in [one for one in _hubs if one.is_closed()]:
         del _hubs[old]
@@ -50,16 +51,54 @@ async def outcome(
     poll_s: float,
     say: Callable[[str], None],
     done: str,
-    afterwards: Callable[[Answer], Awaitable[Answer]] | None = None,
+    afterwards: Callable[[Answer], Awaitable[Answer]],
 ) -> dict[str, str]:
     """Payload of a trigger's one event: `outcome` is `done`, late or failed; `text` is for people."""
     try:
         answer = await hub().wait(make, deadline_ms, poll_s, say)
-        if answer.done and afterwards is not None:
+        if answer.done:
             answer = await afterwards(answer)
     except TidegateError as e:
         return {"outcome": "failed", "text": str(e)}
     return {"outcome": done if answer.done else "late", "text": answer.text}
+
+
+class HubTrigger(BaseTrigger):
+    """Waits at the hub for something about the windows from `start_ms` to `end_ms`, or until `deadline_ms` (UTC) has
+    come.
+
+    It holds nothing outside itself, so a triggerer may stop and another go on; it owns nothing, so there is no cleanup.
+    """
+
+    done = "ready"
+
+    def __init__(self, pipeline: str, start_ms: int, end_ms: int, deadline_ms: int, poll_s: float) -> None:
+        super().__init__()
+        self.pipeline, self.window = pipeline, WindowKey(start_ms, end_ms)
+        self.deadline_ms, self.poll_s = deadline_ms, poll_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class and arguments, from which a triggerer makes it again."""
+        return f"{type(self).__module__}.{type(self).__qualname__}", {
+            "pipeline": self.pipeline,
+            "start_ms": self.window.start_ms,
+            "end_ms": self.window.end_ms,
+            "deadline_ms": self.deadline_ms,
+            "poll_s": self.poll_s,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event, see `outcome`."""
+        told = outcome(self.wait, self.deadline_ms, self.poll_s, self.log.info, self.done, self.afterwards)
+        yield TriggerEvent(await told)
+
+    def wait(self) -> Wait:
+        """The question to the ledger."""
+        raise NotImplementedError
+
+    async def afterwards(self, answer: Answer) -> Answer:
+        """Wait for more once the ledger has answered, without blocking the loop."""
+        return answer
 
 
 class Hub:

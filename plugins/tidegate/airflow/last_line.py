@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import errno
 import re
-from typing import TYPE_CHECKING
+
+from airflow.models.baseoperator import BaseOperator
+from airflow.utils.context import Context
+from airflow.utils.state import TaskInstanceState
 
 from tidegate.core.base.errors import (
     GOES_ON,
@@ -26,10 +29,6 @@ from tidegate.core.base.errors import (
     TidegateError,
     WrongRevision,
 )
-
-if TYPE_CHECKING:
-    from airflow.models.baseoperator import BaseOperator
-    from airflow.utils.context import Context
 
 LONGEST = 900
 """Most characters of the error; the traceback above has all of it."""
@@ -76,8 +75,6 @@ def what_to_do(context: Context) -> None:
 
 def failed(context: Context, about: str, error: BaseException | str | None) -> str:
     """The line of a failed try. `about`: the batch or window of its work."""
-    from airflow.utils.state import TaskInstanceState
-
     ti = context["ti"]
     pipeline = ti.dag_id.rpartition(".")[0]
     what, advice, command = explained(error, pipeline, about)

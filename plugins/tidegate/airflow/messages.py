@@ -8,6 +8,10 @@ from __future__ import annotations
 from logging import Logger
 from typing import TYPE_CHECKING, Any
 
+from airflow.configuration import conf
+
+from tidegate.adapters.airflow_connections import airflow_connection
+from tidegate.adapters.connections import resolve
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.spec.pipeline import Pipeline
 
@@ -60,8 +64,6 @@ def configured(pipeline: Pipeline) -> bool:
 
 def channels_of(pipeline: Pipeline, log: Logger) -> list[Channel]:
     """The channels, the webhook first. One that cannot be made is a warning."""
-    from tidegate.adapters.airflow_connections import airflow_connection
-    from tidegate.adapters.connections import resolve
     from tidegate.adapters.webhook import Function, Webhook
 
     found: list[Channel] = []
@@ -77,15 +79,12 @@ def channels_of(pipeline: Pipeline, log: Logger) -> list[Channel]:
 
 def board_url(name: str) -> str:
     """The pipeline's page in the Airflow UI."""
-    from airflow.configuration import conf
-
     return f"{conf.get('webserver', 'base_url', fallback='').rstrip('/')}/tidegate/{name}"
 
 
 def _failed(pipeline: Pipeline, context: Context) -> None:
     """Record and tell, with the ledger's connection alone: another one may be why the task failed."""
     from tidegate import inspection, wiring
-    from tidegate.adapters.airflow_connections import airflow_connection
     from tidegate.workflow.tell import notices
 
     ti, log = context["ti"], context["task"].log

@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.utils import timezone
+from airflow.utils.session import create_session
 
-from tidegate.airflow import datasets
+from tidegate.adapters.airflow_connections import airflow_connection
+from tidegate.airflow import catchup, datasets, gauges, messages, replay_conf, replay_runs, runs, switches
+from tidegate.airflow.backfill import stranded_runs
+from tidegate.airflow.clear import leftovers
+from tidegate.airflow.sensors import defer_until_closed
 from tidegate.airflow.task import PipelineOperator, report, run_key, window_of
 from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import GivesWay, NotReady, StillClosing, TidegateError
+from tidegate.core.publish.catchup import worth_it
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.tell import announcement
 from tidegate.core.window.states import WindowKey
@@ -24,7 +30,6 @@ from tidegate.core.window.states import WindowKey
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
-    from tidegate.airflow.runs import Filled
     from tidegate.core.window.due import Due, RunsSeen
     from tidegate.workflow.base.context import Context as PipelineContext
 
@@ -44,8 +49,6 @@ class PlanOperator(PipelineOperator):
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Plan the batch. Raises AirflowSkipException when nothing is new, or a redrive goes first."""
-        from tidegate.airflow import switches
-
         switches.settle(ctx, [f"{self.pipeline.name}.ingest"], self.log)
         batch = self._planned(ctx, run_key(context))
         if batch is None:  # a skip leaves no mark that a later Clear would trip over, as a ShortCircuit does
@@ -89,7 +92,6 @@ class LandOperator(PipelineOperator):
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Land it. The run that it triggers is named by this run's batch, so that a cleared task triggers nothing
         twice."""
-        from tidegate.airflow.runs import trigger_after_backlog, trigger_apply
         from tidegate.workflow.batch import ingest
 
         run = run_key(context)
@@ -98,19 +100,19 @@ class LandOperator(PipelineOperator):
             return
         batch = ctx.ledger.batches.bound(self.pipeline.name, run)
         if batch is not None and merges:
-            self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"landed_batch_{batch}"))
+            self.log.info(runs.trigger_apply(f"{self.pipeline.name}.apply", f"landed_batch_{batch}"))
         if batch is not None and backlog:
-            self.log.info(trigger_after_backlog(self.dag_id, batch, self.pipeline.ingest.schedule is not None))
+            self.log.info(runs.trigger_after_backlog(self.dag_id, batch, self.pipeline.ingest.schedule is not None))
 
 
 class PublishOperator(PipelineOperator):
     """Close the window, assemble and publish it; verify a published window, and repair it if need be."""
 
     of = "window"
-    runs_spark = True
+    runs_spark = publishes = True
 
     def __init__(self, *, pipeline: Pipeline, poll_s: float = 30.0, **operator_args: Any) -> None:
-        super().__init__(pipeline=pipeline, outlets=[datasets.dataset_of(pipeline)], **operator_args)
+        super().__init__(pipeline=pipeline, **operator_args)
         self.poll_s = poll_s
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
@@ -118,7 +120,6 @@ class PublishOperator(PipelineOperator):
 
         Raises TaskDeferred while a batch that was planned before the close has not landed: that may take longer than
         retries last."""
-        from tidegate.airflow.sensors import defer_until_closed
         from tidegate.workflow.publish import archive
 
         window = window_of(self.pipeline, context)
@@ -143,15 +144,10 @@ class ReplayOperator(PipelineOperator):
     run's conf asks for: other windows, a reopening, a rollback."""
 
     of = "window"
-    runs_spark = True
-
-    def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
-        super().__init__(pipeline=pipeline, outlets=[datasets.dataset_of(pipeline)], **operator_args)
+    runs_spark = publishes = True
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Replay; the old generation stays readable until the swap."""
-        from tidegate.airflow import replay_conf
-
         replay_conf.carry_out(self, ctx, context)
 
 
@@ -160,10 +156,7 @@ class ApplyOperator(PipelineOperator):
 
     A cleared task looks at the table first: what has been merged is left alone."""
 
-    runs_spark = True
-
-    def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
-        super().__init__(pipeline=pipeline, outlets=[datasets.dataset_of(pipeline)], **operator_args)
+    runs_spark = publishes = True
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Merge for LONGEST_APPLY_S seconds; a run that it triggers goes on.
@@ -171,14 +164,13 @@ class ApplyOperator(PipelineOperator):
         Raises AirflowSkipException where nothing was merged, so that no dataset event is written; not in a further try:
         one that died behind its commit has told nobody, and an event that comes twice does no harm. Nor is one written
         while readers see nothing yet."""
-        from tidegate.airflow.runs import trigger_apply
         from tidegate.workflow.apply.apply import apply
 
         until = time.monotonic() + LONGEST_APPLY_S
         again = bool((context["dag_run"].conf or {}).get("again"))
         done = apply(ctx, go_on=lambda: time.monotonic() < until, again=again)
         if done.left:
-            self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"after_batch_{done.told.upto}"))
+            self.log.info(runs.trigger_apply(f"{self.pipeline.name}.apply", f"after_batch_{done.told.upto}"))
         if not done.merges and context["ti"].try_number <= 1:
             raise AirflowSkipException(f"nothing to merge: the table has all that landed, up to batch {done.told.upto}")
         if done.told.copied.hidden:
@@ -200,31 +192,23 @@ class CopyOperator(PipelineOperator):
         """Read for LONGEST_APPLY_S seconds; the next run goes on.
 
         Raises AirflowSkipException where nothing was left to read, or no event has been merged yet (S4)."""
-        from tidegate.adapters.airflow_connections import airflow_connection
-        from tidegate.adapters.mirror_comparison import TableProcess
-        from tidegate.airflow.runs import trigger, trigger_apply
-        from tidegate.inspection import storage_secrets
-        from tidegate.wiring import open_database
+        from tidegate.wiring import open_copy
         from tidegate.workflow.copy.copy import copy
 
         until = time.monotonic() + LONGEST_APPLY_S
-        secrets = storage_secrets(self.pipeline, airflow_connection)
-        reader = TableProcess(user=self.pipeline.sink.user, secrets=secrets)
         try:
-            with open_database(self.pipeline, airflow_connection) as database:
+            with open_copy(self.pipeline, airflow_connection) as (database, reader):
                 done = copy(ctx, database, go_on=lambda: time.monotonic() < until, greatest=reader.greatest)
         except NotReady as e:
             raise AirflowSkipException(str(e)) from None
-        finally:
-            reader.close()
         if not done.chunks:
             why = "another task reads what is left" if done.left else "every chunk of the newest copy is read"
             raise AirflowSkipException(f"nothing to read: {why}")
         run = context["dag_run"].run_id
         if ctx.keyed is not None:  # a day takes a copy once it is whole
-            self.log.info(trigger_apply(f"{self.pipeline.name}.apply", f"copied_by_{run}"))
+            self.log.info(runs.trigger_apply(f"{self.pipeline.name}.apply", f"copied_by_{run}"))
         if done.left:
-            self.log.info(trigger(self.dag_id, f"after_{run}"[:250]))
+            self.log.info(runs.trigger(self.dag_id, f"after_{run}"[:250]))
 
 
 class CompareOperator(PipelineOperator):
@@ -238,29 +222,22 @@ class CompareOperator(PipelineOperator):
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Compare, and wait LONGEST_APPLY_S seconds for the mirror to catch up. Raises AirflowFailException with the
         first keys that differ."""
-        from tidegate.adapters.airflow_connections import airflow_connection
-        from tidegate.adapters.mirror_comparison import TableProcess
-        from tidegate.inspection import storage_secrets
-        from tidegate.wiring import open_database
+        from tidegate.wiring import open_copy
         from tidegate.workflow.copy.compare import compare, in_words
         from tidegate.workflow.copy.narrow import next_keys
 
         until = time.monotonic() + LONGEST_APPLY_S
-        secrets = storage_secrets(self.pipeline, airflow_connection)
-        reader = TableProcess(user=self.pipeline.sink.user, secrets=secrets)
 
         def wait() -> bool:
             time.sleep(LOOK_S)
             return time.monotonic() < until
 
         try:
-            with open_database(self.pipeline, airflow_connection) as database:
+            with open_copy(self.pipeline, airflow_connection) as (database, reader):
                 keys = next_keys(ctx, database)
                 found = compare(ctx, database, reader, wait, "", keys)
         except NotReady as e:
             raise AirflowSkipException(str(e)) from None
-        finally:
-            reader.close()
         if found.differ and found.exact:
             raise AirflowFailException(in_words(self.pipeline.name, found, keys))
         self.log.info(in_words(self.pipeline.name, found, keys))
@@ -282,19 +259,12 @@ class MaintainOperator(PipelineOperator):
         """Skip `catch_up` without a process where it has nothing to do."""
         super().post_execute(context, result)
         if not self._catches_up:
-            from tidegate.airflow.clear import leftovers
-
             leftovers.skip(context["ti"], self.downstream_task_ids)
 
     def prepare(self) -> None:
         """Settle runs that a killed backfill or a Clear left behind."""
-        from airflow.utils.session import create_session
-
-        from tidegate.airflow.backfill.stranded_runs import sweep
-        from tidegate.airflow.clear import leftovers
-
         with create_session() as session:
-            done = sweep(self.dag_ids, session) + leftovers.revive(self.dag_ids, session)
+            done = stranded_runs.sweep(self.dag_ids, session) + leftovers.revive(self.dag_ids, session)
             if self.archive_dag_id is not None:
                 done += leftovers.hand_on([self.archive_dag_id], session)
                 done += leftovers.start(self.archive_dag_id, session)
@@ -303,7 +273,6 @@ class MaintainOperator(PipelineOperator):
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Create archive runs before other duties: users notice a window that waits."""
-        from tidegate.airflow import gauges, messages, switches
         from tidegate.workflow.maintain import reconcile
         from tidegate.workflow.tell import announcements
 
@@ -325,15 +294,9 @@ class MaintainOperator(PipelineOperator):
 
     def _fill(self, dag_id: str, due: Due, looked_ms: int, context: Context) -> RunsSeen | None:
         """Create runs of windows that the schedule has gone past, or leave them to `catch_up`."""
-        from airflow.utils.session import create_session
-
-        from tidegate.airflow.catchup import part_of, run_of
-        from tidegate.airflow.runs import without_run
-        from tidegate.core.publish import catchup
-
         with create_session() as session:
-            many_ready = without_run(dag_id, due, looked_ms, session)
-            self._catches_up = catchup.worth_it(many_ready, part_of(context), run_of(context))
+            many_ready = runs.without_run(dag_id, due, looked_ms, session)
+            self._catches_up = worth_it(many_ready, catchup.part_of(context), catchup.run_of(context))
         filled = self._create(dag_id, due, looked_ms, not self._catches_up)
         if filled.seen is not None and filled.seen.paused and due:
             self.log.info("%s is paused: windows that are ready wait until it is unpaused", dag_id)
@@ -343,20 +306,14 @@ class MaintainOperator(PipelineOperator):
             self.log.info("%s: started %s, which was queued behind runs that wait", dag_id, run_id)
         return filled.seen
 
-    def _create(self, dag_id: str, due: Due, looked_ms: int, create: bool = True) -> Filled:
+    def _create(self, dag_id: str, due: Due, looked_ms: int, create: bool = True) -> runs.Filled:
         """Wait for the scheduler as a catch-up does: the next maintenance comes in minutes."""
-        from tidegate.airflow import runs
-
         with runs.unless_held(dag_id) as (session, held):
             return runs.create_missing_runs(dag_id, due, looked_ms, session, create=create, held=held)
 
     def _at_work(self, windows: Sequence[WindowKey]) -> set[int]:
-        from airflow.utils.session import create_session
-
-        from tidegate.airflow.replay_runs import at_work
-
         with create_session() as session:
-            return at_work(self.pipeline.name, windows, session)
+            return replay_runs.at_work(self.pipeline.name, windows, session)
 
 
 class CatchUpOperator(PipelineOperator):
@@ -371,6 +328,4 @@ class CatchUpOperator(PipelineOperator):
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Publish at most `core.publish.catchup.MOST` windows for LONGEST_S seconds; the next maintenance run goes
         on."""
-        from tidegate.airflow import catchup
-
         catchup.carry_out(self, self.archive_dag_id, ctx, context)

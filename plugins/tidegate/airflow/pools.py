@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.models.pool import Pool
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.state import TaskInstanceState
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from tidegate.core.base.wording import many
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 HOLDERS = 6
 """Most DAGs to name."""
@@ -30,12 +34,6 @@ def full(pool: str, session: Session) -> str:
 
 def starves(pool: str, weight: int, session: Session) -> bool:
     """Whether a task of a greater weight, and of a DAG that is not paused, waits for a slot of a pool that has none."""
-    from airflow.models.dag import DagModel
-    from airflow.models.dagrun import DagRun
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import TaskInstanceState
-    from sqlalchemy import func, select
-
     slots, held = _held(pool, session)
     if slots is None or slots < 0 or sum(held.values()) < slots:
         return False
@@ -48,11 +46,6 @@ def starves(pool: str, weight: int, session: Session) -> bool:
 
 def _held(pool: str, session: Session) -> tuple[int | None, Counter[str]]:
     """Slots of the pool (None: no such pool; below zero: no limit), and how many each DAG holds."""
-    from airflow.models.pool import Pool
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import TaskInstanceState
-    from sqlalchemy import func, select
-
     slots = session.scalar(select(Pool.slots).where(Pool.pool == pool))
     taken = TaskInstance.state.in_((TaskInstanceState.RUNNING, TaskInstanceState.QUEUED))
     asked = select(TaskInstance.dag_id, func.sum(TaskInstance.pool_slots)).where(TaskInstance.pool == pool, taken)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow.utils import timezone
 
+from tidegate.airflow.task import PipelineOperator, report, window_of
 from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import AskedWrong, NotReady, ReplayRefused, TidegateError
 from tidegate.core.base.instants import iso
@@ -19,7 +20,6 @@ from tidegate.core.window.states import WindowKey
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
-    from tidegate.airflow.task import PipelineOperator
     from tidegate.workflow.base.context import Context as PipelineContext
     from tidegate.workflow.base.context import Published
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 def carry_out(task: PipelineOperator, ctx: PipelineContext, context: Context) -> None:
     """Work window by window, and announce each once it is published; a refused window holds up no other. Raises
     AskedWrong for a conf that names nothing that exists."""
-    from tidegate.airflow.task import report
-
     it = of_run(task.pipeline, context, to_ms(timezone.utcnow()))
     task.about = _about(it)
     task.log.info("%s", words(it))
@@ -41,8 +39,6 @@ def carry_out(task: PipelineOperator, ctx: PipelineContext, context: Context) ->
 
 def of_run(pipeline: Pipeline, context: Context, now_ms: int) -> Asked:
     """The request of a run. Raises AskedWrong; SpecError where the run's data interval counts and is not a window."""
-    from tidegate.airflow.task import window_of
-
     conf = getattr(context["dag_run"], "conf", None) or {}
     names_windows = isinstance(conf, dict) and bool({"window", "from", "until"} & conf.keys())
     own = None if names_windows else window_of(pipeline, context)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.state import State
+from sqlalchemy import exists, or_, select
+from sqlalchemy.orm import Session
+
+from tidegate.airflow.timetable import from_ms, to_ms
 from tidegate.core.window.states import WindowKey
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 
 def at_work(name: str, windows: Sequence[WindowKey], session: Session) -> set[int]:
@@ -24,11 +27,6 @@ def at_work(name: str, windows: Sequence[WindowKey], session: Session) -> set[in
 
 
 def _replaying(dag_id: str, session: Session) -> bool:
-    from airflow.models.dagrun import DagRun
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import State
-    from sqlalchemy import select
-
     runs = select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state.in_(State.unfinished_dr_states))
     working = [state for state in State.unfinished if state is not None]  # None: never begun, as the run says
     tasks = select(TaskInstance.run_id).where(TaskInstance.dag_id == dag_id, TaskInstance.state.in_(working))
@@ -36,13 +34,6 @@ def _replaying(dag_id: str, session: Session) -> bool:
 
 
 def _open_windows(dag_id: str, windows: Sequence[WindowKey], session: Session) -> set[int]:
-    from airflow.models.dagrun import DagRun
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import State
-    from sqlalchemy import exists, or_, select
-
-    from tidegate.airflow.timetable import from_ms, to_ms
-
     working = [state for state in State.unfinished if state is not None]
     same = (TaskInstance.dag_id == DagRun.dag_id, TaskInstance.run_id == DagRun.run_id)
     task = exists().where(*same, TaskInstance.state.in_(working))

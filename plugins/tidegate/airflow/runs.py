@@ -7,14 +7,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from airflow.api.common.trigger_dag import trigger_dag
+from airflow.exceptions import AirflowException, DagNotFound, DagRunAlreadyExists
+from airflow.models.dag import DAG, DagModel
+from airflow.models.dagbag import DagBag
+from airflow.models.dagrun import DagRun, DagRunNote
+from airflow.models.taskinstance import TaskInstance
+from airflow.timetables.base import DataInterval
+from airflow.utils import timezone
+from airflow.utils.session import create_session
+from airflow.utils.sqlalchemy import with_row_locks
+from airflow.utils.state import DagRunState, State, TaskInstanceState
+from airflow.utils.types import DagRunType
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.orm import Session
+
+from tidegate.airflow.timetable import from_ms, to_ms
 from tidegate.core.window.due import RunsSeen
 from tidegate.core.window.states import WindowKey
-
-if TYPE_CHECKING:
-    from airflow.models.dag import DAG, DagModel
-    from sqlalchemy.orm import Session
 
 MOST_AT_ONCE = 8
 MOST_TOLD = 200
@@ -38,8 +50,6 @@ def trigger_after_backlog(dag_id: str, batch_id: int, scheduled: bool = False) -
     know, as while its file cannot be parsed or was read half written, is waited for, LOST_S at most. Then it is left to
     its schedule where it is `scheduled`. Raises AirflowException without a schedule: no other run would go on.
     """
-    from airflow.exceptions import AirflowException, DagNotFound
-
     run_id, until = f"backlog_after_batch_{batch_id}", time.monotonic() + LOST_S
     while True:
         try:
@@ -59,8 +69,6 @@ def trigger_after_backlog(dag_id: str, batch_id: int, scheduled: bool = False) -
 def trigger_apply(dag_id: str, run_id: str) -> str:
     """Trigger a merge, once for any number of calls. Returns what it did, in words. A DAG that Airflow does not know at
     this moment is left to its schedule: a merge takes whatever has landed."""
-    from airflow.exceptions import DagNotFound
-
     try:
         return f"to merge it: {trigger(dag_id, run_id)}"
     except DagNotFound:
@@ -69,10 +77,6 @@ def trigger_apply(dag_id: str, run_id: str) -> str:
 
 def trigger(dag_id: str, run_id: str, conf: dict[str, Any] | None = None) -> str:
     """Create a manual run of this id, once. Returns what it did, in words. Raises DagNotFound."""
-    from airflow.api.common.trigger_dag import trigger_dag
-    from airflow.exceptions import DagNotFound, DagRunAlreadyExists
-    from airflow.models.dag import DagModel
-
     model = DagModel.get_current(dag_id)
     if model is None:
         raise DagNotFound(dag_id)
@@ -99,8 +103,6 @@ class Filled:
 def without_run(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Session) -> list[WindowKey]:
     """Those of these windows that have no run at all, also ahead of the schedule; none while the DAG is paused, which
     means that nothing is to be published."""
-    from airflow.models.dag import DagModel
-
     model = session.query(DagModel).filter_by(dag_id=dag_id).one_or_none()
     if model is None or not model.is_active or model.is_paused:
         return []
@@ -120,9 +122,6 @@ def create_missing_runs(
     new runs meanwhile. Without `create` only queued ones are started: a catch-up publishes the others. Nothing is
     created or started while the scheduler has the lock (`held`).
     """
-    from airflow.models.dag import DagModel
-    from airflow.models.dagbag import DagBag
-
     model = session.query(DagModel).filter_by(dag_id=dag_id).one_or_none()
     if model is None or not model.is_active:
         return Filled()
@@ -144,10 +143,6 @@ def create_missing_runs(
 
 def locked(dag_id: str, session: Session) -> DagModel | None:
     """The DAG's row, locked as the scheduler locks it to make runs; None, without waiting, where another holds it."""
-    from airflow.models.dag import DagModel
-    from airflow.utils.sqlalchemy import with_row_locks
-    from sqlalchemy import select
-
     mine = select(DagModel).where(DagModel.dag_id == dag_id)
     return session.scalar(with_row_locks(mine, session, of=DagModel, skip_locked=True))
 
@@ -155,9 +150,6 @@ def locked(dag_id: str, session: Session) -> DagModel | None:
 @contextmanager
 def unless_held(dag_id: str) -> Iterator[tuple[Session, bool]]:
     """A session that has waited for the lock of `locked`, and whether another has held that for LOCK_S."""
-    from airflow.models.dag import DagModel
-    from airflow.utils.session import create_session
-
     until = time.monotonic() + LOCK_S
     while True:
         with create_session() as session:
@@ -170,12 +162,6 @@ def unless_held(dag_id: str) -> Iterator[tuple[Session, bool]]:
 
 def _front(model: DagModel, session: Session) -> int | None:
     """Position of the schedule (UTC ms): its next run, or its latest where that is further, as after a backfill."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.types import DagRunType
-    from sqlalchemy import func, select
-
-    from tidegate.airflow.timetable import to_ms
-
     automated = DagRun.run_type.in_((DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB))
     latest = session.scalar(select(func.max(DagRun.execution_date)).where(DagRun.dag_id == model.dag_id, automated))
     return max((to_ms(at) for at in (model.next_dagrun, latest) if at is not None), default=None)
@@ -210,30 +196,17 @@ def _look(dag_id: str, due: Iterable[WindowKey], looked_ms: int, session: Sessio
 
 
 def _deferred(dag_id: str, session: Session) -> set[str]:
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import TaskInstanceState
-    from sqlalchemy import select
-
     waiting = (TaskInstance.dag_id == dag_id, TaskInstance.state == TaskInstanceState.DEFERRED)
     return set(session.scalars(select(TaskInstance.run_id).where(*waiting)))
 
 
 def _over(run: Any, looked_ms: int) -> bool:
     """Whether the run had ended before the look at the ledger: one that ends now may have published since."""
-    from airflow.utils.state import State
-
-    from tidegate.airflow.timetable import to_ms
-
     return run.state in State.finished_dr_states and (run.end_date is None or to_ms(run.end_date) < looked_ms)
 
 
 def runs_of(dag_id: str, page: Sequence[WindowKey], session: Session) -> dict[int, list[Any]]:
     """Runs by start of their window; a manual run has a date of its own within it."""
-    from airflow.models.dagrun import DagRun
-    from sqlalchemy import select
-
-    from tidegate.airflow.timetable import from_ms, to_ms
-
     first, end = from_ms(page[0].start_ms), from_ms(page[-1].end_ms)
     columns = (DagRun.run_id, DagRun.execution_date, DagRun.data_interval_start, DagRun.state, DagRun.end_date)
     found = select(*columns).where(DagRun.dag_id == dag_id, DagRun.execution_date >= first, DagRun.execution_date < end)
@@ -246,11 +219,6 @@ def runs_of(dag_id: str, page: Sequence[WindowKey], session: Session) -> dict[in
 
 def _start(dag_id: str, run_ids: Sequence[str], session: Session) -> tuple[str, ...]:
     """Start those that are still queued. Returns their ids; the scheduler may have started others."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils import timezone
-    from airflow.utils.state import DagRunState
-    from sqlalchemy import update
-
     started = []
     for run_id in run_ids:
         mine = (DagRun.dag_id == dag_id, DagRun.run_id == run_id, DagRun.state == DagRunState.QUEUED)
@@ -261,13 +229,6 @@ def _start(dag_id: str, run_ids: Sequence[str], session: Session) -> tuple[str, 
 
 
 def create_run(dag: DAG, key: WindowKey, dag_hash: str | None, session: Session) -> str:
-    from airflow.timetables.base import DataInterval
-    from airflow.utils import timezone
-    from airflow.utils.state import DagRunState
-    from airflow.utils.types import DagRunType
-
-    from tidegate.airflow.timetable import from_ms
-
     interval = DataInterval(from_ms(key.start_ms), from_ms(key.end_ms))
     run = dag.create_dagrun(
         run_type=DagRunType.SCHEDULED,
@@ -285,10 +246,6 @@ def create_run(dag: DAG, key: WindowKey, dag_hash: str | None, session: Session)
 def write_note(run_id: int, text: str, session: Session, instead_of: str) -> None:
     """Write a line to the run's note, in place of lines that begin with `instead_of`. By the table: the model's foreign
     key leads to users, whom only the webserver's library knows."""
-    from airflow.models.dagrun import DagRunNote
-    from airflow.utils import timezone
-    from sqlalchemy import insert, select, update
-
     table = DagRunNote.__table__
     mine, now = table.c.dag_run_id == run_id, timezone.utcnow()
     old = session.execute(select(table.c.content).where(mine)).one_or_none()

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.exceptions import AirflowException, AirflowFailException
-from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow.utils import timezone
 
+from tidegate.airflow.counts import until_let_through
+from tidegate.airflow.hub import GRACE_MS, HubTrigger
 from tidegate.airflow.task import CERTIFICATE, PipelineOperator, window_of
 from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.plain import dumps, from_plain
 from tidegate.core.completeness.rules import longest_wait_ms
 from tidegate.core.spec.pipeline import Pipeline, Windows
 from tidegate.core.window.states import WindowKey
-from tidegate.core.window.waits import Answer, ClosedWait, ReadyWait, Wait
+from tidegate.core.window.waits import Answer, ClosedWait, ReadyWait
 
 if TYPE_CHECKING:
     from airflow.utils.context import Context
 
     from tidegate.workflow.base.context import Context as PipelineContext
-
-GRACE_MS = 120_000
-"""Milliseconds after its deadline at which a deferral without a triggerer ends."""
 
 
 class WindowReadySensor(PipelineOperator):
@@ -79,44 +76,7 @@ class WindowReadySensor(PipelineOperator):
         )
 
 
-class WindowTrigger(BaseTrigger):
-    """Waits at the triggerer's hub for something about one window, or until `deadline_ms` (UTC) has come.
-
-    It holds nothing outside itself, so a triggerer may stop and another go on; it owns nothing, so there is no cleanup.
-    """
-
-    def __init__(self, pipeline: str, start_ms: int, end_ms: int, deadline_ms: int, poll_s: float) -> None:
-        super().__init__()
-        self.pipeline, self.window = pipeline, WindowKey(start_ms, end_ms)
-        self.deadline_ms, self.poll_s = deadline_ms, poll_s
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class and arguments, from which a triggerer makes it again."""
-        return f"{type(self).__module__}.{type(self).__qualname__}", {
-            "pipeline": self.pipeline,
-            "start_ms": self.window.start_ms,
-            "end_ms": self.window.end_ms,
-            "deadline_ms": self.deadline_ms,
-            "poll_s": self.poll_s,
-        }
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event, see `hub.outcome`."""
-        from tidegate.airflow.hub import outcome
-
-        told = outcome(self.wait, self.deadline_ms, self.poll_s, self.log.info, "ready", self.afterwards)
-        yield TriggerEvent(await told)
-
-    def wait(self) -> Wait:
-        """The question to the ledger."""
-        raise NotImplementedError
-
-    async def afterwards(self, answer: Answer) -> Answer:
-        """Wait for more once the ledger has answered, without blocking the loop."""
-        return answer
-
-
-class WindowReadyTrigger(WindowTrigger):
+class WindowReadyTrigger(HubTrigger):
     """Waits until the window is ready. `pipeline` is the compiled spec as JSON: the triggerer needs no DAG folder."""
 
     def wait(self) -> ReadyWait:
@@ -126,12 +86,10 @@ class WindowReadyTrigger(WindowTrigger):
 
     async def afterwards(self, answer: Answer) -> Answer:
         """Wait for another system's count, where the spec names one; `done` is False after `deadline_ms`."""
-        from tidegate.airflow.counts import until_let_through
-
         return await until_let_through(self.pipeline, self.window, answer, self.deadline_ms, self.poll_s, self.log.info)
 
 
-class WindowClosingTrigger(WindowTrigger):
+class WindowClosingTrigger(HubTrigger):
     """Waits until the batches that were planned before the window's close have landed. `pipeline` is its name."""
 
     def wait(self) -> ClosedWait:

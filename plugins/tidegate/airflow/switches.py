@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from logging import Logger
 from typing import TYPE_CHECKING, Any
 
+from airflow.models.dag import DagModel
+from airflow.models.errors import ParseImportError
+from airflow.utils.session import create_session
+from sqlalchemy import select, update
+
 from tidegate.adapters.airflow_facts import last_line
 from tidegate.airflow.backfill.range_runs import scheduler_alive
 
@@ -29,10 +34,6 @@ class Switches:
 
     def look(self) -> dict[str, bool]:
         """Whether each is paused, without DAGs that Airflow does not know (any more)."""
-        from airflow.models.dag import DagModel
-        from airflow.utils.session import create_session
-        from sqlalchemy import select
-
         asked = select(DagModel.dag_id, DagModel.is_paused).where(DagModel.dag_id.in_(self.dag_ids), DagModel.is_active)
         with create_session() as session:
             found = {dag_id: bool(paused) for dag_id, paused in session.execute(asked)}
@@ -40,10 +41,6 @@ class Switches:
 
     def turn(self, dag_id: str, paused: bool) -> bool:
         """Pause or unpause it. Returns whether that changed anything."""
-        from airflow.models.dag import DagModel
-        from airflow.utils.session import create_session
-        from sqlalchemy import update
-
         other = (DagModel.dag_id == dag_id, DagModel.is_paused.is_(not paused))
         change = update(DagModel).where(*other).values(is_paused=paused)
         with create_session() as session:
@@ -51,17 +48,11 @@ class Switches:
 
     def scheduler_alive(self) -> bool:
         """Whether a scheduler has given a sign within the last minute."""
-        from airflow.utils.session import create_session
-
         with create_session() as session:
             return scheduler_alive(session)
 
     def import_errors(self) -> list[str]:
         """File and last line of each error that keeps DAGs of these pipelines, or of their file, from Airflow."""
-        from airflow.models.errors import ParseImportError
-        from airflow.utils.session import create_session
-        from sqlalchemy import select
-
         asked = select(ParseImportError.filename, ParseImportError.stacktrace).order_by(ParseImportError.filename)
         with create_session() as session:
             found: Sequence[Any] = session.execute(asked).all()

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.exceptions import AirflowException, AirflowFailException
 from airflow.models.baseoperator import BaseOperator
+from airflow.utils.session import create_session
 
+from tidegate.adapters.airflow_connections import airflow_connection
 from tidegate.airflow import datasets, last_line
+from tidegate.airflow.clear import leftovers
 from tidegate.airflow.links import BoardLink
 from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import SpecError, TidegateError
@@ -37,10 +40,14 @@ class PipelineOperator(BaseOperator):
     template_fields: Sequence[str] = ()
     operator_extra_links = (BoardLink(),)
     runs_spark: ClassVar[bool] = False
+    publishes: ClassVar[bool] = False
+    """Whether the table's dataset is an outlet of its."""
     of: ClassVar[str] = ""
     """Subject of a run: a batch, a window, or none."""
 
     def __init__(self, *, pipeline: Pipeline, **operator_args: Any) -> None:
+        if self.publishes:
+            operator_args["outlets"] = [datasets.dataset_of(pipeline)]
         super().__init__(do_xcom_push=False, **operator_args)
         self.pipeline = pipeline
         self.about = ""
@@ -49,7 +56,6 @@ class PipelineOperator(BaseOperator):
 
     @property
     def begun_here(self) -> bool:
-        """Whether this process has begun it."""
         return self._context is not None
 
     def execute(self, context: Context) -> None:
@@ -86,10 +92,6 @@ class PipelineOperator(BaseOperator):
         """Let followers run, also where this task was cleared alone after it had failed."""
         super().post_execute(context, result)
         if self.downstream_task_ids:
-            from airflow.utils.session import create_session
-
-            from tidegate.airflow.clear import leftovers
-
             with create_session() as session:
                 for task_id in leftovers.free(context["ti"], self.downstream_task_ids, session):
                     self.log.info("%s runs after this task: it was given up when this one had failed", task_id)
@@ -109,7 +111,6 @@ class PipelineOperator(BaseOperator):
             self.log.error("%s", last_line.terminated(self._context, self.about))
 
     def _open(self, context: Context) -> PipelineContext:
-        from tidegate.adapters.airflow_connections import airflow_connection
         from tidegate.wiring import context_for, job_secrets
 
         if self.runs_spark:

@@ -34,12 +34,10 @@ class WindowTimetable(Timetable):
 
     @classmethod
     def of(cls, windows: Windows) -> WindowTimetable:
-        """The schedule of a pipeline's windows."""
         return cls(windows.size_ms, windows.timezone, windows.start_ms)
 
     @property
     def summary(self) -> str:
-        """Text of the schedule in the UI."""
         size_ms = self._windows.size_ms
         return f"windows of {size_ms // 60_000} min" if size_ms < DAY_MS else f"days in {self._windows.timezone}"
 
@@ -93,7 +91,6 @@ class BackfillOnlyTimetable(WindowTimetable):
 
     @property
     def summary(self) -> str:
-        """Text of the schedule in the UI."""
         return "by backfill only"
 
     def next_dagrun_info(
@@ -116,7 +113,6 @@ class DeliveryTimetable(WindowTimetable):
 
     @property
     def summary(self) -> str:
-        """Text of the schedule in the UI."""
         return f"every {TICK_MS // 60_000} min"
 
     def infer_manual_data_interval(self, *, run_after: DateTime) -> DataInterval:

@@ -54,12 +54,10 @@ def may(action: str) -> bool:
 
 
 def sees(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a route that shows something."""
     return _allowed(SEE, view)
 
 
 def acts(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a route that changes something."""
     return _allowed(ACT, view)
 
 

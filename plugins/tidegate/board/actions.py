@@ -20,6 +20,8 @@ from tidegate.core.base.errors import AskedWrong, LostComparison, TidegateError
 from tidegate.core.replay.request import LONGEST_REASON, REOPEN, REPLAY, ROLLBACK, reason
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.ledger.requests import SqlRequests
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.restore import reset
 
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 _DAG = {REPLAY: "replay", REOPEN: "replay", ROLLBACK: "replay", RELEASE: "ingest", RESET: "ingest"}
@@ -193,8 +195,6 @@ def _run(spec: Pipeline, question: Question, form: Mapping[str, str], token: str
 
 
 def _release(spec: Pipeline, question: Question, form: Mapping[str, str], token: str, why: str) -> int:
-    from tidegate.workflow.maintain import reconcile
-
     batch, by = int(form["batch"]), actor()
     ctx = _reach().context(spec, by)
     refused = reconcile.releasable(ctx, batch)
@@ -211,8 +211,6 @@ def _release(spec: Pipeline, question: Question, form: Mapping[str, str], token:
 
 
 def _reset(spec: Pipeline, question: Question, form: Mapping[str, str], token: str, why: str) -> int:
-    from tidegate.workflow.restore import reset
-
     ctx = _reach().context(spec, actor())
     found = reset.survey(ctx)
     if not isinstance(found, reset.Recreated):

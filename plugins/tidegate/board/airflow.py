@@ -7,6 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from airflow.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
+from airflow.www.extensions.init_auth_manager import get_auth_manager
+from flask import url_for
+from sqlalchemy import and_, or_
+
 from tidegate.board import words
 from tidegate.board.reach import Reach
 from tidegate.board.runs import PREFIX
@@ -41,10 +49,6 @@ def runs_of_window(pipeline: Pipeline, key: WindowKey, events: Sequence[Event]) 
     dags = [dag for kind in ("archive", "replay") if _may_see(dag := f"{pipeline.name}.{kind}")]
     if not dags:
         return ()
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.session import create_session
-    from sqlalchemy import and_, or_
-
     start = datetime.fromtimestamp(key.start_ms / 1000, UTC)
     boards = and_(
         DagRun.run_id.startswith(PREFIX, autoescape=True),
@@ -65,10 +69,6 @@ def runs_named(bound: Sequence[str]) -> tuple[Run, ...]:
     seen = {dag_id for dag_id, _ in named if _may_see(dag_id)}
     found: dict[tuple[str, str], Run] = {}
     if seen:
-        from airflow.models.dagrun import DagRun
-        from airflow.utils.session import create_session
-        from sqlalchemy import and_, or_
-
         mine = or_(*(and_(DagRun.dag_id == d, DagRun.run_id == r) for d, r in named if d in seen))
         with create_session() as session:
             rows = session.query(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.id).filter(mine).all()
@@ -78,10 +78,6 @@ def runs_named(bound: Sequence[str]) -> tuple[Run, ...]:
 
 def page_of_run(reach: Reach, dag_id: str, run_id: str) -> str:
     """Address of the window or the batch that a run works on, else of its pipeline."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.session import create_session
-    from flask import url_for
-
     name, _, kind = dag_id.rpartition(".")
     if kind == "ingest":
         batch = reach.ledger().batches.bound(name, f"{dag_id}/{run_id}")
@@ -98,9 +94,6 @@ def page_of_run(reach: Reach, dag_id: str, run_id: str) -> str:
 
 
 def _with_tasks(session: Any, rows: Sequence[Any]) -> tuple[Run, ...]:
-    from airflow.models.taskinstance import TaskInstance
-    from sqlalchemy import and_, or_
-
     if not rows:
         return ()
     t = TaskInstance
@@ -119,8 +112,5 @@ def _ordered(tasks: list[Task]) -> tuple[Task, ...]:
 
 
 def _may_see(dag_id: str) -> bool:
-    from airflow.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-    from airflow.www.extensions.init_auth_manager import get_auth_manager
-
     manager = get_auth_manager()
     return manager.is_authorized_dag(method="GET", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id))

@@ -17,6 +17,9 @@ from tidegate.core.replay.request import REOPEN, REPLAY, ROLLBACK, Asked
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import CURRENT, RETIRED, WindowKey
+from tidegate.workflow.late import reopen
+from tidegate.workflow.maintain import reconcile
+from tidegate.workflow.restore import reset
 
 RELEASE, RESET = "release", "reset"
 ACTIONS = (REPLAY, REOPEN, ROLLBACK, RELEASE, RESET)
@@ -157,8 +160,6 @@ def _reading(reach: Reach, pipeline: Pipeline, key: WindowKey) -> list[tuple[str
 
 
 def _reopen(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str]) -> Question:
-    from tidegate.workflow.late import reopen
-
     ctx, wanted = reach.context(pipeline), {key.start_ms for key in it.windows}
     if len(it.windows) == 1:
         choices = [c for c in (reopen.preview(ctx, it.windows[0]),) if c.late is not None]
@@ -217,8 +218,6 @@ def _rollback(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, s
 
 
 def _release(reach: Reach, pipeline: Pipeline, given: Mapping[str, str]) -> Question:
-    from tidegate.workflow.maintain import reconcile
-
     text = given.get("batch") or ""
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         raise AskedWrong("the page's address names no batch", advice="begin at the pipeline's page")
@@ -249,8 +248,6 @@ def _release(reach: Reach, pipeline: Pipeline, given: Mapping[str, str]) -> Ques
 
 
 def _reset(reach: Reach, pipeline: Pipeline) -> Question:
-    from tidegate.workflow.restore import reset
-
     found = reset.survey(reach.context(pipeline))
     if not isinstance(found, reset.Recreated):
         obstacle = f"Topic {found.topic} ({found.topic_id}) is the accepted one: there is nothing to accept."

@@ -5,17 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlalchemy import event
+
+from tidegate import inspection
+from tidegate.adapters.airflow_connections import airflow_connection
 from tidegate.board.specs import Folder, Specs
 from tidegate.board.topics import Topics
 from tidegate.core.base.errors import SpecError
 from tidegate.core.spec.pipeline import Pipeline
+from tidegate.ledger import SqlLedger
+from tidegate.ledger.store import make_engine
 from tidegate.settings import load
-
-if TYPE_CHECKING:
-    from tidegate.ledger import SqlLedger
-    from tidegate.workflow.base.context import Context
+from tidegate.wiring import ledger_address
+from tidegate.workflow.base.columns import at_active_site
+from tidegate.workflow.base.context import Context
 
 ADDRESS_S = 30.0
 """Seconds to keep the ledger's address, which costs a statement of Airflow's database."""
@@ -47,12 +52,9 @@ class Reach:
         self._address, self._asked = "", 0.0
 
     def _active(self, pipeline: Pipeline) -> Pipeline:
-        from tidegate.workflow.base.columns import at_active_site
-
         return at_active_site(pipeline, self.ledger())
 
     def folder(self) -> Folder:
-        """The pipelines folder."""
         return self._specs.folder(load().pipelines_folder)
 
     def pipeline(self, name: str) -> Pipeline:
@@ -88,10 +90,6 @@ class Reach:
 
     def ledger(self) -> SqlLedger:
         """The ledger, to read from. Raises ConnectionMissing; LedgerError at the first call without an answer."""
-        from tidegate.adapters.airflow_connections import airflow_connection
-        from tidegate.ledger import SqlLedger
-        from tidegate.wiring import ledger_address
-
         with self._lock:
             if self._ledger is not None and time.monotonic() - self._asked < ADDRESS_S:
                 return self._ledger
@@ -105,31 +103,19 @@ class Reach:
 
     def acting(self, actor: str) -> SqlLedger:
         """The ledger, to write to: `actor` is the name in the event log. Raises as `ledger` does."""
-        from tidegate.ledger import SqlLedger
-
         return SqlLedger(self.ledger().store.engine, actor)
 
     def context(self, pipeline: Pipeline, actor: str | None = None) -> Context:
         """A workflow's context: it registers nothing, and connects to others than the ledger on first use."""
-        from tidegate import inspection
-        from tidegate.adapters.airflow_connections import airflow_connection
-
         ledger = self.ledger() if actor is None else self.acting(actor)
         return inspection.context(pipeline, ledger, airflow_connection, _kafka)
 
     def storage_secrets(self, pipeline: Pipeline) -> dict[str, str]:
         """What a child process needs to reach the pipeline's files in an object store. Raises TidegateError."""
-        from tidegate import inspection
-        from tidegate.adapters.airflow_connections import airflow_connection
-
         return inspection.storage_secrets(pipeline, airflow_connection)
 
 
 def _engine(address: str) -> Any:
-    from sqlalchemy import event
-
-    from tidegate.ledger.store import make_engine
-
     engine = make_engine(address)
     if engine.dialect.name == "postgresql":
 
@@ -143,7 +129,4 @@ def _engine(address: str) -> Any:
 
 
 def _kafka(pipeline: Pipeline) -> Any:
-    from tidegate import inspection
-    from tidegate.adapters.airflow_connections import airflow_connection
-
     return inspection.source(pipeline, airflow_connection, "tidegate-board", timeout_s=2.0)

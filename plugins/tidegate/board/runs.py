@@ -11,6 +11,7 @@ from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.timetables.base import DataInterval
 from airflow.utils import timezone
+from airflow.utils.airflow_flask_app import get_airflow_app
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
 from airflow.utils.types import DagRunType
@@ -41,7 +42,6 @@ class Dag:
 
     @property
     def url(self) -> str:
-        """Its page in Airflow."""
         return url_for("Airflow.grid", dag_id=self.dag_id)
 
 
@@ -57,12 +57,10 @@ class Run:
 
     @property
     def url(self) -> str:
-        """Its task in Airflow's grid."""
         return url_for("Airflow.grid", dag_id=self.dag_id, dag_run_id=self.run_id, task_id=self.task)
 
     @property
     def log_url(self) -> str:
-        """The log of its task."""
         return f"{self.url}&tab=logs"
 
 
@@ -94,8 +92,6 @@ def run_id_of(it: Asked, token: str) -> str:
 def start(dag_id: str, run_id: str, it: Asked) -> bool:
     """Make the run that does it; False if there is one of this id. Its logical date is now: the window's own date may
     be another run's. Raises LookupError where Airflow has no such DAG."""
-    from airflow.utils.airflow_flask_app import get_airflow_app
-
     bag = get_airflow_app().dag_bag
     for _ in range(_TRIES):
         with create_session() as session:
@@ -124,7 +120,6 @@ def start(dag_id: str, run_id: str, it: Asked) -> bool:
 
 
 def find(dag_id: str, run_id: str, task: str) -> Run:
-    """The run as it is now."""
     with create_session() as session:
         state = session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
         mine = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.task_id == task)
@@ -133,8 +128,6 @@ def find(dag_id: str, run_id: str, task: str) -> Run:
 
 def clear_failed(dag_id: str, run_ids: Iterable[str], task: str) -> Run | None:
     """Clear `task` and what follows it in the newest of these runs where it has failed; None if it has in none."""
-    from airflow.utils.airflow_flask_app import get_airflow_app
-
     with create_session() as session:
         failed = (
             select(DagRun)

@@ -8,13 +8,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tidegate.core.base.errors import SpecError
-from tidegate.core.spec.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    from tidegate.spec.loader import Loaded
+from tidegate.spec.loader import Loaded
 
 LOOK_S = 5.0
 """Seconds for which the list of files is fresh."""
@@ -23,21 +19,12 @@ WAIT_S = 0.1
 
 
 @dataclass(frozen=True)
-class Spec:
-    """A file of the pipelines folder: what it compiles to, or the error that says why it is no pipeline."""
-
-    name: str
-    pipeline: Pipeline | None
-    error: SpecError | None
-
-
-@dataclass(frozen=True)
 class Folder:
     """`names` of all files; `specs` of those that have been parsed. `error`: why none could be looked at."""
 
     path: Path
     names: tuple[str, ...] = ()
-    specs: Mapping[str, Spec] = field(default_factory=dict)
+    specs: Mapping[str, Loaded] = field(default_factory=dict)
     error: SpecError | None = None
 
 
@@ -94,13 +81,9 @@ class Specs:
         for at in range(0, len(changed), _CHUNK):
             loaded = load_files(path, changed[at : at + _CHUNK])
             known |= {one.path: (files[one.path], one) for one in loaded}
-            self._folder = Folder(path, told, _specs([one for _, one in known.values()]))
+            self._folder = Folder(path, told, {one.name: one for _, one in known.values()})
         self._parsed = known
-        return Folder(path, told, _specs(without_clashes([known[f][1] for f in files])))
-
-
-def _specs(loaded: list[Loaded]) -> Mapping[str, Spec]:
-    return {one.name: Spec(one.name, one.pipeline, one.error) for one in loaded}
+        return Folder(path, told, {one.name: one for one in without_clashes([known[f][1] for f in files])})
 
 
 def _stamp(file: Path) -> _Stamp:

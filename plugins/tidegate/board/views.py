@@ -34,7 +34,6 @@ class TidegateBoard(TidegatePages):
     @expose("/")
     @sees
     def index(self) -> Any:
-        """Every pipeline at a glance."""
         asked = request.args
         show = overview.ATTENTION if asked.get("show") == overview.ATTENTION else overview.ALL
         number = asked.get("page", 1, type=int)
@@ -50,7 +49,6 @@ class TidegateBoard(TidegatePages):
     @expose("/<pipeline>")
     @sees
     def pipeline(self, pipeline: str) -> Any:
-        """One pipeline and its windows."""
         at = request.args.get("at")
         around = {"meanings": MEANINGS, "signs": SIGNS}
         address = url_for("TidegateBoard.window", pipeline=pipeline, window="-").removesuffix("-")
@@ -66,20 +64,17 @@ class TidegateBoard(TidegatePages):
     @expose("/<pipeline>/batch/<int:batch_id>")
     @sees
     def batch(self, pipeline: str, batch_id: int) -> Any:
-        """One batch with its ranges."""
         return self._page("batch.html", lambda: batches.gather(reach, pipeline, batch_id), most=batches.MOST)
 
     @expose("/<pipeline>/events")
     @sees
     def events(self, pipeline: str) -> Any:
-        """The event log."""
         subject, before = request.args.get("subject", "").strip(), request.args.get("before", type=int)
         return self._page("events.html", lambda: log.gather(reach, pipeline, subject, before))
 
     @expose("/<pipeline>/where")
     @sees
     def where(self, pipeline: str) -> Any:
-        """The fate of one record."""
         partition, offset = (request.args.get(key, "").strip() for key in ("partition", "offset"))
         look = request.args.get("look") == "file"
         return self._page("where.html", lambda: fates.gather(reach, pipeline, partition, offset, look))

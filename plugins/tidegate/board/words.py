@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, iso, span
-from tidegate.core.base.wording import many
+from tidegate.core.base.wording import many, size
 from tidegate.core.tell.subjects import said
 from tidegate.core.window.cut import parse_window_id, window_id
 
@@ -33,11 +33,6 @@ def utc(ms: int | None) -> str:
     return iso(ms // 1000 * 1000).replace("T", " ").removesuffix("Z")
 
 
-def stamp(ms: int | None) -> str:
-    """`2026-11-22T02:10Z`, for a `datetime` attribute and for addresses."""
-    return iso(ms)
-
-
 def local(ms: int | None, zone: str) -> str:
     """`03:10 CET`, with the date where it is another than UTC's; empty where the zone is UTC."""
     if ms is None or zone in UTC_NAMES:
@@ -57,18 +52,6 @@ def ago(ms: int | None, now_ms: int) -> str:
     return f"in {span(ms - now_ms)}" if ms > now_ms + 1000 else f"{span(max(0, now_ms - ms))} ago"
 
 
-def size(count: int | None) -> str:
-    """`1.2 MB`."""
-    if count is None:
-        return "?"
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
-
-
 def size_of(window_ms: int) -> str:
     """Length of a window: `a day`, `1 hour`, `15 min`."""
     if window_ms >= DAY_MS:
@@ -77,7 +60,6 @@ def size_of(window_ms: int) -> str:
 
 
 def first_line(text: Any) -> str:
-    """First line of a text."""
     lines = str(text or "").strip().splitlines()
     return lines[0] if lines else ""
 
@@ -137,7 +119,7 @@ FILTERS = {
     "tg_size_of": size_of,
     "tg_counted": counted,
     "tg_utc": utc,
-    "tg_stamp": stamp,
+    "tg_stamp": iso,
     "tg_local": local,
     "tg_ago": ago,
     "tg_span": span,

@@ -24,16 +24,25 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from airflow.exceptions import AirflowException
+from airflow.jobs.backfill_job_runner import BackfillJobRunner
+from airflow.jobs.job import Job
+from airflow.models.dag import DAG, DagModel
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils import timezone
+from airflow.utils.session import create_session
+from airflow.utils.types import DagRunType
+from sqlalchemy import and_, func, select
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+from sqlalchemy.sql import Select
 
 from tidegate.airflow.backfill import headroom, held_runs
 from tidegate.airflow.backfill.stranded_runs import live_backfills, sweep
 from tidegate.core.base.wording import many
-
-if TYPE_CHECKING:
-    from airflow.models.dag import DAG
-    from sqlalchemy.orm import Session
-    from sqlalchemy.sql import Select
 
 POLL_S, SAY_S = 1.0, 30.0
 NAMED = 5
@@ -57,8 +66,6 @@ class Range:
     def parts(self, backwards: bool = False) -> Iterator[Part]:
         """The next parts to work on, from and to (both included), until all is done or Ctrl-C came. A part leaves
         room for the schedule, and has no run that has succeeded or that the scheduler works on."""
-        from airflow.utils.session import create_session
-
         with create_session() as session:
             done = _whole(self.dag, self.dates, session)
         todo = [date for date in self.dates if date not in done]
@@ -91,8 +98,6 @@ class Range:
         return {date for _, date in found}
 
     def _room(self, session: Session) -> int:
-        from airflow.models.dagrun import DagRun
-
         most = self.dag.max_active_runs
         limit = headroom.most(most, _slots(self.dag, session))
         active = DagRun.active_runs_of_dags([self.dag.dag_id], session=session).get(self.dag.dag_id, 0)
@@ -104,9 +109,6 @@ def backfilling(dag: DAG, first: datetime, last: datetime) -> Iterator[Range]:
     """The range `first` to `last` (inclusive), with everything settled before and after the caller's work on its parts.
 
     Raises AirflowException if a run of the range has not succeeded in the end, or a pool is missing."""
-    from airflow.exceptions import AirflowException
-    from airflow.utils.session import create_session
-
     found = Range(dag, [info.logical_date for info in dag.iter_dagrun_infos_between(first, last)])
     try:
         with _signals(found), _alone_in_its_runs():
@@ -133,9 +135,6 @@ def backfilling(dag: DAG, first: datetime, last: datetime) -> Iterator[Range]:
 
 def begin(found: Range) -> None:
     """Settle what others left in the range, set aside what is queued. Raises AirflowException for a missing pool."""
-    from airflow.exceptions import AirflowException
-    from airflow.utils.session import create_session
-
     dag, dates = found.dag, found.dates
     with create_session() as session:
         _slots(dag, session)
@@ -152,8 +151,6 @@ def begin(found: Range) -> None:
 
 
 def _slots(dag: DAG, session: Session) -> int:
-    from airflow.exceptions import AirflowException
-
     try:
         return headroom.slots_of({task.pool for task in dag.tasks}, session)
     except LookupError as e:
@@ -210,8 +207,6 @@ def _alone_in_its_runs() -> Iterator[None]:
     """Keep task processes from scheduling what follows them: they lock the run, then a task; Airflow's backfill locks a
     task, then the run. Where they still meet, as with tasks on other hosts, Airflow makes its change again: a line in
     the log, and no stack trace."""
-    from airflow.jobs.backfill_job_runner import BackfillJobRunner
-
     before, log = os.environ.get(_FOLLOW_ON), BackfillJobRunner.logger()
     os.environ[_FOLLOW_ON] = "False"  # the executor's processes are ours, and have our environment
     log.addFilter(_in_a_line)
@@ -226,8 +221,6 @@ def _alone_in_its_runs() -> Iterator[None]:
 
 def _in_a_line(record: logging.LogRecord) -> bool:
     """Filter of a logger: one line instead of a stack trace for a lost lock."""
-    from sqlalchemy.exc import OperationalError
-
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, OperationalError) and str(record.msg).startswith("Failed to commit task state"):
         record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
@@ -239,11 +232,6 @@ def _in_a_line(record: logging.LogRecord) -> bool:
 def wait(found: Range) -> None:
     """Wait until the scheduler has ended the runs that it had begun. Returns at once for a paused DAG, without a
     scheduler, and after Ctrl-C."""
-    from airflow.models.dag import DagModel
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
     dag_id = found.dag.dag_id
     active = (DagRun.dag_id == dag_id, DagRun.run_id.in_(found.others), DagRun.state.in_(("queued", "running")))
 
@@ -261,18 +249,12 @@ def wait(found: Range) -> None:
 
 def _scheduler_alive(session: Session) -> bool:
     """Whether a scheduler lives, or may be restarting."""
-    from airflow.jobs.job import Job
-    from airflow.utils import timezone
-    from sqlalchemy import func, select
-
     recent = Job.latest_heartbeat > timezone.utcnow() - SCHEDULER_GONE
     return bool(session.scalar(select(func.count()).select_from(Job).where(Job.job_type == "SchedulerJob", recent)))
 
 
 def _settle_leftovers(dag: DAG, first: datetime, last: datetime) -> None:
     """Wait until no unfinished backfill run is in the range, or a backfill is seen to be alive."""
-    from airflow.utils.session import create_session
-
     known: dict[int, datetime] = {}
 
     def left() -> str:
@@ -306,10 +288,6 @@ def _until_nothing(dag: DAG, look: Callable[[], str]) -> None:
 
 def _runs(dag_id: str, first: datetime, last: datetime, state: str, of_backfills: bool) -> Select[Any]:
     """Select run ids and logical dates."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.types import DagRunType
-    from sqlalchemy import select
-
     backfill = DagRun.run_type == DagRunType.BACKFILL_JOB
     return select(DagRun.run_id, DagRun.execution_date).where(
         DagRun.dag_id == dag_id,
@@ -323,10 +301,6 @@ def _runs(dag_id: str, first: datetime, last: datetime, state: str, of_backfills
 def _whole(dag: DAG, dates: tuple[datetime, ...], session: Session) -> set[datetime]:
     """Dates whose runs have succeeded with all of the DAG's tasks: none cleared since, failed before the run was
     marked, or left out, as by `-t ready`."""
-    from airflow.models.dagrun import DagRun
-    from airflow.models.taskinstance import TaskInstance
-    from sqlalchemy import and_, func, select
-
     mine = and_(TaskInstance.dag_id == DagRun.dag_id, TaskInstance.run_id == DagRun.run_id)
     done = TaskInstance.state.in_(("success", "skipped", "removed")), TaskInstance.task_id.in_(dag.task_ids)
     within = (DagRun.dag_id == dag.dag_id, DagRun.execution_date >= dates[0], DagRun.execution_date <= dates[-1])
@@ -337,9 +311,6 @@ def _whole(dag: DAG, dates: tuple[datetime, ...], session: Session) -> set[datet
 
 def _states(dag_id: str, dates: tuple[datetime, ...], session: Session) -> list[tuple[datetime, str]]:
     """State of each date's run; `no run` without one."""
-    from airflow.models.dagrun import DagRun
-    from sqlalchemy import select
-
     if not dates:
         return []
     mine = (DagRun.dag_id == dag_id, DagRun.execution_date >= dates[0], DagRun.execution_date <= dates[-1])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
+from airflow.models.pool import Pool
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 NO_LIMIT = 1_000_000
 """A pool with -1 slots has none."""
@@ -25,9 +25,6 @@ def room(limit: int, max_active_runs: int, others: int) -> int:
 
 def slots_of(pools: Iterable[str], session: Session) -> int:
     """The fewest slots that any of these pools has. Raises LookupError with the name of a missing one."""
-    from airflow.models.pool import Pool
-    from sqlalchemy import select
-
     wanted = set(pools)
     found = dict(session.execute(select(Pool.pool, Pool.slots).where(Pool.pool.in_(wanted))).all())
     for name in sorted(wanted - found.keys()):

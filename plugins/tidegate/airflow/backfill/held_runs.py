@@ -9,24 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from airflow.models.dag import DAG
-    from sqlalchemy.orm import Session
+from airflow.models.dag import DAG
+from airflow.models.dagrun import DagRun
+from airflow.utils import timezone
+from airflow.utils.state import DagRunState
+from airflow.utils.types import DagRunType
+from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from tidegate.airflow.timetable import BackfillOnlyTimetable
 
 
 def make_missing(dag: DAG, dates: Sequence[datetime], session: Session) -> set[str]:
     """Make held runs for those of these logical dates that have none; returns their ids. A run that the schedule
     makes in this moment stays the schedule's. A DAG without a schedule needs none."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.state import DagRunState
-    from airflow.utils.types import DagRunType
-    from sqlalchemy import select
-    from sqlalchemy.exc import IntegrityError
-
-    from tidegate.airflow.timetable import BackfillOnlyTimetable
-
     if isinstance(dag.timetable, BackfillOnlyTimetable):
         return set()
     found = select(DagRun.execution_date).where(DagRun.dag_id == dag.dag_id, DagRun.execution_date.in_(dates))
@@ -56,10 +55,6 @@ def make_missing(dag: DAG, dates: Sequence[datetime], session: Session) -> set[s
 def take(dag_id: str, first: datetime, last: datetime, session: Session) -> int:
     """Take the schedule's queued runs from `first` to `last` (inclusive): the backfill begins them. Returns how
     many."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.state import DagRunState
-    from airflow.utils.types import DagRunType
-
     queued = [
         DagRun.dag_id == dag_id,
         DagRun.execution_date >= first,
@@ -72,11 +67,6 @@ def take(dag_id: str, first: datetime, last: datetime, session: Session) -> int:
 
 def give_back(dag_id: str, dates: Collection[datetime], made: Collection[str], session: Session) -> None:
     """After the backfill: delete runs that it had `made` and not begun, and queue those that it had taken."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.state import DagRunState
-    from airflow.utils.types import DagRunType
-    from sqlalchemy import select
-
     aside = [DagRun.dag_id == dag_id, DagRun.execution_date.in_(dates), *is_aside()]
     for run in session.scalars(select(DagRun).where(*aside, DagRun.run_id.in_(made)).with_for_update(skip_locked=True)):
         if all(task.state is None for task in run.task_instances):
@@ -87,10 +77,6 @@ def give_back(dag_id: str, dates: Collection[datetime], made: Collection[str], s
 
 def is_aside() -> list[Any]:
     """Conditions that held runs fulfil."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.state import DagRunState
-    from airflow.utils.types import DagRunType
-
     return [
         DagRun.run_type == DagRunType.BACKFILL_JOB,
         DagRun.state == DagRunState.FAILED,
@@ -99,10 +85,6 @@ def is_aside() -> list[Any]:
 
 
 def _change(session: Session, which: list[Any], state: str, kind: str) -> int:
-    from airflow.models.dagrun import DagRun
-    from airflow.utils import timezone
-    from sqlalchemy import update
-
     values = {"state": state, "run_type": kind, "end_date": None, "updated_at": timezone.utcnow()}
     change = update(DagRun).where(*which).values(values)
     return session.execute(change.execution_options(synchronize_session=False)).rowcount

@@ -7,12 +7,20 @@ They begin as running, not as queued: runs that wait for windows to come may hol
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from airflow.jobs.job import Job
+from airflow.models.dag import DagModel
+from airflow.models.dagbag import DagBag
+from airflow.models.dagrun import DagRun, DagRunNote
+from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.utils import timezone
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from tidegate.airflow import pools, runs
 from tidegate.airflow.backfill import headroom
@@ -24,11 +32,6 @@ from tidegate.core.base.offsets import Interval
 from tidegate.core.publish import catchup
 from tidegate.core.publish.backfill import Run
 from tidegate.core.window.states import WindowKey
-
-if TYPE_CHECKING:
-    from airflow.models.dag import DagModel
-    from airflow.models.dagrun import DagRun
-    from sqlalchemy.orm import Session
 
 SCHEDULER_LIMIT = timedelta(minutes=1)
 """A scheduler without a heartbeat for this long runs nothing."""
@@ -59,7 +62,7 @@ class RangeRuns:
 
     def ground(self) -> Ground:
         """Conditions under which runs would go on now."""
-        with _session() as session:
+        with create_session() as session:
             model = self._model(session)
             if model is None or not model.is_active:
                 return Ground(unknown=True)
@@ -68,7 +71,7 @@ class RangeRuns:
 
     def unpause(self) -> None:
         """Unpause the DAG, as `airflow dags unpause` does."""
-        with _session() as session:
+        with create_session() as session:
             model = self._model(session)
             if model is not None:
                 model.set_is_paused(is_paused=False, session=session)
@@ -78,7 +81,7 @@ class RangeRuns:
         backfill after killed backfills were settled are at work, or a live backfill holds them."""
         if not keys:
             return {}
-        with _session() as session:
+        with create_session() as session:
             if self.settles:
                 sweep([self.dag_id], session)
             rows = self._rows(keys, session)
@@ -94,9 +97,7 @@ class RangeRuns:
 
     def room(self, own: int, most: int | None) -> int:
         """Runs that may begin now, see `headroom`; 0 for a missing DAG or pool, which `ground` reports."""
-        from airflow.models.dagrun import DagRun
-
-        with _session() as session:
+        with create_session() as session:
             model = self._model(session)
             if model is None or self._missing(session):
                 return 0
@@ -107,9 +108,7 @@ class RangeRuns:
 
     def begin(self, keys: Sequence[WindowKey], runs: Mapping[int, Run], note: str) -> list[WindowKey]:
         """Begin runs for these windows, under the scheduler's own lock; none where another process holds it."""
-        from airflow.models.dagbag import DagBag
-
-        with _session() as session:
+        with create_session() as session:
             if locked(self.dag_id, session) is None:
                 return []
             bag = DagBag(read_dags_from_db=True)
@@ -138,7 +137,7 @@ class RangeRuns:
         (`airflow.catchup`). After one that published none of them no other is started."""
         part = Interval(min(key.start_ms for key in keys), max(key.end_ms for key in keys))
         dag_id = f"{self.dag_id.rpartition('.')[0]}.maintain"
-        with _session() as session:
+        with create_session() as session:
             if _paused(dag_id, session):
                 return False
             if _catching_up(dag_id, part, session):
@@ -151,17 +150,12 @@ class RangeRuns:
 
     def failed_tasks(self, run_id: str) -> list[str]:
         """Names of a run's failed tasks, sorted."""
-        from airflow.models.taskinstance import TaskInstance
-        from sqlalchemy import select
-
         mine = (TaskInstance.dag_id == self.dag_id, TaskInstance.run_id == run_id)
-        with _session() as session:
+        with create_session() as session:
             found = session.scalars(select(TaskInstance.task_id).where(*mine, TaskInstance.state == "failed"))
             return sorted(found)
 
     def _model(self, session: Session) -> DagModel | None:
-        from airflow.models.dag import DagModel
-
         return session.query(DagModel).filter_by(dag_id=self.dag_id).one_or_none()
 
     def _missing(self, session: Session) -> tuple[str, ...]:
@@ -172,9 +166,6 @@ class RangeRuns:
         return ()
 
     def _rows(self, keys: Sequence[WindowKey], session: Session) -> Sequence[Any]:
-        from airflow.models.dagrun import DagRun, DagRunNote
-        from sqlalchemy import select
-
         columns = (
             DagRun.run_id, DagRun.execution_date, DagRun.data_interval_start, DagRun.state, DagRun.run_type,
             DagRunNote.content,
@@ -185,8 +176,6 @@ class RangeRuns:
         return session.execute(asked.where(DagRun.dag_id == self.dag_id, *within)).all()
 
     def _between(self, keys: Sequence[WindowKey], session: Session, run_id: str | None = None) -> list[DagRun]:
-        from airflow.models.dagrun import DagRun
-
         first, end = min(key.start_ms for key in keys), max(key.end_ms for key in keys)
         found = session.query(DagRun).filter(
             DagRun.dag_id == self.dag_id, DagRun.execution_date >= from_ms(first), DagRun.execution_date < from_ms(end)
@@ -194,24 +183,13 @@ class RangeRuns:
         return list(found if run_id is None else found.filter(DagRun.run_id == run_id))
 
 
-def _session() -> AbstractContextManager[Any]:
-    from airflow.utils.session import create_session
-
-    return create_session()
-
-
 def _paused(dag_id: str, session: Session) -> bool:
-    from airflow.models.dag import DagModel
-
     model = session.query(DagModel).filter_by(dag_id=dag_id).one_or_none()
     return model is None or not model.is_active or bool(model.is_paused)
 
 
 def _catching_up(dag_id: str, part: Interval, session: Session) -> bool:
     """Whether a run for windows of this part is queued or at work."""
-    from airflow.models.dagrun import DagRun
-    from sqlalchemy import select
-
     asked = select(DagRun.conf).where(DagRun.dag_id == dag_id, DagRun.state.in_(ACTIVE))
     return any(_overlaps(conf, part) for conf in session.scalars(asked))
 
@@ -234,9 +212,6 @@ def _of(run: DagRun, key: WindowKey) -> bool:
 
 def _clear(run: DagRun, dag: Any, session: Session) -> None:
     """Clear all tasks of the run, and start it at once."""
-    from airflow.models.taskinstance import clear_task_instances
-    from airflow.utils.state import DagRunState
-
     run.dag = dag
     run.verify_integrity(session=session)  # a task that is new since gets its row
     clear_task_instances(run.get_task_instances(session=session), session, dag=dag, dag_run_state=DagRunState.RUNNING)
@@ -247,10 +222,6 @@ def _clear(run: DagRun, dag: Any, session: Session) -> None:
 
 
 def scheduler_alive(session: Session) -> bool:
-    from airflow.jobs.job import Job
-    from airflow.utils import timezone
-    from sqlalchemy import func, select
-
     alive = (Job.job_type == "SchedulerJob", Job.state == "running", Job.end_date.is_(None))
     recent = Job.latest_heartbeat > timezone.utcnow() - SCHEDULER_LIMIT
     return bool(session.scalar(select(func.count()).select_from(Job).where(*alive, recent)))

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.context import Context
-    from sqlalchemy.orm import Session
-    from sqlalchemy.sql import ColumnElement
+from airflow import settings
+from airflow.jobs.job import Job
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from airflow.utils import timezone
+from airflow.utils.context import Context
+from airflow.utils.state import DagRunState, JobState, State, TaskInstanceState
+from airflow.utils.types import DagRunType
+from sqlalchemy import and_, event, func, select, update
+from sqlalchemy.orm import Session, object_session
+from sqlalchemy.sql import ColumnElement
 
 HEARTBEAT_LIMIT = timedelta(minutes=2)
 """A job without a heartbeat for this long is dead; `state='running'` stays in the table after SIGKILL."""
@@ -28,12 +33,6 @@ def to_scheduled(context: Context) -> None:
 
     After the commit and by a transaction of its own: set on the object, `update_state`'s merge would undo it.
     """
-    from airflow import settings
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.types import DagRunType
-    from sqlalchemy import event, update
-    from sqlalchemy.orm import object_session
-
     run = context["dag_run"]
     if run.run_type != DagRunType.BACKFILL_JOB:
         return
@@ -64,10 +63,6 @@ def sweep(dag_ids: Collection[str], session: Session) -> list[str]:
     A backfill that lives and may be at work on its DAG protects every unfinished backfill run, because a run does not
     name its backfill (`creating_job_id` is wrong after a take-over); so does a running task with a live job. Returns
     what was done, in words."""
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.types import DagRunType
-    from sqlalchemy import select
-
     done: list[str] = []
     stranded = select(DagRun).where(DagRun.dag_id.in_(dag_ids), DagRun.run_type == DagRunType.BACKFILL_JOB)
     runs = session.scalars(stranded.with_for_update(skip_locked=True)).all()
@@ -83,9 +78,6 @@ def sweep(dag_ids: Collection[str], session: Session) -> list[str]:
 
 def _settle(run: DagRun, backfilling: bool, session: Session) -> str | None:
     """Settle the run. Returns the outcome in words; None while somebody works on it."""
-    from airflow.utils import timezone
-    from airflow.utils.state import DagRunState, State, TaskInstanceState
-
     over, aside = run.state in State.finished_dr_states, run.state == DagRunState.FAILED and run.end_date is None
     if (backfilling and (aside or not over)) or _busy(run, session):
         return None
@@ -107,20 +99,12 @@ def _settle(run: DagRun, backfilling: bool, session: Session) -> str | None:
 
 
 def _live() -> ColumnElement[bool]:
-    from airflow.jobs.job import Job
-    from airflow.utils import timezone
-    from airflow.utils.state import JobState
-    from sqlalchemy import and_
-
     recent = timezone.utcnow() - HEARTBEAT_LIMIT
     return and_(Job.state == JobState.RUNNING, Job.end_date.is_(None), Job.latest_heartbeat > recent)
 
 
 def live_backfills(dag_id: str, session: Session) -> dict[int, datetime]:
     """Ids of the jobs of backfills that may be at work on this DAG, with their last heartbeats."""
-    from airflow.jobs.job import Job
-    from sqlalchemy import select
-
     # by type only: a backfill job's dag_id is null
     found = select(Job.id, Job.latest_heartbeat).where(Job.job_type == "BackfillJob", _live())
     live = {job_id: beat for job_id, beat in session.execute(found)}
@@ -131,12 +115,6 @@ def live_backfills(dag_id: str, session: Session) -> dict[int, datetime]:
 def _elsewhere(dag_id: str, jobs: Collection[int], session: Session) -> set[int]:
     """Ids of these backfills that work on another DAG: a job works on one, which its runs and queued tasks name. A
     job without either may be any DAG's."""
-    from airflow.models.dagrun import DagRun
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import State
-    from airflow.utils.types import DagRunType
-    from sqlalchemy import select
-
     made = DagRun.run_type == DagRunType.BACKFILL_JOB, DagRun.creating_job_id.in_(jobs), DagRun.dag_id != dag_id
     unfinished = [state for state in State.unfinished if state is not None]  # these have an index
     at_work = TaskInstance.state.in_(unfinished), TaskInstance.queued_by_job_id.in_(jobs)
@@ -145,21 +123,12 @@ def _elsewhere(dag_id: str, jobs: Collection[int], session: Session) -> set[int]
 
 
 def _busy(run: DagRun, session: Session) -> bool:
-    from airflow.jobs.job import Job
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import TaskInstanceState
-    from sqlalchemy import func, select
-
     tasks = select(func.count()).select_from(TaskInstance).join(Job, Job.id == TaskInstance.job_id)
     mine = (TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id)
     return bool(session.scalar(tasks.where(*mine, TaskInstance.state == TaskInstanceState.RUNNING, _live())))
 
 
 def _reset_unfinished_tasks(run: DagRun, session: Session) -> None:
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import State
-    from sqlalchemy import update
-
     unfinished = [state for state in State.unfinished if state is not None]
     session.execute(
         update(TaskInstance)

@@ -11,13 +11,19 @@ while a later task is at work, that one waits for it forever."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+
+from airflow.jobs.job import Job
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance, clear_task_instances
+from airflow.utils import timezone
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState, TaskInstanceState
+from airflow.utils.types import DagRunType
+from sqlalchemy import and_, exists, func, or_, select, update
+from sqlalchemy.orm import Session, aliased
 
 from tidegate.airflow.backfill.stranded_runs import HEARTBEAT_LIMIT
-
-if TYPE_CHECKING:
-    from airflow.models.taskinstance import TaskInstance
-    from sqlalchemy.orm import Session
 
 MOST_AT_ONCE = 8
 """Most cleared runs at work beyond max_active_runs."""
@@ -26,12 +32,6 @@ MOST_AT_ONCE = 8
 def revive(dag_ids: Collection[str], session: Session) -> list[str]:
     """Clear once more, so that they run, tasks of these DAGs that are `restarting` and whose process is dead; those
     of other pipelines' maintenance too, which cannot do it for itself. Returns what it did, in words."""
-    from airflow.jobs.job import Job
-    from airflow.models.taskinstance import TaskInstance, clear_task_instances
-    from airflow.utils import timezone
-    from airflow.utils.state import TaskInstanceState
-    from sqlalchemy import or_, select
-
     # a job that was told to end has an end date while its process is still being ended: only its heartbeat counts
     silent = or_(Job.id.is_(None), Job.latest_heartbeat < timezone.utcnow() - HEARTBEAT_LIMIT)
     mine = or_(TaskInstance.dag_id.in_(dag_ids), TaskInstance.operator == "MaintainOperator")
@@ -45,10 +45,6 @@ def revive(dag_ids: Collection[str], session: Session) -> list[str]:
 
 def free(ti: TaskInstance, followers: Collection[str], session: Session) -> list[str]:
     """Let tasks that follow `ti`, which has succeeded, run though Airflow has given them up. Returns their names."""
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import TaskInstanceState
-    from sqlalchemy import update
-
     given_up = TaskInstance.state.in_((TaskInstanceState.UPSTREAM_FAILED, TaskInstanceState.SKIPPED))
     done = []
     for task_id in sorted(followers):
@@ -62,12 +58,6 @@ def free(ti: TaskInstance, followers: Collection[str], session: Session) -> list
 def skip(ti: TaskInstance, followers: Collection[str]) -> None:
     """Skip tasks that follow `ti` and have nothing to do, before they get a process. Airflow's own skipping would
     leave a mark that makes a later Clear skip them again."""
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils import timezone
-    from airflow.utils.session import create_session
-    from airflow.utils.state import TaskInstanceState
-    from sqlalchemy import update
-
     mine = (TaskInstance.dag_id == ti.dag_id, TaskInstance.run_id == ti.run_id, TaskInstance.task_id.in_(followers))
     now = timezone.utcnow()
     change = update(TaskInstance).where(*mine, TaskInstance.state.is_(None))
@@ -79,13 +69,6 @@ def skip(ti: TaskInstance, followers: Collection[str]) -> None:
 def hand_on(dag_ids: Collection[str], session: Session) -> list[str]:
     """Count a `ready` of a backfill's run as done again that had succeeded and was cleared while `publish` was at
     work: `publish` looks for itself whether its window is ready. Returns what it did, in words."""
-    from airflow.models.dagrun import DagRun
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import DagRunState, TaskInstanceState
-    from airflow.utils.types import DagRunType
-    from sqlalchemy import and_, exists, select, update
-    from sqlalchemy.orm import aliased
-
     later = aliased(TaskInstance)
     same = (later.dag_id == TaskInstance.dag_id, later.run_id == TaskInstance.run_id)
     waits = exists().where(*same, later.task_id == "publish", later.state == TaskInstanceState.UP_FOR_RETRY)
@@ -108,13 +91,6 @@ def hand_on(dag_ids: Collection[str], session: Session) -> list[str]:
 def start(dag_id: str, session: Session) -> list[str]:
     """Start queued runs of this DAG that somebody has cleared, whatever max_active_runs says, few at a time; none
     while the DAG is paused. Returns what it did, in words."""
-    from airflow.models.dag import DagModel
-    from airflow.models.dagrun import DagRun
-    from airflow.utils import timezone
-    from airflow.utils.state import DagRunState
-    from airflow.utils.types import DagRunType
-    from sqlalchemy import select, update
-
     model = session.get(DagModel, dag_id)
     if model is None or model.is_paused or not model.is_active:
         return []
@@ -132,11 +108,6 @@ def start(dag_id: str, session: Session) -> list[str]:
 
 def _at_work(dag_id: str, session: Session) -> int:
     """Number of cleared runs that run, and do not wait in the triggerer."""
-    from airflow.models.dagrun import DagRun
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.state import DagRunState, TaskInstanceState
-    from sqlalchemy import func, select
-
     waits = (TaskInstance.run_id == DagRun.run_id, TaskInstance.state == TaskInstanceState.DEFERRED)
     waiting = select(TaskInstance.run_id).where(TaskInstance.dag_id == dag_id, *waits).exists()
     running = (DagRun.dag_id == dag_id, DagRun.clear_number > 0, DagRun.state == DagRunState.RUNNING)

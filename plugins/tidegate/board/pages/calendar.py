@@ -95,7 +95,6 @@ _Placed = tuple[tuple[str, bool], dict[tuple[int, int], Cell]]
 
 
 def kind_of(windows: Windows) -> str:
-    """Kind of the period that one page shows."""
     if windows.size_ms >= DAY_MS:
         return YEAR
     return MONTH if windows.size_ms >= 15 * MINUTE_MS else DAY

@@ -58,12 +58,10 @@ class Page:
 
     @property
     def dags(self) -> tuple[str, ...]:
-        """Kinds of DAGs that it has."""
         return dags_of(self.pipeline)
 
     @property
     def level(self) -> str:
-        """Level of the badge."""
         return "broken" if self.spec_error else self.status.level
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tidegate.adapters.rows import RowProcess
 from tidegate.board.reach import Reach
 from tidegate.core.base.errors import SourceUnavailable, SpecError
 from tidegate.core.look.sighting import Lookup, Row, RowReader
@@ -59,8 +60,6 @@ def _answer(reach: Reach, pipeline: Pipeline, partition: int, offset: int, look:
     reads = reach.ledger().reads
     if not look:
         return where(ctx, reads, _Later(), partition, offset)
-    from tidegate.adapters.rows import RowProcess
-
     secrets = reach.storage_secrets(pipeline)
     with RowProcess(user=pipeline.sink.user, limit_s=FILE_S, secrets=secrets) as rows:
         return where(ctx, reads, rows, partition, offset)

@@ -39,11 +39,6 @@ class Page:
     now_ms: int
 
     @property
-    def certificate(self) -> Certificate:
-        """The window's certificate as of now."""
-        return self.explanation.now
-
-    @property
     def stored(self) -> Certificate | None:
         """The certificate of the publication, if it differs from today's."""
         stored, now = self.explanation.stored, self.explanation.now

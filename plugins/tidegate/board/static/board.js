@@ -58,13 +58,4 @@
       place.removeAttribute("aria-busy");
     });
   });
-
-  // commands are copied by a click
-  document.querySelectorAll("[data-tg-copy]").forEach(function (button) {
-    if (!navigator.clipboard) { return; }
-    button.hidden = false;
-    button.addEventListener("click", function () {
-      navigator.clipboard.writeText(button.getAttribute("data-tg-copy")).then(function () { button.textContent = "Copied"; });
-    });
-  });
 })();
