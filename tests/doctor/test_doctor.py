@@ -256,6 +256,16 @@ def test_a_missing_pool_is_made_when_asked_for(setup: Setup) -> None:
     assert len(setup.sql("SELECT * FROM slot_pool")) == 2
 
 
+def test_a_missing_pool_is_made_where_airflow_has_the_old_name_of_the_setting(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """[core] sql_alchemy_conn, which Airflow still reads, and so do the doctor's other questions."""
+    setup.sql("DELETE FROM slot_pool")
+    monkeypatch.setenv("AIRFLOW__CORE__SQL_ALCHEMY_CONN", os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"])
+    monkeypatch.delenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
+    assert "made pool tidegate_archive with 4 slots" in setup.run("--fix").output
+
+
 def test_nothing_at_all_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in os.environ if n.startswith(("AIRFLOW", "TIDEGATE"))]:
         monkeypatch.delenv(name)

@@ -24,13 +24,12 @@ from tests.spark.test_spark_launcher import PLAN, SECRETS, airflow_launcher, see
 from tests.world import make_pipeline
 from tidegate import wiring
 from tidegate.airflow.launcher import AirflowSparkLauncher
-from tidegate.cli.spark_checks import impossible_jobs
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import JobFailed
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.spark.conf import driver_conf, with_worker_archive
-from tidegate.spark.connection import SparkConnection
+from tidegate.spark.connection import SparkConnection, impossible_jobs
 from tidegate.spark.launcher import SECRETS_FILE
 
 KEYTAB = b"\x05\x02keytab"

@@ -6,7 +6,8 @@ It does not import Airflow, which takes seconds and creates a home where one is 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from tidegate.core.dirty.redrive import IngestFacts
 from tidegate.core.doctor.rules import DagFacts
+from tidegate.settings import airflow_setting
 
 SILENT_S = 120.0
 """Seconds without a heartbeat after which a scheduler starts no queued task."""
@@ -36,25 +38,23 @@ class AirflowFacts:
     ahead_s: float | None
 
 
+def database_address() -> str | None:
+    """Address of Airflow's database by its own settings, where they name it."""
+    return airflow_setting("database", "sql_alchemy_conn") or airflow_setting("core", "sql_alchemy_conn")
+
+
 def airflow_facts(url: str, timeout_s: float) -> AirflowFacts:
     """The facts. Raises sqlalchemy.exc.SQLAlchemyError where the database gives no answer, or is not Airflow's."""
-    address = _address(url)
-    server = address.get_backend_name() != "sqlite"
-    limits = {"connect_timeout": max(1, int(timeout_s))} if server else {}
-    engine = create_engine(address, connect_args=limits, poolclass=NullPool)
-    try:
-        with engine.connect() as connection:
-            ahead = clock_ahead(connection) if server else None
-            return AirflowFacts(
-                beats=_beats(connection),
-                pools={pool: int(slots) for pool, slots in _rows(connection, "SELECT pool, slots FROM slot_pool")},
-                dags=_dags(connection),
-                import_errors=_import_errors(connection),
-                now_s=time.time() + (ahead or 0.0),
-                ahead_s=ahead,
-            )
-    finally:
-        engine.dispose()
+    with _connected(url, timeout_s) as connection:
+        ahead = clock_ahead(connection) if connection.dialect.name != "sqlite" else None
+        return AirflowFacts(
+            beats=_beats(connection),
+            pools={pool: int(slots) for pool, slots in _rows(connection, "SELECT pool, slots FROM slot_pool")},
+            dags=_dags(connection),
+            import_errors=_import_errors(connection),
+            now_s=time.time() + (ahead or 0.0),
+            ahead_s=ahead,
+        )
 
 
 def ingest_facts(url: str, dag_id: str, runs: Sequence[str], timeout_s: float) -> IngestFacts | None:
@@ -66,16 +66,21 @@ def ingest_facts(url: str, dag_id: str, runs: Sequence[str], timeout_s: float) -
         return None
     beat = facts.beats["scheduler"]
     ids = [run.removeprefix(f"{dag_id}/") for run in runs if run.startswith(f"{dag_id}/")]
-    engine = create_engine(_address(url), poolclass=NullPool)
     states = text("SELECT run_id, state FROM dag_run WHERE dag_id = :dag AND run_id IN :ids").bindparams(
         bindparam("ids", ids, expanding=True), dag=dag_id
     )
-    try:
-        with engine.connect() as connection:
-            found = dict(map(tuple, connection.execute(states))) if ids else {}
-    finally:
-        engine.dispose()
+    with _connected(url, timeout_s) as connection:
+        found = dict(map(tuple, connection.execute(states))) if ids else {}
     return IngestFacts(dag.paused, found, beat is not None and facts.now_s - beat < SILENT_S)
+
+
+@contextmanager
+def _connected(url: str, timeout_s: float) -> Iterator[Connection]:
+    """A transaction on Airflow's database. `timeout_s`: for the server's answer."""
+    address = _address(url)
+    limits = {"connect_timeout": max(1, int(timeout_s))} if address.get_backend_name() != "sqlite" else {}
+    with create_engine(address, connect_args=limits, poolclass=NullPool).begin() as connection:
+        yield connection
 
 
 def _address(url: str) -> URL:
@@ -129,19 +134,12 @@ def _seconds(at: datetime | str) -> float:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
-def add_pool(url: str, name: str, slots: int, description: str) -> bool:
+def add_pool(url: str, name: str, slots: int, description: str, timeout_s: float) -> bool:
     """Make a missing pool. Returns whether it did. Raises sqlalchemy.exc.SQLAlchemyError."""
-    engine = create_engine(_address(url), poolclass=NullPool)
-    try:
-        with engine.begin() as connection:
-            done = connection.execute(
-                text(
-                    "INSERT INTO slot_pool (pool, slots, description, include_deferred)"
-                    " SELECT :name, :slots, :said, :no"
-                    " WHERE NOT EXISTS (SELECT 1 FROM slot_pool WHERE pool = :name)"
-                ),
-                {"name": name, "slots": slots, "said": description, "no": False},
-            )
-            return bool(done.rowcount)
-    finally:
-        engine.dispose()
+    made = text(
+        "INSERT INTO slot_pool (pool, slots, description, include_deferred) SELECT :name, :slots, :said, :no"
+        " WHERE NOT EXISTS (SELECT 1 FROM slot_pool WHERE pool = :name)"
+    )
+    with _connected(url, timeout_s) as connection:
+        done = connection.execute(made, {"name": name, "slots": slots, "said": description, "no": False})
+        return bool(done.rowcount)

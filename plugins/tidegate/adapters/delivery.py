@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -16,19 +15,34 @@ ANSWERS_S = 600.0
 """A statement of a further system is given up after so long; what it was then is unknown."""
 
 
-class LineSender(ABC):
-    """`core.deliver.sender.Sender` by requests to a process. `settings` holds secrets; it is asked for at the first."""
+class SenderProcess(ByChild):
+    """`core.deliver.sender.Sender` by `spark_jobs/handlers/deliver.py`. `settings` holds secrets; it is asked for at
+    the first request."""
 
-    def __init__(self, kind: str, settings: Callable[[], Mapping[str, Any]], table: Table) -> None:
+    def __init__(
+        self,
+        kind: str,
+        settings: Callable[[], Mapping[str, Any]],
+        table: Table,
+        user: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
         self._kind, self._settings, self._table = kind, settings, table
         self._opened = False
-
-    @abstractmethod
-    def _ask(self, request: Any) -> Any: ...
+        advice = "install tidegate[worker] (pyarrow) and the system's driver beside this command"
+        self._child = Child(
+            "deliver",
+            advice,
+            user=user,
+            work=f"sending to {table.name}",
+            failed=lambda words: DeliveryUnsure(f"sending to {table.name}: {words}"),
+            secrets=secrets,
+        )
 
     def close(self) -> None:
         """The next request opens it again."""
         self._opened = False
+        self._child.close()
 
     def prepare(self) -> list[str]:
         return list(self._asked({"prepare": True})["done"])
@@ -74,39 +88,12 @@ class LineSender(ABC):
             _refuse(answer)
         self._opened = True
 
-
-class SenderProcess(ByChild, LineSender):
-    """Sender by `spark_jobs/handlers/deliver.py`."""
-
-    def __init__(
-        self,
-        kind: str,
-        settings: Callable[[], Mapping[str, Any]],
-        table: Table,
-        user: str | None = None,
-        secrets: Mapping[str, str] | None = None,
-    ) -> None:
-        LineSender.__init__(self, kind, settings, table)
-        advice = "install tidegate[worker] (pyarrow) and the system's driver beside this command"
-        self._child = Child(
-            "deliver",
-            advice,
-            user=user,
-            work=f"sending to {table.name}",
-            failed=lambda words: DeliveryUnsure(f"sending to {table.name}: {words}"),
-            secrets=secrets,
-        )
-
     def _ask(self, request: Any) -> Any:
         """What a process that died was at is unknown."""
         try:
             return self._child.one(request)
         except StorageError as e:
             raise DeliveryUnsure(str(e.args[0]), advice=e.advice) from None
-
-    def close(self) -> None:
-        LineSender.close(self)
-        self._child.close()
 
 
 def _told(generation: Generation) -> dict[str, Any]:

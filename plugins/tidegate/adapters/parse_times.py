@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tidegate.core.doctor.rules import ParseLimits
+from tidegate.core.doctor.findings import Finding
+from tidegate.core.doctor.rules import DagFacts, ParseLimits, parsing
 from tidegate.settings import airflow_home, airflow_setting
 
 _TAIL = 1_000_000
@@ -60,3 +62,11 @@ def parse_limits() -> ParseLimits:
         except ValueError:
             continue
     return ParseLimits(**found)
+
+
+def findings(pipelines: Iterable[str], dags: Mapping[str, DagFacts]) -> list[Finding]:
+    """Findings for each file of these pipelines' DAGs, also of DAGs that Airflow took for removed; `dags`: by id."""
+    mine = set(pipelines)
+    files = {one.file for dag_id, one in dags.items() if one.file and dag_id.rpartition(".")[0] in mine}
+    log, limits = parser_log(), parse_limits()
+    return [found for file in sorted(files) for found in parsing(file, last_runtime(log, file), limits)]

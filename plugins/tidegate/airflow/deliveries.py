@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -52,17 +53,14 @@ def carry_out(task: DeliverOperator, ctx: PipelineContext, context: Context, sec
     one = next(d for d in ctx.pipeline.deliver if d.name == task.delivery)
     until = time.monotonic() + seconds
     windows, alone = about(task.pipeline, one, ctx, context)
-    sender = ctx.sender(one)
 
     def go_on() -> bool:
         return time.monotonic() < until
 
-    try:
+    with closing(ctx.sender(one)) as sender:
         workflow.prepare(ctx, sender)
         named: Iterator[Sent] = workflow.verify(ctx, one, sender, windows, go_on, _why(context))
         found = list(named if alone else chain(named, workflow.deliver(ctx, one, sender, go_on)))
-    finally:
-        sender.close()
     if not go_on():
         task.log.info(trigger(task.dag_id, f"after_{context['dag_run'].run_id}"[:250]))
     _tell(task, found)

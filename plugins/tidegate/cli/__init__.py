@@ -1,1 +1,1 @@
-"""The command line. Modules import click only; everything else when a command runs."""
+"""The command line. Modules import click, rich and the core; everything else when a command runs."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager, redirect_stdout
 
 import click
 
-from tidegate.cli.failures import CANNOT_TELL, WRONG, Failed
+from tidegate.cli.failures import CANNOT_TELL, WRONG, Failed, first_line
 
 
 @contextmanager
@@ -33,7 +33,11 @@ def airflow_library(command: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as e:
-        raise Failed(_no_answer(e), CANNOT_TELL) from e
+        raise Failed(
+            f"Airflow's database gives no answer: {first_line(e)}\n"
+            "  what to do: `airflow db check` says more; AIRFLOW__DATABASE__SQL_ALCHEMY_CONN must be the scheduler's",
+            CANNOT_TELL,
+        ) from e
 
 
 @contextmanager
@@ -45,11 +49,3 @@ def _environment(wanted: dict[str, str]) -> Iterator[None]:
     finally:
         for name in added:
             del os.environ[name]
-
-
-def _no_answer(error: Exception) -> str:
-    first = str(getattr(error, "orig", error)).strip().splitlines()[0]
-    return (
-        f"Airflow's database gives no answer: {first}\n"
-        "  what to do: `airflow db check` says more; AIRFLOW__DATABASE__SQL_ALCHEMY_CONN must be the scheduler's"
-    )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli import outcomes, surroundings
-from tidegate.cli.output import json_option, print_json, progress
+from tidegate.cli.output import json_option, print_json, progress, why_option
+from tidegate.cli.windows import parse_window
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     help="First take the table back to this tag, or to the snapshot of this id; needs --why.",
 )
 @click.option("--day", metavar="DAY", help="Of a mirror by days: publish this one, with --take-conflicts.")
-@click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
+@why_option
 @json_option
 def apply(
     pipeline: str,
@@ -73,27 +74,24 @@ def apply(
     event brought, ...); 2 usage, or a pipeline with windows; 3 the ledger, the catalogue or storage gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
-    if take_conflicts and not why.strip():
+    if take_conflicts and not why:
         raise click.UsageError("--take-conflicts needs --why: it is written to the event log")
     if day is not None:
         if not take_conflicts or dry_run or again or back_to:
             raise click.UsageError("--day goes with --take-conflicts and --why alone: its DAG publishes a day")
-        _publish_day(spec, day, why.strip(), as_json)
+        _publish_day(spec, day, why, as_json)
         return
     if spec.windows.closes:
         raise click.UsageError(f"{pipeline} is published by windows: `tidegate backfill` or its DAG publishes them")
-    if back_to and not dry_run and not why.strip():
+    if back_to and not dry_run and not why:
         raise click.UsageError("--back-to needs --why: it is written to the event log")
     if dry_run:
         _preview(spec, back_to, as_json)
         return
-    if back_to:
-        _take_back(spec, back_to, why.strip())
-    _run(spec, again, why.strip() if take_conflicts else "", as_json)
+    _run(spec, again, why if take_conflicts else "", back_to, why, as_json)
 
 
 def _publish_day(spec: Pipeline, day: str, why: str, as_json: bool) -> None:
-    from tidegate.cli.explain import parse_window
     from tidegate.kinds import target_kind
     from tidegate.workflow.publish import archive
 
@@ -105,20 +103,12 @@ def _publish_day(spec: Pipeline, day: str, why: str, as_json: bool) -> None:
     outcomes.published(spec.name, published, as_json)
 
 
-def _take_back(spec: Pipeline, to: str, why: str) -> None:
-    from tidegate.workflow.apply import taking_back
-
-    with surroundings.working(spec, progress) as ctx:
-        taking_back.take_back(ctx, to, why)
-
-
 def _preview(spec: Pipeline, back_to: str | None, as_json: bool) -> None:
     from tidegate.workflow.apply import taking_back
     from tidegate.workflow.apply.apply import seen
     from tidegate.workflow.apply.complete import unmerged_now
 
-    with surroundings.ledger() as ledger:
-        ctx = surroundings.context(spec, ledger, progress)
+    with surroundings.looking(spec, progress) as ctx:
         found = seen(ctx) if back_to is None else taking_back.at(ctx, back_to)
         waits = unmerged_now(ctx, found.told.upto) if spec.copy is not None else []
     if as_json:
@@ -140,10 +130,13 @@ def _would(found: Seen) -> str:
     return f"{now}; the next merge takes batches {found.range.first} to {found.range.last}"
 
 
-def _run(spec: Pipeline, again: bool, conflicts: str, as_json: bool) -> None:
+def _run(spec: Pipeline, again: bool, conflicts: str, back_to: str | None, why: str, as_json: bool) -> None:
+    from tidegate.workflow.apply import taking_back
     from tidegate.workflow.apply.apply import apply as workflow
 
     with surroundings.working(spec, progress) as ctx:
+        if back_to:
+            taking_back.take_back(ctx, back_to, why)
         done = workflow(ctx, again=again, conflicts=conflicts)
     if as_json:
         print_json(

@@ -6,17 +6,21 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
 from tidegate.cli import surroundings
-from tidegate.cli.explain import parse_window
 from tidegate.cli.failures import CANNOT_TELL, NOT_WELL, WELL
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress
 from tidegate.cli.progress_bar import following
+from tidegate.cli.windows import last_option, parse_ends
+from tidegate.core.audit.scope import Part
 from tidegate.core.base.instants import span
+from tidegate.core.base.offsets import Interval
+from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many, size
+from tidegate.core.tell.subjects import said
 
 if TYPE_CHECKING:
-    from tidegate.core.audit.scope import Part
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.workflow.audit.audit import Depth, Report
 
@@ -28,7 +32,7 @@ PERCENT = click.FloatRange(0, 100, min_open=True)
 @json_option
 @click.option("--deep", is_flag=True, help="Read every row as well: what it holds, Kafka partition and offset.")
 @click.option("-s", "--start", "first", metavar="WINDOW", help="Only the files of a range of windows: its first one.")
-@click.option("-e", "--end", "last", metavar="WINDOW", help="The last one, included.  [default: that of -s]")
+@last_option
 @click.option("--sample", type=PERCENT, metavar="PERCENT", help="With --deep: read so many of the files, drawn anew.")
 @click.option("--no-files", is_flag=True, help="Don't look into files: their lengths only, no footers.")
 @click.option("--no-catalogue", is_flag=True, help="Don't ask Hive for the partitions.")
@@ -98,15 +102,9 @@ def audit(
 
 def _part(spec: Pipeline, first: str | None, last: str | None, sample: float | None) -> Part:
     """Raises BadParameter."""
-    from tidegate.core.audit.scope import Part
-    from tidegate.core.base.offsets import Interval
-
     within = None
     if first is not None:
-        begin = parse_window(spec, first)
-        end = begin if last is None else parse_window(spec, last)
-        if end.start_ms < begin.start_ms:
-            raise click.BadParameter(f"{last!r} is before {first!r}", param_hint="-e")
+        begin, end = parse_ends(spec, first, last)
         within = Interval(begin.start_ms, end.end_ms)
     return Part(within, 1.0 if sample is None else sample / 100, secrets.randbits(32))
 
@@ -134,8 +132,6 @@ def _carry_out(spec: Pipeline, depth: Depth, quiet: bool) -> Report:
 
 def plain(report: Report) -> dict[str, Any]:
     """The report as JSON has it; the names are a promise."""
-    from tidegate.core.base.plain import to_plain
-
     t, b = report.totals, report.totals.balance
     return {
         "pipeline": report.pipeline,
@@ -203,10 +199,6 @@ def _words(report: Report) -> tuple[str, str]:
 
 
 def _print(report: Report) -> None:
-    from rich.text import Text
-
-    from tidegate.core.tell.subjects import said
-
     out = console()
     t = report.totals
     for n, problem in enumerate(report.problems, 1):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidegate.cli import surroundings
 from tidegate.cli.airflow_library import airflow_library
-from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import CANNOT_TELL, INTERRUPTED, NOT_WELL, WELL, Failed
 from tidegate.cli.output import json_option, print_json, progress
 from tidegate.cli.wait import DurationType
+from tidegate.cli.windows import last_option, parse_range
+from tidegate.core.base.errors import LedgerError
+from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import those
+from tidegate.core.publish.backfill import unfinished_mark
 
 if TYPE_CHECKING:
     from tidegate.airflow.backfill.range_runs import RangeRuns
@@ -29,18 +31,10 @@ PATIENCE_S = 600.0
 """Seconds that the ledger and Airflow's database may be silent while runs are at work."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """How often to look, and how long to wait for windows that are not ready."""
-
-    poll_s: float
-    wait_s: float
-
-
 @click.command()
 @surroundings.pipeline_argument
 @click.option("-s", "--start", "first", required=True, metavar="WINDOW", help="The first window.")
-@click.option("-e", "--end", "last", metavar="WINDOW", help="The last one, included.  [default: that of -s]")
+@last_option
 @click.option("--replay", is_flag=True, help="Rebuild windows that are published, as new generations.")
 @click.option(
     "--at-once", type=click.IntRange(1), metavar="N", help="Runs at a time.  [default: half of what there is]"
@@ -110,11 +104,10 @@ def backfill(
             found, interrupted = look(ctx, runs, asked, set()), False
         else:
             _check_ground(runs, unpause)
-            found, interrupted = _run(ctx, runs, asked, Options(max(poll_ms / 1000, 0.05), wait_ms / 1000))
+            found, interrupted = _run(ctx, runs, asked, max(poll_ms / 1000, 0.05), wait_ms / 1000)
     _tell(spec, runs, asked, found, dry_run, as_json)
-    if _possible(found) if dry_run else found.done:
-        raise SystemExit(WELL)
-    raise SystemExit(INTERRUPTED if interrupted else NOT_WELL)
+    well = not any(found.counts.get(one) for one in ("not ready", "not published")) if dry_run else found.done
+    raise SystemExit(WELL if well else INTERRUPTED if interrupted else NOT_WELL)
 
 
 # ---------------------------------------------------------------- Airflow
@@ -138,8 +131,6 @@ def _asked(
 ) -> Asked:
     """The request; with --replay it has the mark of the backfill that it continues, or of a new one."""
     from tidegate.airflow.backfill.range_runs import OURS
-    from tidegate.core.base.instants import iso
-    from tidegate.core.publish.backfill import unfinished_mark
     from tidegate.workflow.publish.backfill import Asked
 
     now_ms = time.time_ns() // 1_000_000  # two may begin in one second
@@ -189,17 +180,17 @@ def _check_ground(runs: RangeRuns, unpause: bool) -> None:
 # ---------------------------------------------------------------- the work
 
 
-def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> tuple[Progress, bool]:
-    """Work until nothing moves any more, or Ctrl-C. Returns the last look, and whether it was Ctrl-C."""
+def _run(ctx: Context, runs: RangeRuns, asked: Asked, poll_s: float, wait_s: float) -> tuple[Progress, bool]:
+    """Work until nothing moves any more, or Ctrl-C; `wait_s` for windows that are not ready. Returns the last look, and
+    whether it was Ctrl-C."""
     from sqlalchemy.exc import OperationalError
 
     from tidegate.cli.backfill_report import shown
-    from tidegate.core.base.errors import LedgerError
     from tidegate.workflow.publish.backfill import advance, look
 
     tried: set[int] = set()
     still = _Still()
-    found, answered, give_up = look(ctx, runs, asked, tried), time.monotonic(), time.monotonic() + options.wait_s
+    found, answered, give_up = look(ctx, runs, asked, tried), time.monotonic(), time.monotonic() + wait_s
     with shown(runs.dag_id, asked) as show:
         try:
             while True:
@@ -215,7 +206,7 @@ def _run(ctx: Context, runs: RangeRuns, asked: Asked, options: Options) -> tuple
                 waiting = not found.done and not stopped and time.monotonic() < give_up
                 if not found.moving(asked.stop_on_failure) and not (waiting and found.counts.get("not ready")):
                     return found, False
-                time.sleep(options.poll_s)
+                time.sleep(poll_s)
         except KeyboardInterrupt:
             left = found.counts.get("working", 0)
             progress(f"interrupted: {those(left, 'run', 'go')} on in Airflow; the same command goes on with the rest")
@@ -251,10 +242,6 @@ def _hindrance(runs: RangeRuns, stands: bool) -> str:
 
 
 # ---------------------------------------------------------------- what it says
-
-
-def _possible(found: Progress) -> bool:
-    return not any(found.counts.get(verdict) for verdict in ("not ready", "not published"))
 
 
 def _tell(spec: Pipeline, runs: RangeRuns, asked: Asked, found: Progress, dry_run: bool, as_json: bool) -> None:

@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
 from tidegate.cli.output import progress
+from tidegate.core.base.instants import iso
 from tidegate.core.publish.backfill import by_catch_up
 from tidegate.core.publish.catchup import SAY_EVERY, pace
 
@@ -32,10 +37,6 @@ def shown(dag_id: str, asked: Asked) -> Iterator[Show]:
 
 @contextmanager
 def _bar(dag_id: str, total: int) -> Iterator[Show]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Bar(*columns, TextColumn("{task.fields[now]}"), console=Console(file=sys.__stderr__)) as bar:
         task, speed = bar.add_task(dag_id, total=total, now=""), _Pace()
@@ -55,8 +56,6 @@ def _bar(dag_id: str, total: int) -> Iterator[Show]:
 
 def _lines(asked: Asked) -> Show:
     """Print a line for each window that has changed, and for each new hindrance."""
-    from tidegate.core.base.instants import iso
-
     before: dict[int, str] = {}
     said, speed = [""], _Pace()
 
@@ -108,8 +107,6 @@ def _word(line: Line, asked: Asked) -> str:
 
 def dry_lines(found: Progress, asked: Asked) -> Iterator[str]:
     """A line for each window."""
-    from tidegate.core.base.instants import iso
-
     done = "published" if asked.mark is None else "rebuilt by the replay that continues"
     words = {
         "done": f"{done}: left alone",
@@ -146,8 +143,6 @@ def summary(found: Progress, asked: Asked, name: str, runs: RangeRuns) -> Iterat
 
 
 def _left(found: Progress, verdict: str, words: str) -> Iterator[str]:
-    from tidegate.core.base.instants import iso
-
     starts = [iso(line.key.start_ms) for line in found.lines if line.verdict == verdict]
     if starts:
         more = ", ..." if len(starts) > NAMED else ""

@@ -6,7 +6,7 @@ import click
 
 from tidegate.cli import surroundings
 from tidegate.cli.output import json_option, print_json
-from tidegate.core.base.wording import many
+from tidegate.core.base.wording import many, size
 
 
 @click.command()
@@ -30,7 +30,6 @@ def changes(pipeline: str, after: str | None, until: str | None, as_json: bool) 
     3 the ledger gives no answer, or knows no such pipeline.
     """
     from tidegate.changes import changes as read
-    from tidegate.core.base.wording import size
 
     try:
         found = read(pipeline, after, until)

@@ -48,8 +48,8 @@ def clean(pipeline: str, dry_run: bool, limit: int, as_json: bool) -> None:
     from tidegate.workflow.clean.duties import clean as one_round
 
     spec = surroundings.pipeline_named(pipeline)
-    with surroundings.ledger() as ledger:
-        found = one_round(surroundings.context(spec, ledger, progress), limit, dry_run)
+    with surroundings.looking(spec, progress) as ctx:
+        found = one_round(ctx, limit, dry_run)
     if as_json:
         told = {"deleted": found.deleted, "kept": found.kept, "left": found.left}
         print_json({"pipeline": pipeline, "dry_run": dry_run} | told)

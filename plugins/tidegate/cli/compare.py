@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
 from tidegate.cli import surroundings
-from tidegate.cli.compare_delivered import delivered
 from tidegate.cli.copy import keys_of
+from tidegate.cli.deliver import each, meant, named
 from tidegate.cli.failures import NOT_WELL, WELL
-from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress
+from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress, why_option
 from tidegate.cli.wait import DurationType
+from tidegate.cli.windows import last_option, named_windows
+from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
+    from tidegate.core.spec.pipeline import Delivery, Pipeline
+    from tidegate.workflow.base.context import Context
     from tidegate.workflow.copy.compare import Report
+    from tidegate.workflow.deliver.deliver import Sent
 
 LOOK_S = 5.0
 
@@ -27,10 +33,10 @@ LOOK_S = 5.0
 @click.option("--from", "low", metavar="KEY", help="Of a mirror: keys from this one on, no others.")
 @click.option("--until", "high", metavar="KEY", help="The last key, included.  [default: that of --from]")
 @click.option("-s", "--start", "first", metavar="WINDOW", help="Of deliveries: the first window of a range.")
-@click.option("-e", "--end", "last", metavar="WINDOW", help="The last one, included.  [default: that of -s]")
+@last_option
 @click.option("--to", "wanted", multiple=True, metavar="NAME", help="This delivery only; may be repeated.")
 @click.option("--fix", is_flag=True, help="Put right what differs; needs --why.")
-@click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
+@why_option
 @click.option(
     "--wait",
     type=DurationType(),
@@ -89,17 +95,16 @@ def compare(
             f"{pipeline} has neither a section copy nor a list deliver in its YAML; to compare hours with their topic: "
             f"tidegate replay {pipeline} -s ... -e ... --dry-run"
         )
-    if fix and not why.strip():
+    if fix and not why:
         raise click.UsageError("--fix needs --why: it is written to the event log")
     keys = keys_of(low, high)
     if spec.copy is None and keys is not None:
         raise click.UsageError(f"{pipeline} is no mirror: it has windows (-s, -e) and no keys")
     if spec.copy is None:
-        raise SystemExit(delivered(spec, first, last, wanted, why.strip() if fix else "", as_json))
+        raise SystemExit(_deliveries(spec, first, last, wanted, why if fix else "", as_json))
     if first is not None or last is not None or wanted:
         raise click.UsageError(f"{pipeline} is a mirror, which has no deliveries: it takes no -s, -e and --to")
-    from tidegate.adapters.mirror_comparison import TableProcess
-    from tidegate.wiring import command_lookup, open_database
+    from tidegate.wiring import command_lookup, open_copy
     from tidegate.workflow.copy.compare import compare as workflow
 
     until = time.monotonic() + wait / 1000
@@ -108,32 +113,34 @@ def compare(
         time.sleep(LOOK_S)
         return time.monotonic() < until
 
-    secrets = surroundings.storage_secrets(spec)
-    with open_database(spec, command_lookup) as database, surroundings.working(spec, progress) as ctx:
-        reader = TableProcess(user=spec.sink.user, secrets=secrets)
-        try:
-            found = workflow(ctx, database, reader, waits, why.strip() if fix else "", keys)
-        finally:
-            reader.close()
+    with open_copy(spec, command_lookup) as (database, reader), surroundings.working(spec, progress) as ctx:
+        found = workflow(ctx, database, reader, waits, why if fix else "", keys)
     if as_json:
-        print_json({"pipeline": spec.name, **_plain(found)})
+        told = to_plain(found)
+        print_json({"pipeline": spec.name, "copy": told.pop("round"), **told})
     else:
         _print(spec.name, found, keys)
     raise SystemExit(WELL if not found.differ or found.mended else NOT_WELL)
 
 
-def _plain(found: Report) -> dict[str, object]:
-    return {
-        "copy": found.round,
-        "rows": found.rows,
-        "read": found.read,
-        "ranges": found.ranges,
-        "unsummed": found.unsummed,
-        "differ": found.differ,
-        "samples": found.samples,
-        "exact": found.exact,
-        "mended": found.mended,
-    }
+def _deliveries(
+    spec: Pipeline, first: str | None, last: str | None, wanted: Sequence[str], why: str, as_json: bool
+) -> int:
+    """Compare, and with `why` send what differs once more; the exit code."""
+    from tidegate.workflow.deliver import deliver as workflow
+
+    deliveries, keys = meant(named(spec, wanted), named_windows(spec, None, first, last) or None, None)
+
+    def work(ctx: Context, one: Delivery, found: list[Sent]) -> None:
+        with closing(ctx.sender(one)) as sender:
+            found.extend(workflow.compare(ctx, one, sender, keys))
+            if why:
+                found[:] = workflow.fix(ctx, one, sender, found, why)
+
+    def idle(one: Delivery) -> str:
+        return f"no {'batch' if one.side else 'window'} was ever sent"
+
+    return each(spec, deliveries, work, idle, as_json)
 
 
 def _print(name: str, found: Report, compared: tuple[str, str] | None) -> None:

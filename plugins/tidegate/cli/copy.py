@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
 from tidegate.cli import surroundings
-from tidegate.cli.output import json_option, print_json, progress
+from tidegate.cli.output import json_option, print_json, progress, why_option
 from tidegate.core.base.wording import many
+from tidegate.core.copy.rounds import Round, RoundState
 
 if TYPE_CHECKING:
-    from tidegate.core.copy.rounds import Round
     from tidegate.core.mirror.copied import RoundIn
     from tidegate.core.spec.pipeline import Pipeline
-    from tidegate.workflow.copy.copy import Read
+
+_NOT_WHOLE = "the copy is not whole yet"
 
 
 @click.command()
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--again", is_flag=True, help="Read the whole source table once more; needs --why.")
 @click.option("--from", "first", metavar="KEY", help="With --again: keys from this one on, no others.")
 @click.option("--until", "last", metavar="KEY", help="The last key, included.  [default: that of --from]")
-@click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
+@why_option
 @json_option
 def copy(
     pipeline: str, dry_run: bool, again: bool, first: str | None, last: str | None, why: str, as_json: bool
@@ -59,12 +59,12 @@ def copy(
     keys = keys_of(first, last)
     if keys is not None and (dry_run or not again):
         raise click.UsageError("--from and --until go with --again, and without --dry-run")
-    if again and not dry_run and not why.strip():
+    if again and not dry_run and not why:
         raise click.UsageError("--again needs --why: it is written to the event log")
     if dry_run:
         _preview(spec, again, as_json)
         return
-    _run(spec, why.strip() if again else "", keys, as_json)
+    _run(spec, why if again else "", keys, as_json)
 
 
 def keys_of(first: str | None, last: str | None) -> tuple[str, str] | None:
@@ -78,8 +78,7 @@ def _preview(spec: Pipeline, again: bool, as_json: bool) -> None:
     from tidegate.wiring import command_lookup, open_database
     from tidegate.workflow.copy.tables import SourceTables
 
-    with surroundings.ledger() as ledger, open_database(spec, command_lookup) as database:
-        ctx = surroundings.context(spec, ledger, progress)
+    with surroundings.looking(spec, progress) as ctx, open_database(spec, command_lookup) as database:
         source = SourceTables(ctx, database)
         tables = [source.described(name) for name in source.names]
         about, newest = sum(map(database.rows_about, tables)), ctx.ledger.copies.newest(spec.name)
@@ -98,53 +97,37 @@ def _preview(spec: Pipeline, again: bool, as_json: bool) -> None:
 
 
 def _run(spec: Pipeline, why: str, keys: tuple[str, str] | None, as_json: bool) -> None:
-    from tidegate.adapters.mirror_comparison import TableProcess
-    from tidegate.wiring import command_lookup, open_database
+    from tidegate.wiring import command_lookup, open_copy
     from tidegate.workflow.apply.apply import apply
     from tidegate.workflow.copy import copy as workflow
 
-    reader = TableProcess(user=spec.sink.user, secrets=surroundings.storage_secrets(spec))
-    with (
-        closing(reader),
-        open_database(spec, command_lookup) as database,
-        surroundings.working(spec, progress) as ctx,
-    ):
+    with open_copy(spec, command_lookup) as (database, reader), surroundings.working(spec, progress) as ctx:
         if why:
             workflow.again(ctx, database, why, keys, reader.greatest)
         done = workflow.copy(ctx, database, greatest=reader.greatest)
         told = None if ctx.keyed is None else apply(ctx).told
         newest = ctx.ledger.copies.newest(spec.name)
+    if as_json:
+        print_json({"pipeline": spec.name, "read": done, **({"copy": newest} if told is None else {"table": told})})
+        return
+    did = f"{many(done.rows, 'row')} of {many(done.chunks, 'chunk')} read" if done.chunks else "nothing to read"
     if told is None:
-        _tell_of_days(spec, done, newest, as_json)
-        return
-    whole = told.copied.whole
-    if as_json:
-        print_json({"pipeline": spec.name, "read": done, "table": told})
-        return
-    did = f"{many(done.rows, 'row')} of {many(done.chunks, 'chunk')} read" if done.chunks else "nothing to read"
-    stands = _stands(newest, whole)
-    click.echo(f"{spec.name}: {did}; {stands}: {many(told.rows, 'row')} up to batch {told.upto}")
-
-
-def _tell_of_days(spec: Pipeline, done: Read, newest: Round | None, as_json: bool) -> None:
-    """Which copy the next day takes."""
-    from tidegate.core.copy.rounds import RoundState
-
-    if as_json:
-        print_json({"pipeline": spec.name, "read": done, "copy": newest})
-        return
-    did = f"{many(done.rows, 'row')} of {many(done.chunks, 'chunk')} read" if done.chunks else "nothing to read"
-    stands = "the copy is not whole yet"
-    if newest is not None and newest.state == RoundState.WHOLE:
-        stands = f"copy {newest.number} is whole: the next day that is built has its rows"
+        stands = _next_day(newest)
+    else:
+        stands = f"{_in_table(newest, told.copied.whole)}: {many(told.rows, 'row')} up to batch {told.upto}"
     click.echo(f"{spec.name}: {did}; {stands}")
 
 
-def _stands(newest: Round | None, whole: RoundIn | None) -> str:
-    """Which copies are in the table, in words."""
-    from tidegate.core.copy.rounds import RoundState
+def _next_day(newest: Round | None) -> str:
+    """Which copy the next day of a mirror by days takes, in words."""
+    if newest is not None and newest.state == RoundState.WHOLE:
+        return f"copy {newest.number} is whole: the next day that is built has its rows"
+    return _NOT_WHOLE
 
+
+def _in_table(newest: Round | None, whole: RoundIn | None) -> str:
+    """Which copies are in the table, in words."""
     if whole is None or (newest is not None and newest.state == RoundState.OPEN):
-        return "the copy is not whole yet"
+        return _NOT_WHOLE
     of_part = newest is not None and newest.part is not None and newest.state == RoundState.WHOLE
     return (f"{newest.words} is in; " if newest is not None and of_part else "") + f"copy {whole.number} is whole"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import click
 
 from tidegate.cli import surroundings
-from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import NOT_WELL, WELL
-from tidegate.cli.output import json_option, print_json, progress
+from tidegate.cli.output import json_option, print_json, progress, why_option
+from tidegate.cli.windows import first_option, last_option, named_windows
+from tidegate.core.base.errors import LedgerError, TidegateError
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.units import base_of, counted, key_of, side_of
 
@@ -29,13 +31,13 @@ SHOWN = 20
 @click.command()
 @surroundings.pipeline_argument
 @click.argument("window", required=False)
-@click.option("-s", "--start", "first", metavar="WINDOW", help="The first window of a range.")
-@click.option("-e", "--end", "last", metavar="WINDOW", help="The last one, included.  [default: that of -s]")
+@first_option
+@last_option
 @click.option("--batch", type=int, metavar="ID", help="A batch, of deliveries of late and dirty tables.")
 @click.option("--to", "wanted", multiple=True, metavar="NAME", help="This delivery only; may be repeated.")
 @click.option("--again", is_flag=True, help="Send also what stands there as it should; needs --why.")
 @click.option("--skip", is_flag=True, help="Leave the windows' generations in force out; needs --why.")
-@click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
+@why_option
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, by the ledger alone.")
 @json_option
 def deliver(
@@ -78,22 +80,22 @@ def deliver(
     """
     spec = surroundings.pipeline_named(pipeline)
     chosen = named(spec, wanted)
-    if window is not None and first is not None:
-        raise click.UsageError("name one WINDOW, or a range by -s and -e")
-    if last is not None and first is None:
-        raise click.UsageError("-e needs -s")
-    begin = window or first
-    if begin is not None and batch is not None:
+    windows = named_windows(spec, window, first, last)
+    if windows and batch is not None:
         raise click.UsageError("name windows or a batch")
-    chosen, keys = meant(chosen, None if begin is None else parse_range(spec, begin, last), batch)
-    if (again or skip) and not (why.strip() and keys):
+    chosen, keys = meant(chosen, windows or None, batch)
+    if (again or skip) and not (why and keys):
         raise click.UsageError("--again and --skip need --why, and a WINDOW or a range, or --batch")
     if again and skip:
         raise click.UsageError("--again and --skip exclude each other")
     if dry_run:
         _preview(spec, chosen, keys, as_json)
         return
-    raise SystemExit(_run(spec, chosen, keys, again, skip, why.strip(), as_json))
+
+    def work(ctx: Context, one: Delivery, found: list[Sent]) -> None:
+        found.extend(_send(ctx, one, keys, again, skip, why))
+
+    raise SystemExit(each(spec, chosen, work, lambda one: "nothing is due", as_json))
 
 
 def named(spec: Pipeline, wanted: Sequence[str]) -> list[Delivery]:
@@ -129,8 +131,7 @@ def meant(
 
 
 def _preview(spec: Pipeline, chosen: Sequence[Delivery], keys: Sequence[WindowKey] | None, as_json: bool) -> None:
-    with surroundings.ledger() as ledger:
-        ctx = surroundings.context(spec, ledger)
+    with surroundings.looking(spec) as ctx:
         found = {one.name: _would_be_sent(ctx, one, keys) for one in chosen}
     if as_json:
         print_json({"pipeline": spec.name, "deliveries": found})
@@ -161,32 +162,34 @@ def _print_due(name: str, due: Sequence[Due]) -> None:
 # ---------------------------------------------------------------- for good
 
 
-def _run(
+def each(
     spec: Pipeline,
     chosen: Sequence[Delivery],
-    keys: Sequence[WindowKey] | None,
-    again: bool,
-    skip: bool,
-    why: str,
+    work: Callable[[Context, Delivery, list[Sent]], None],
+    idle: Callable[[Delivery], str],
     as_json: bool,
 ) -> int:
-    found: dict[str, list[Sent]] = {}
-    errors: dict[str, Any] = {}
+    """Do `work` at each delivery, and print what it has put into its list; `idle` says it of an empty one. Returns the
+    exit code. An error of one delivery has nothing to do with the others."""
+    found: dict[str, list[Sent]] = {one.name: [] for one in chosen}
+    errors: dict[str, str] = {}
     with surroundings.working(spec, progress) as ctx:
         for one in chosen:
             try:
-                found[one.name] = list(_of(ctx, one, keys, again, skip, why))
-            except Exception as e:  # another delivery has nothing to do with it
-                errors[one.name] = told(e)
+                work(ctx, one, found[one.name])
+            except LedgerError:
+                raise
+            except TidegateError as e:
+                errors[one.name] = str(e)
     if as_json:
         print_json({"pipeline": spec.name, "deliveries": found, "errors": errors})
     else:
         for one in chosen:
-            _print(one.name, found.get(one.name, []), errors.get(one.name))
+            _print(one.name, found[one.name], errors.get(one.name), idle(one))
     return WELL if not errors and all(s.well for sent in found.values() for s in sent) else NOT_WELL
 
 
-def _of(
+def _send(
     ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None, again: bool, skip: bool, why: str
 ) -> Iterator[Sent]:
     from tidegate.workflow.deliver import deliver as workflow
@@ -195,47 +198,30 @@ def _of(
         assert keys is not None
         yield from workflow.skip(ctx, one, keys, why)
         return
-    sender = ctx.sender(one)
-    try:
+    with closing(ctx.sender(one)) as sender:
         workflow.prepare(ctx, sender)
         if keys is None:
             yield from workflow.deliver(ctx, one, sender)
         else:
             yield from workflow.verify(ctx, one, sender, keys, why=why if again else "")
-    finally:
-        sender.close()
 
 
-def told(error: Exception) -> str:
-    """What people are told where the command goes on with the next delivery; raises what ends it."""
-    from tidegate.core.base.errors import LedgerError, TidegateError
-
-    if isinstance(error, LedgerError) or not isinstance(error, TidegateError):
-        raise error
-    return str(error)
-
-
-def _print(name: str, sent: Sequence[Sent], error: str | None) -> None:
-
-    if error is not None:
-        click.echo(f"{name}: {error}")
-        return
-    counts = Counter(s.what for s in sent)
-    did = ", ".join(f"{n:,} {what}" for what, n in counts.items()) or "nothing is due"
-    click.echo(f"{name}: {did}, {many(sum(s.rows for s in sent), 'row')}" if sent else f"{name}: {did}")
-    print_unwell(sent)
-
-
-def print_unwell(sent: Sequence[Sent]) -> None:
-    """Windows that are not as they should be, each with its next step."""
+def _print(name: str, sent: Sequence[Sent], error: str | None, idle: str) -> None:
+    """What became of the windows, those that are not as they should be with their next step."""
+    counts = ", ".join(f"{n:,} {what}" for what, n in Counter(s.what for s in sent).items())
+    did = f"{counts}, {many(sum(s.rows for s in sent), 'row')}" if sent else idle
+    click.echo(f"{name}: {did if error is None else error}")
     for s in [s for s in sent if not s.well][:SHOWN]:
         click.echo(f"  {s.unit} {s.what}: {s.why}")
-        print_parts(s)
+        _print_parts(s)
         if s.advice:
             click.echo(f"    what to do: {s.advice}")
+    for fixed in [s for s in sent if s.well and s.parts][:SHOWN]:
+        click.echo(f"  {fixed.unit} was sent again")
+        _print_parts(fixed)
 
 
-def print_parts(sent: Sent) -> None:
+def _print_parts(sent: Sent) -> None:
     """The partitions of a window that differ from those there."""
     named = [one for one in sent.parts if one.values]
     for one in named[:SHOWN]:

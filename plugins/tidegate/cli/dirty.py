@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json
 from tidegate.core.base.wording import many
-
-if TYPE_CHECKING:
-    from tidegate.core.dirty.redrive import Cause, DirtyBatch
+from tidegate.core.dirty.redrive import Cause, DirtyBatch
 
 _SHOWN = 20
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.table import Table
+from rich.text import Text
 
 from tidegate.cli import surroundings
-from tidegate.cli.output import console, json_option, print_json
+from tidegate.cli.failures import CANNOT_TELL, Failed, first_line
+from tidegate.cli.output import console, json_option, print_json, progress
+from tidegate.core.base.errors import SpecError
+from tidegate.core.doctor.findings import WRONG, Finding, exit_code, worst_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.core.doctor.findings import Finding
     from tidegate.spec import Loaded
 
 SLOTS = 4
@@ -49,15 +53,14 @@ def doctor(pipeline: str | None, as_json: bool, show_all: bool, fix: bool, secon
     wrong; 3 nothing is wrong, but something could not be looked at.
     """
     from tidegate.cli.examination import Examination
-    from tidegate.core.doctor.findings import exit_code, worst_first
 
     loaded, folder = _loaded(pipeline)
-    found = Examination(loaded, seconds, _tell).findings() + folder
-    if fix and (made := _make_pools(found)):
+    found = Examination(loaded, seconds, progress).findings() + folder
+    if fix and (made := _make_pools(found, seconds)):
         if not as_json:
             for name in made:
                 click.echo(f"made pool {name} with {SLOTS} slots")
-        found = Examination(loaded, seconds, _tell).findings() + folder
+        found = Examination(loaded, seconds, progress).findings() + folder
     found, code = worst_first(found), exit_code(found)
     if as_json:
         counts = {level: sum(f.level == level for f in found) for level in _STYLES}
@@ -67,56 +70,35 @@ def doctor(pipeline: str | None, as_json: bool, show_all: bool, fix: bool, secon
     raise SystemExit(code)
 
 
-def _tell(line: str) -> None:
-    click.echo(line, err=True)
-
-
 def _loaded(name: str | None) -> tuple[list[Loaded], list[Finding]]:
     """The YAMLs, and what is wrong with their folder. Raises click.UsageError for a name that no YAML has."""
-    from tidegate.core.base.errors import SpecError
-    from tidegate.core.doctor.findings import WRONG, Finding
-
     try:
-        loaded = surroundings.loaded_pipelines()
+        return surroundings.loaded_pipelines(name), []
     except SpecError as e:
         if name is not None:
             raise
         mend = e.advice or "AIRFLOW__TIDEGATE__PIPELINES_FOLDER=<folder of the pipelines' YAML>"
         return [], [Finding("folder", WRONG, str(e.args[0]), "Airflow has no pipeline", mend)]
-    if name is None:
-        return loaded, []
-    mine = [one for one in loaded if one.name == name]
-    if not mine:
-        surroundings.pipeline_named(name)  # says which there are
-    return mine, []
 
 
-def _make_pools(found: Sequence[Finding]) -> list[str]:
+def _make_pools(found: Sequence[Finding], seconds: float) -> list[str]:
     """Those that are missing; others stay as they are. Raises Failed where Airflow's database does not let us."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from tidegate.adapters.airflow_facts import add_pool
-    from tidegate.cli.failures import CANNOT_TELL, Failed
-    from tidegate.core.doctor.findings import WRONG
-    from tidegate.settings import airflow_setting
+    from tidegate.adapters.airflow_facts import add_pool, database_address
 
     missing = [f.about for f in found if f.check == "pools" and f.level == WRONG]
-    url = airflow_setting("database", "sql_alchemy_conn")
+    url = database_address()
     if not missing or url is None:
         return []
     try:
-        return [name for name in missing if add_pool(url, name, SLOTS, "Tidegate's tasks")]
+        return [name for name in missing if add_pool(url, name, SLOTS, "Tidegate's tasks", seconds)]
     except SQLAlchemyError as e:
-        first = str(getattr(e, "orig", None) or e).strip().splitlines()[0]
-        raise Failed(
-            f"Airflow's database: {first}\n  what to do: airflow pools set {missing[0]} 4 Tidegate", CANNOT_TELL
-        ) from e
+        advice = f"airflow pools set {missing[0]} {SLOTS} Tidegate"
+        raise Failed(f"Airflow's database: {first_line(e)}\n  what to do: {advice}", CANNOT_TELL) from e
 
 
 def _show(found: Sequence[Finding], show_all: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     out = console()
     shown = [f for f in found if show_all or f.level != "ok"]
     for f in _together(shown):
@@ -149,8 +131,6 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _sum(out: Any, found: Sequence[Finding], hidden: bool) -> None:
-    from rich.text import Text
-
     counts = {level: sum(f.level == level for f in found) for level in _STYLES}
     words = {"wrong": "wrong", "warning": "to look at", "unknown": "not known", "ok": "well"}
     told = ", ".join(f"{n} {words[level]}" for level, n in counts.items() if n)

@@ -9,23 +9,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.adapters import parse_times
 from tidegate.adapters.connections import ConnectionMissing
-from tidegate.cli import parse_times, surroundings
+from tidegate.cli import surroundings
 from tidegate.cli.deadlines import Away, ask
-from tidegate.cli.spark_checks import impossible_jobs
+from tidegate.cli.failures import first_line
 from tidegate.core.base.errors import TidegateError, WrongRevision
 from tidegate.core.base.wording import many
 from tidegate.core.doctor import rules as rules
 from tidegate.core.doctor.findings import WARNING, WRONG, Finding, ok, unknown
+from tidegate.core.look.concerns import left_behind
 from tidegate.kinds import dags_of, delivery_kind, source_kind, target_kind
-from tidegate.settings import airflow_home, airflow_setting
-from tidegate.spark.connection import master_of
+from tidegate.settings import Settings, airflow_home, airflow_setting
+from tidegate.spark.connection import impossible_jobs, master_of
 
 if TYPE_CHECKING:
     from tidegate.adapters.airflow_facts import AirflowFacts
     from tidegate.core.base.connection import Connection
     from tidegate.core.spec.pipeline import Delivery, Pipeline
-    from tidegate.settings import Settings
     from tidegate.spec import Loaded
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 15.0, 600.0
@@ -77,7 +78,7 @@ class Examination:
                 what = f"{check} was not looked at: {servers[name]} has left a question unanswered"
                 found.append(unknown(check, what, "tidegate doctor <pipeline>, once it answers", about))
             elif answer.error is not None:
-                said = f"{name}: {type(answer.error).__name__}: {_first(answer.error)}"
+                said = f"{name}: {type(answer.error).__name__}: {first_line(answer.error)}"
                 found.append(unknown("doctor", said, about=about))
             else:
                 means = "tasks that need it wait, then fail and retry"
@@ -150,7 +151,7 @@ class Examination:
             elif conn_id in self._connections:
                 found.append(rules.connection(conn_id, types, self._connections[conn_id].conn_type, users))
             else:
-                why = f"{type(error).__name__}: {_first(error)}" if error else "Airflow gives no answer"
+                why = f"{type(error).__name__}: {first_line(error)}" if error else "Airflow gives no answer"
                 found.append(unknown("connections", f"connection {conn_id}: {why}", "airflow db check", conn_id))
         return found
 
@@ -226,18 +227,18 @@ class Examination:
     # ------------------------------------------------------------ Airflow
 
     def _airflow(self) -> list[Finding]:
-        url = airflow_setting("database", "sql_alchemy_conn") or airflow_setting("core", "sql_alchemy_conn")
+        from sqlalchemy.exc import SQLAlchemyError
+
+        from tidegate.adapters.airflow_facts import airflow_facts, database_address
+
+        url = database_address()
         found = rules.executor(airflow_setting("core", "executor"))
         if url is None:
             return [*found, *self._no_airflow()]
-        from sqlalchemy.exc import SQLAlchemyError
-
-        from tidegate.adapters.airflow_facts import airflow_facts
-
         try:
             facts = airflow_facts(url, self.seconds)
         except (SQLAlchemyError, ModuleNotFoundError) as e:
-            said = f"Airflow's database: {_first(getattr(e, 'orig', None) or e)}"
+            said = f"Airflow's database: {first_line(e)}"
             return [*found, rules.refused("airflow", "", said, "nothing runs without it", "airflow db check")]
         return found + self._of_airflow(facts)
 
@@ -294,8 +295,6 @@ class Examination:
 
     def _left_behind(self) -> list[Finding]:
         """Replays and rollbacks that stopped on their way."""
-        from tidegate.core.look.concerns import left_behind
-
         found = []
         with surroundings.ledger() as ledger:
             for p in self.pipelines:
@@ -374,7 +373,3 @@ def _native_library() -> list[Finding]:
     means = "rows are the same; jobs take about seven times the CPU"
     what = f"messages are decoded by the row rules in Python, because {why}"
     return [Finding("native library", WARNING, what, means, native.ADVICE)]
-
-
-def _first(error: BaseException | None) -> str:
-    return next(iter(str(error or "").strip().splitlines()), "")

@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.table import Table
+from rich.text import Text
 
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json
+from tidegate.cli.windows import parse_window
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
+from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BUILDING, CURRENT
 
 if TYPE_CHECKING:
@@ -19,7 +25,6 @@ if TYPE_CHECKING:
     from tidegate.core.source.port import LogState
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.core.window.readiness import Certificate
-    from tidegate.core.window.states import WindowKey
     from tidegate.workflow.look.explanation import Explanation
 
 KAFKA_S = 2.0
@@ -61,50 +66,16 @@ def explain(pipeline: str, window: str, as_json: bool) -> None:
 
 def _topic(spec: Pipeline) -> LogState | None:
     """The topic's state; None where Kafka gives no answer: the ledger alone explains the window then."""
-    from tidegate.core.base.errors import TidegateError
-
     try:
         return surroundings.source(spec, timeout_s=KAFKA_S).look(spec.source.topic)
     except TidegateError:
         return None
 
 
-def parse_window(spec: Pipeline, text: str) -> WindowKey:
-    """Raises click.BadParameter."""
-    from tidegate.core.window.name import NoWindow, named
-
-    try:
-        return named(spec, text)
-    except NoWindow as e:
-        raise click.BadParameter(str(e), param_hint="WINDOW") from None
-
-
-def parse_range(spec: Pipeline, first: str, last: str | None) -> tuple[WindowKey, ...]:
-    """The windows from `first` to `last`, both included; the one of `first` alone without a `last`.
-
-    Raises click.BadParameter."""
-    from tidegate.core.base.errors import SpecError
-    from tidegate.workflow.publish.backfill import windows_between
-
-    begin = parse_window(spec, first)
-    end = begin if last is None else parse_window(spec, last)
-    if end.start_ms < begin.start_ms:
-        raise click.BadParameter(f"{last!r} is before {first!r}", param_hint="-e")
-    try:
-        return windows_between(spec.windows, begin, end)
-    except SpecError as e:
-        raise click.BadParameter(str(e), param_hint="-s") from None
-
-
 # ---------------------------------------------------------------- for people
 
 
 def _print(e: Explanation) -> None:
-    from rich.text import Text
-
-    from tidegate.core.base.instants import iso
-    from tidegate.core.window.cut import window_id
-
     out = console()
     style = "bold green" if e.published else "bold yellow"
     out.print(Text(f"{e.pipeline} {iso(e.window.start_ms)} to {iso(e.window.end_ms)}: {e.summary}", style=style))
@@ -144,8 +115,6 @@ def _certificate(c: Certificate) -> str:
 
 
 def _print_partitions(out: Console, certificate: Certificate) -> None:
-    from tidegate.core.base.instants import iso
-
     table = _table("partition", "watermark", "by", "newest event", "drained", "last read", padding=1)
     blockers = set(certificate.blockers)
     shown = sorted(certificate.partitions, key=lambda p: (p.partition not in blockers, p.partition))[: 2 * MANY]
@@ -170,8 +139,6 @@ def _print_partitions(out: Console, certificate: Certificate) -> None:
 
 
 def _print_generations(out: Console, e: Explanation) -> None:
-    from tidegate.core.base.instants import iso
-
     if not e.view.generations:
         return
     table = _table("generation", "state", "kind", "rows", "files", "batches", "published", "digest")
@@ -195,8 +162,6 @@ def _print_generations(out: Console, e: Explanation) -> None:
 
 def _print_grounds(out: Console, grounds: Grounds | None) -> None:
     """Print the batches and offsets that the generation in force rests on, in few lines."""
-    from tidegate.core.base.instants import iso
-
     if grounds is None or grounds.closing_batch is None:
         return
     floor = f", floor up to {iso(grounds.floor_ms)}" if grounds.floor_ms is not None else ""
@@ -239,8 +204,6 @@ def _print_shares(out: Console, e: Explanation) -> None:
 
 
 def _table(*columns: str, padding: int = 2) -> Any:
-    from rich.table import Table
-
     table = Table(box=None, padding=(0, padding, 0, 0), header_style="bold")
     for name in columns:
         number = name in ("rows", "files", "late")
@@ -255,8 +218,6 @@ def _short_list(ids: tuple[int, ...]) -> str:
 
 
 def _time(at_ms: int | None) -> str:
-    from tidegate.core.base.instants import iso
-
     return "-" if at_ms is None else iso(at_ms // 1000 * 1000)
 
 

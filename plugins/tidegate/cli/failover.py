@@ -11,14 +11,13 @@ import click
 
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, Failed
-from tidegate.cli.output import WHY_NEEDED, json_option, print_json, why_option, yes_option
+from tidegate.cli.output import json_option, print_json, sure, why_option, yes_option
 from tidegate.core.base.wording import many
+from tidegate.core.failover.crossing import Crossing, Pair
 
 if TYPE_CHECKING:
-    from tidegate.core.failover.crossing import Crossing
     from tidegate.core.failover.decision import Decision
     from tidegate.workflow.base.context import Context
-    from tidegate.workflow.failover.overlap import Known
     from tidegate.workflow.failover.survey import Said
     from tidegate.workflow.failover.switch import Returned
 
@@ -84,10 +83,10 @@ def plan(pipeline: str, site: str, stopped: bool, marks: dict[int, int], pairs: 
     \b
     Exit code: 0 it can be run; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
     """
-    from tidegate.workflow.failover.survey import Said, survey
+    from tidegate.workflow.failover.survey import survey
 
-    with _context(pipeline, pairs) as (ctx, known):
-        decision = survey(ctx, site, Said(marks=marks, stopped=stopped, known=known))
+    with _context(pipeline, stopped, marks, pairs) as (ctx, given):
+        decision = survey(ctx, site, given)
         _tell(decision, as_json)
         _refuse(decision)
 
@@ -108,7 +107,7 @@ def run(
     marks: dict[int, int],
     pairs: Pairs,
     digest: str | None,
-    why: str | None,
+    why: str,
     yes: bool,
 ) -> None:
     """Go on at another site: fence its copiers, look again, and switch in the ledger.
@@ -124,10 +123,8 @@ def run(
     \b
     Exit code: 0 done; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
     """
-    from tidegate.workflow.failover.survey import Said
-
-    with _context(pipeline, pairs) as (ctx, known):
-        _switch(ctx, site, Said(marks=marks, stopped=stopped, known=known), digest, why, yes)
+    with _context(pipeline, stopped, marks, pairs) as (ctx, given):
+        _switch(ctx, site, given, digest, why, yes)
 
 
 @failover.command()
@@ -146,7 +143,7 @@ def back(
     marks: dict[int, int],
     pairs: Pairs,
     digest: str | None,
-    why: str | None,
+    why: str,
     yes: bool,
 ) -> None:
     """Go back to a site that was active before, in two steps.
@@ -164,18 +161,17 @@ def back(
     Exit code: 0 done; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
     """
     from tidegate.workflow.failover import switch
-    from tidegate.workflow.failover.survey import Said
 
-    with _context(pipeline, pairs) as (ctx, known):
+    with _context(pipeline, stopped, marks, pairs) as (ctx, given):
         name = site or next((one.name for one in ctx.pipeline.source.sites), "")
         newest = ctx.ledger.failovers.newest(ctx.name)
         if newest is not None and ctx.ledger.failovers.noted(ctx.name, newest.number, name):
-            _switch(ctx, name, Said(marks=marks, stopped=stopped, known=known), digest, why, yes)
+            _switch(ctx, name, given, digest, why, yes)
             return
         found = switch.ends_of(ctx, name)
         for line in _returned(name, found):
             click.echo(line)
-        _sure(why, yes, "Note these ends?")
+        sure(why, yes, "Note these ends?")
         switch.note(ctx, name, found)
         starts = dict.fromkeys(ctx.ledger.batches.planning_view(ctx.name).planned_ends, 0)  # of those that came since
         starts |= {} if newest is None else {c.partition: c.mark for c in newest.certificate.crossings}
@@ -191,7 +187,7 @@ def back(
 @surroundings.pipeline_argument
 @why_option
 @yes_option
-def adopt(pipeline: str, why: str | None, yes: bool) -> None:
+def adopt(pipeline: str, why: str, yes: bool) -> None:
     """Write back switches that the ledger has lost, from their records in storage.
 
     A replica of the ledger's database that was promoted may lack its last commits. Batches that landed at the site
@@ -210,11 +206,11 @@ def adopt(pipeline: str, why: str | None, yes: bool) -> None:
         for record in records.lost(ctx):
             one = record.failover
             click.echo(f"failover {one.number}: from site {one.before} to site {one.site}, because: {one.why}")
-        _sure(why, yes, "Write them back?")
-        records.adopt(ctx, why or "")
+        sure(why, yes, "Write them back?")
+        records.adopt(ctx, why)
 
 
-def _switch(ctx: Context, site: str, said: Said, digest: str | None, why: str | None, yes: bool) -> None:
+def _switch(ctx: Context, site: str, said: Said, digest: str | None, why: str, yes: bool) -> None:
     from tidegate.workflow.failover import switch
     from tidegate.workflow.failover.survey import survey
 
@@ -223,21 +219,14 @@ def _switch(ctx: Context, site: str, said: Said, digest: str | None, why: str | 
     _refuse(decision)
     if digest is not None and digest != decision.digest:
         raise Failed(f"{ctx.name}: the plan is {decision.digest} by now, not {digest}: look at it again", NOT_WELL)
-    _sure(why, yes, f"Go on at site {site}?")
+    sure(why, yes, f"Go on at site {site}?")
     decision = survey(ctx, site, said, fence=True)
     if decision.refusals:
         _tell(decision, False)
         click.echo(f"site {decision.facts.before} stays active; copiers that were fenced have to be started again")
     _refuse(decision)
-    done = switch.apply(ctx, decision, why or "")
+    done = switch.apply(ctx, decision, why)
     click.echo(f"site {site} is active (failover {done.number}): the next run of {ctx.name}.ingest reads there")
-
-
-def _sure(why: str | None, yes: bool, question: str) -> None:
-    if not why:
-        raise click.UsageError(WHY_NEEDED)
-    if not yes:
-        click.confirm(question, abort=True)
 
 
 def _refuse(decision: Decision) -> None:
@@ -306,12 +295,14 @@ def _plain(decision: Decision) -> dict[str, Any]:
 
 
 @contextmanager
-def _context(pipeline: str, pairs: Pairs | None = None) -> Iterator[tuple[Context, Known | None]]:
-    """A context that looks and switches, and reaches the other sites; with pairs, what looks for landed rows."""
+def _context(
+    pipeline: str, stopped: bool = False, marks: dict[int, int] | None = None, pairs: Pairs | None = None
+) -> Iterator[tuple[Context, Said]]:
+    """A context that looks and switches, and reaches the other sites; and what the options say."""
     from tidegate.adapters.rows import RowProcess
-    from tidegate.core.failover.crossing import Pair
     from tidegate.wiring import command_lookup, standby_of
     from tidegate.workflow.failover.overlap import Known
+    from tidegate.workflow.failover.survey import Said
 
     spec = surroundings.pipeline_named(pipeline)
     with ExitStack() as stack:
@@ -322,4 +313,4 @@ def _context(pipeline: str, pairs: Pairs | None = None) -> Iterator[tuple[Contex
         if pairs:
             rows = stack.enter_context(RowProcess(secrets=surroundings.storage_secrets(spec)))
             known = Known(ledger.reads, rows, {p: Pair(*places) for p, places in pairs.items()})
-        yield ctx, known
+        yield ctx, Said(marks=marks or {}, stopped=stopped, known=known)

@@ -10,9 +10,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
+
+from tidegate.adapters.connections import ConnectionMissing
+from tidegate.core.base.errors import (
+    GOES_ON,
+    CatalogueError,
+    CatalogueMismatch,
+    LedgerError,
+    SourceUnavailable,
+    SpecError,
+    StepMissing,
+    TidegateError,
+)
 
 WELL, NOT_WELL, WRONG, CANNOT_TELL = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -43,12 +57,24 @@ class Commands(click.Group):
             raise _failed(e) from e
 
 
-def _failed(error: Exception) -> Failed:
-    from tidegate.core.base.errors import GOES_ON, TidegateError
+@contextmanager
+def named(pipeline: str) -> Iterator[None]:
+    """Put the pipeline's name before the words of a step that is missing."""
+    try:
+        yield
+    except StepMissing as e:
+        raise Failed(f"{pipeline}: {e}", NOT_WELL) from None
 
+
+def first_line(error: BaseException | None) -> str:
+    """First line of an error, of a driver's own below SQLAlchemy's; empty without words."""
+    return next(iter(str(getattr(error, "orig", None) or error or "").strip().splitlines()), "")
+
+
+def _failed(error: Exception) -> Failed:
     if isinstance(error, TidegateError):
-        return Failed(str(error).replace(GOES_ON, "then run it again"), exit_code_of(error))  # no scheduler does it
-    first = next(iter(str(error).strip().splitlines()), "")
+        return Failed(str(error).replace(GOES_ON, "then run it again"), _exit_code(error))  # no scheduler does it
+    first = first_line(error)
     what = f"{type(error).__name__}: {first}" if first else type(error).__name__
     if isinstance(error, OSError):
         return Failed(what, CANNOT_TELL)
@@ -56,11 +82,7 @@ def _failed(error: Exception) -> Failed:
     return Failed(f"a defect of Tidegate: {what}\n  what to do: {advice}", CANNOT_TELL)
 
 
-def exit_code_of(error: Exception) -> int:
-    """The exit code for an error of Tidegate."""
-    from tidegate.adapters.connections import ConnectionMissing
-    from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, LedgerError, SourceUnavailable, SpecError
-
+def _exit_code(error: TidegateError) -> int:
     if isinstance(error, SpecError):
         return WRONG
     if isinstance(error, CatalogueMismatch):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from tidegate.cli import surroundings
-from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import json_option, print_json
-from tidegate.core.base.wording import many
-
-if TYPE_CHECKING:
-    from tidegate.core.publish.in_force import TableFile, WindowFiles
+from tidegate.cli.windows import parse_range
+from tidegate.core.base.instants import iso
+from tidegate.core.base.partition_values import partition_path
+from tidegate.core.base.wording import many, size
+from tidegate.core.publish.in_force import WindowFiles
 
 
 @click.command()
@@ -59,8 +59,6 @@ def files(pipeline: str, window: str, last: str | None, late: bool, as_json: boo
 
 
 def _print(name: str, f: WindowFiles) -> None:
-    from tidegate.core.base.instants import iso
-    from tidegate.core.base.wording import size
     from tidegate.workflow.look.files import advice
 
     start = iso(f.window.start_ms)
@@ -73,13 +71,7 @@ def _print(name: str, f: WindowFiles) -> None:
     swap = f"; generation {f.swapping} is about to replace it" if f.swapping and not f.why else ""
     click.echo(f"{start} {what}: {held}{swap}")
     for one in f.files:
-        click.echo(f"  {one.path}  {_values(one)}  {many(one.rows, 'row')}, {size(one.bytes)}")
-
-
-def _values(f: TableFile) -> str:
-    from tidegate.core.base.partition_values import partition_path
-
-    return partition_path(f.values)
+        click.echo(f"  {one.path}  {partition_path(one.values)}  {many(one.rows, 'row')}, {size(one.bytes)}")
 
 
 def _as_json(f: WindowFiles) -> dict[str, Any]:

@@ -15,12 +15,15 @@ import click
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, WRONG, Failed
 from tidegate.cli.output import progress
+from tidegate.core.base.errors import SpecError
+from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
+from tidegate.core.spec.draft import Draft, Wanted, pipeline_name, text
+from tidegate.core.spec.draft_fields import MOST_ODD
+from tidegate.core.spec.pipeline import Column, EventTime, Pipeline
 
 if TYPE_CHECKING:
     from tidegate.core.source.port import LogState
-    from tidegate.core.spec.draft import Draft, Wanted
-    from tidegate.core.spec.pipeline import Pipeline
     from tidegate.sources.first_look import FirstLook, Outcome, Sample
 
 FORMATS = ("json", "csv", "avro", "protobuf", "raw")
@@ -34,8 +37,6 @@ _SCHEMA_KEYS = ("delimiter", "fields", "wire", "schema", "registry_conn_id", "de
 class _Asked:
     """The command's options."""
 
-    topic: str
-    name: str
     format: str | None
     keys: Mapping[str, str]
     wanted: Wanted
@@ -82,11 +83,12 @@ def init(topic: str, form: str | None, messages: int, write: bool, out: Path | N
     if write and out is not None:
         raise click.UsageError("--write and --out are two places: give one of them")
     asked = _asked(topic, form, messages, options)
-    target = out if out is not None else surroundings.pipelines_folder() / f"{asked.name}.yaml" if write else None
+    name = asked.wanted.name
+    target = out if out is not None else surroundings.pipelines_folder() / f"{name}.yaml" if write else None
     if target is not None:
         _refuse_if_there(target)
     draft, content = _drafted(asked)
-    _refuse_clash(asked.name, content)
+    _refuse_clash(name, content)
     if target is None:
         click.echo(content, nl=False)
         progress(f"this is a draft; to use it: tidegate init {topic} --write, with the same options")
@@ -94,11 +96,11 @@ def init(topic: str, form: str | None, messages: int, write: bool, out: Path | N
     _write_new(target, content)
     progress(f"written: {target}; look through it, then:" if write else f"written: {target}")
     if write:
-        _say_next(asked.name, draft)
+        _say_next(name, draft)
 
 
 def _say_next(name: str, draft: Draft) -> None:
-    first = f"{name} {_first_window(draft)}"
+    first = f"{name} {iso(draft.windows.start_ms).removesuffix('Z')}"
     for command, why in (
         (f"tidegate unpause {name}", "its DAGs begin; Airflow sees the file within a minute"),
         (f"tidegate status {name}", "how far it is"),
@@ -113,8 +115,6 @@ def _say_next(name: str, draft: Draft) -> None:
 
 
 def _asked(topic: str, form: str | None, messages: int, options: Mapping[str, Any]) -> _Asked:
-    from tidegate.core.spec.draft import Wanted, pipeline_name
-
     name = options["name"] or pipeline_name(topic)
     location = options["location"]
     if not location and not os.environ.get(LAKE):
@@ -132,7 +132,7 @@ def _asked(topic: str, form: str | None, messages: int, options: Mapping[str, An
         table=options["table"] or f"lake.{name}", location=location, format={"type": form or "json"},
         event_time=options["event_time"],
     )  # fmt: skip
-    return _Asked(topic, name, form, keys, wanted, messages)
+    return _Asked(form, keys, wanted, messages)
 
 
 def _drafted(asked: _Asked) -> tuple[Draft, str]:
@@ -142,16 +142,16 @@ def _drafted(asked: _Asked) -> tuple[Draft, str]:
 
     plain = _probe(asked, {"type": "json"})
     source = surroundings.source(plain)
-    state = source.look(asked.topic)
+    state = source.look(asked.wanted.topic)
     partitions = {p: (o.log_start, o.last_stable_offset) for p, o in state.partitions.items()}
     ranges = sample_ranges(partitions, asked.messages)
     if not ranges:
-        raise Failed(f"topic {asked.topic} holds no records: a draft needs some to look at", NOT_WELL)
+        raise Failed(f"topic {asked.wanted.topic} holds no records: a draft needs some to look at", NOT_WELL)
     now_ms = int(time.time() * 1000)
     told, probe = source.for_workers(), plain
     if asked.format == "raw" or asked.keys:
         probe = _probe(asked, _format_keys(asked, asked.format or "json", ()))
-    with FirstLook(asked.topic, told.settings | told.secrets | surroundings.registry(probe)) as look:
+    with FirstLook(asked.wanted.topic, told.settings | told.secrets | surroundings.registry(probe)) as look:
         read = look.read(probe, state.topic_id, ranges)
         form = asked.format or _format(asked, read)
         wanted = replace(asked.wanted, format=_format_keys(asked, form, read.values))
@@ -169,8 +169,6 @@ def _drafted(asked: _Asked) -> tuple[Draft, str]:
 
 def _fitted(look: FirstLook, found: Draft, now_ms: int) -> tuple[Draft, Outcome]:
     """Give a column whose type refuses its values a wider type, or drop it. Returns the draft and its outcome."""
-    from tidegate.core.spec.draft_fields import MOST_ODD
-
     found = _acceptable(found)
     for _ in range(_TRIES):
         outcome = look.check(_loaded(found), now_ms)
@@ -188,8 +186,6 @@ def _fitted(look: FirstLook, found: Draft, now_ms: int) -> tuple[Draft, Outcome]
 
 def _acceptable(found: Draft) -> Draft:
     """The draft with types that the message's schema allows (Avro, protobuf). Raises SpecError."""
-    from tidegate.core.base.errors import SpecError
-
     while True:
         try:
             _loaded(found)
@@ -202,7 +198,6 @@ def _acceptable(found: Draft) -> Draft:
 
 
 def _loaded(found: Draft) -> Pipeline:
-    from tidegate.core.spec.draft import text
     from tidegate.spec.loader import load_text
 
     return load_text(surroundings.pipelines_folder() / f"{found.wanted.name}.yaml", text(found))
@@ -210,7 +205,6 @@ def _loaded(found: Draft) -> Pipeline:
 
 def _probe(asked: _Asked, form: Mapping[str, Any]) -> Pipeline:
     """A pipeline that keeps every field as text. Raises SpecError for wrong options."""
-    from tidegate.core.spec.pipeline import Column, EventTime
     from tidegate.spec.formats import format_alone
     from tidegate.spec.loader import load_text
 
@@ -236,7 +230,7 @@ def _format(asked: _Asked, read: Sample) -> str:
     if read.kind != "confluent":
         return read.kind
     raise Failed(
-        f"the messages of {asked.topic} begin with the id of a schema (Confluent's format)\n"
+        f"the messages of {asked.wanted.topic} begin with the id of a schema (Confluent's format)\n"
         "  what to do: add --format avro --wire confluent --registry-conn-id <connection>, or --format protobuf"
         " --wire confluent --descriptor-set <file> --message <name>, or --format raw",
         WRONG,
@@ -324,12 +318,6 @@ def _warn_of_arrival(found: Draft) -> None:
     field = found.others[0].path if found.others else "$.FIELD"
     progress(f"  if a field is the event time: tidegate init {found.wanted.topic} --event-time '{field}'")
     progress("  if Kafka's timestamp is right: --event-time kafka_timestamp, and this is not said again")
-
-
-def _first_window(found: Draft) -> str:
-    from tidegate.core.base.instants import iso
-
-    return iso(found.windows.start_ms).removesuffix("Z")
 
 
 def _refuse_if_there(path: Path) -> None:

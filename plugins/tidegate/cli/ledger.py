@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.table import Table
+from rich.text import Text
 
 from tidegate.cli import surroundings
-from tidegate.cli.failures import NOT_WELL
+from tidegate.cli.failures import NOT_WELL, first_line
 from tidegate.cli.output import console, json_option, print_json
+from tidegate.core.base.errors import LedgerError
+from tidegate.core.base.instants import iso
+from tidegate.core.base.plain import dumps
 from tidegate.core.base.wording import many, offsets
-
-if TYPE_CHECKING:
-    from tidegate.core.batch.planning import PlanningView
-    from tidegate.core.batch.states import Plan
+from tidegate.core.batch.planning import PlanningView
+from tidegate.core.batch.states import Plan, PlannedBatch, SealedBatch, WritingBatch
+from tidegate.core.tell.subjects import meant, said
+from tidegate.core.window.watermark import TopicFacts
 
 
 @click.group()
@@ -69,14 +74,11 @@ def _database_errors() -> Iterator[None]:
     """Translate SQLAlchemy's errors outside of the ledger's own transactions."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from tidegate.core.base.errors import LedgerError
-
     try:
         yield
     except SQLAlchemyError as e:
-        first = str(getattr(e, "orig", None) or e).strip().splitlines()[0]
         advice = "check the ledger's connection (AIRFLOW_CONN_TIDEGATE_LEDGER) and that the database runs"
-        raise LedgerError(f"the ledger's database: {first}", advice=advice) from e
+        raise LedgerError(f"the ledger's database: {first_line(e)}", advice=advice) from e
 
 
 @click.command()
@@ -96,12 +98,6 @@ def events(pipeline: str, limit: int, about: str | None, as_json: bool) -> None:
     \b
     Exit code: 0; 1 the ledger has none; 3 the ledger gives no answer.
     """
-    from rich.text import Text
-
-    from tidegate.core.base.instants import iso
-    from tidegate.core.base.plain import dumps
-    from tidegate.core.tell.subjects import meant, said
-
     with surroundings.ledger() as ledger:  # also of a pipeline whose YAML is gone
         found = list(reversed(ledger.reads.events(pipeline, limit, about and meant(about))))
     if as_json:
@@ -137,7 +133,6 @@ def plan(pipeline: str, as_json: bool) -> None:
     Exit code: 0; 1 it would be refused (data loss, recreated topic, ...); 2 no such pipeline;
     3 Kafka or the ledger gives no answer.
     """
-    from tidegate.core.batch.states import Plan, PlannedBatch, SealedBatch, WritingBatch
     from tidegate.workflow.batch.ingest import preview
 
     spec = surroundings.pipeline_named(pipeline)
@@ -160,8 +155,6 @@ def _print_plan(plan: Plan, words: str, as_json: bool) -> None:
     if as_json:
         print_json({"pipeline": plan.pipeline, "plan": plan, "reason": words})
         return
-    from rich.table import Table
-
     if plan.is_redrive:
         batches = ", ".join(str(i) for i in sorted({s.batch_id for s in plan.sources}))
         click.echo(f"{plan.pipeline}: {words}: redrive of {many(plan.records, 'dirty row')} of batches {batches}")
@@ -194,9 +187,6 @@ class _Unregistered:
         """Nothing: no redrive waits for a turn."""
 
     def planning_view(self, _name: str) -> PlanningView:
-        from tidegate.core.batch.planning import PlanningView
-        from tidegate.core.window.watermark import TopicFacts
-
         return PlanningView(
             version=0,
             next_batch_id=1,

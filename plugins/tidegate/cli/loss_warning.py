@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
 
 from tidegate.cli import surroundings
 from tidegate.cli.output import advice, paragraph
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from tidegate.core.source.loss_warning import TimeToLoss
+from tidegate.core.source.loss_warning import CRITICAL, WARN, TimeToLoss, remedy, sentence, short
 
 
 def plain(loss: TimeToLoss | None) -> dict[str, Any] | None:
     """Seconds as JSON; null where there will be no loss, or it is unknown: `state` says which."""
-    from tidegate.core.source.loss_warning import sentence
-
     if loss is None:
         return None
 
@@ -46,31 +43,22 @@ def plain(loss: TimeToLoss | None) -> dict[str, Any] | None:
 
 def cell(loss: TimeToLoss | None) -> Any:
     """Cell of a table; `?` where Kafka gave no answer."""
-    from rich.text import Text
-
-    from tidegate.core.source.loss_warning import short
-
     return "?" if loss is None else Text(short(loss), style=_style(loss))
 
 
 def warns(loss: TimeToLoss | None) -> bool:
     """Whether it is a warning; a critical loss is already among the pipeline's concerns."""
-    from tidegate.core.source.loss_warning import WARN
-
     return loss is not None and loss.level == WARN
 
 
 def words(loss: TimeToLoss | None) -> str:
     """One sentence, with its level for a warning."""
-    from tidegate.core.source.loss_warning import CRITICAL, WARN, sentence
-
     assert loss is not None
     return (f"{loss.level}: " if loss.level in (WARN, CRITICAL) else "") + sentence(loss)
 
 
 def show(out: Console, name: str, loss: TimeToLoss) -> None:
     """Print it, with advice below a warning; a critical loss has its advice among the concerns."""
-    from tidegate.core.source.loss_warning import remedy
     from tidegate.kinds import source_kind
 
     paragraph(out, "loss", words(loss), _style(loss))
@@ -80,6 +68,4 @@ def show(out: Console, name: str, loss: TimeToLoss) -> None:
 
 
 def _style(loss: TimeToLoss) -> str:
-    from tidegate.core.source.loss_warning import CRITICAL, WARN
-
     return {CRITICAL: "red", WARN: "yellow"}.get(loss.level, "")

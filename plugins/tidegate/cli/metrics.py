@@ -11,6 +11,7 @@ from tidegate.cli import surroundings
 from tidegate.cli.failures import CANNOT_TELL, Failed
 from tidegate.cli.output import progress
 from tidegate.cli.topics import topics
+from tidegate.core.look.measures import broken, exposition
 
 KAFKA_S, KAFKA_LISTENING_S, READ_AGAIN_S = 10.0, 4.0, 600.0
 
@@ -92,7 +93,6 @@ class _Specs:
 def _text(loaded: list[Any], no_kafka: bool, kafka_s: float) -> str:
     """Raises TidegateError."""
     from tidegate.adapters.clock import SystemClock
-    from tidegate.core.look.measures import broken, exposition
     from tidegate.workflow.look.measures import measure_all
 
     answers = {} if no_kafka else topics(loaded, kafka_s)

@@ -10,6 +10,7 @@ import click
 
 from tidegate.cli.failures import CANNOT_TELL, NOT_WELL, WELL
 from tidegate.cli.output import print_json
+from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ def exit_code(found: Sequence[Outcome]) -> int:
 
 
 def line(o: Outcome) -> str:
-    from tidegate.core.base.instants import iso
-
     where = "" if o.published is None else f": generation {o.published.generation}, {many(o.published.rows, 'row')}"
     why = f": {o.why}" if o.why else ""
     return f"{iso(o.window.start_ms)} {o.what}{where}{why}"

@@ -9,24 +9,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidegate.core.base.instants import iso
+from tidegate.core.base.plain import to_plain
+
 if TYPE_CHECKING:
     from rich.console import Console
 
 PIPED_WIDTH = 120
 LABEL = 11
 
+
+def stripped(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
+    """Callback of an option: its text without blanks around it, so that blanks are no reason."""
+    return text.strip()
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
-why_option = click.option("--why", metavar="TEXT", help="The reason, for the event log.")
+why_option = click.option("--why", default="", metavar="TEXT", callback=stripped, help="Why, for the event log.")
 yes_option = click.option("--yes", is_flag=True, help="Don't ask.")
 WHY_NEEDED = "--why is needed: it goes into the event log"
+
+
+def sure(why: str, yes: bool, question: str) -> None:
+    """Ask, unless `yes`. Raises click.UsageError without a reason, click.Abort for a no."""
+    if not why:
+        raise click.UsageError(WHY_NEEDED)
+    if not yes:
+        click.confirm(question, abort=True)
 
 
 def print_json(value: Any) -> None:
     """Print it on one line: dataclasses as objects, instants (`..._ms`) as ISO 8601 under the name without `_ms`.
 
     Where standard output is not Unicode, other characters are written as JSON escapes."""
-    from tidegate.core.base.plain import to_plain
-
     narrow = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     click.echo(json.dumps(_instants(to_plain(value)), ensure_ascii=narrow, separators=(",", ":")))
 
@@ -39,8 +54,6 @@ def let_any_text_through() -> None:
 
 
 def _instants(value: Any) -> Any:
-    from tidegate.core.base.instants import iso
-
     if isinstance(value, list):
         return [_instants(v) for v in value]
     if not isinstance(value, dict):

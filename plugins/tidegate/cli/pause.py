@@ -12,14 +12,14 @@ import click
 from tidegate.cli import surroundings
 from tidegate.cli.airflow_library import airflow_library
 from tidegate.cli.failures import NOT_WELL, WELL, Failed
-from tidegate.cli.output import json_option, print_json, progress
+from tidegate.cli.output import json_option, print_json, progress, stripped
 from tidegate.cli.wait import DurationType
-from tidegate.core.tell.pauses import ALL, ordered
+from tidegate.core.base.errors import LostComparison, StepMissing
+from tidegate.core.tell.pauses import ALL, Pause, ordered
 
 if TYPE_CHECKING:
     from tidegate.airflow.switches import Switches
     from tidegate.core.spec.pipeline import Pipeline
-    from tidegate.core.tell.pauses import Pause
     from tidegate.ledger import SqlLedger
 
 LOOK_S = 1.0
@@ -73,7 +73,9 @@ class Turned:
 
 @click.command()
 @surroundings.pipeline_argument
-@click.option("--why", required=True, metavar="TEXT", help="For status, the board and the event log.")
+@click.option(
+    "--why", required=True, metavar="TEXT", callback=stripped, help="For status, the board and the event log."
+)
 @click.option("--until", "until_ms", type=UntilType(), metavar="WHEN", help="An instant, or a duration from now on.")
 @_only
 @_wait
@@ -97,7 +99,6 @@ def pause(pipeline: str, why: str, until_ms: int | None, only: tuple[str, ...], 
     Exit code: 0 they are paused, and the reason is kept; 1 Airflow does not know one of them; 2 wrong usage, or no
     Airflow is installed here; 3 the ledger or Airflow's database gives no answer.
     """
-    why = why.strip()
     if not why:
         raise click.BadParameter("say why: the next shift reads it", param_hint="--why")
     spec = surroundings.pipeline_named(pipeline)
@@ -206,8 +207,6 @@ def _keep(
     ledger: SqlLedger, name: str, kinds: tuple[str, ...], why: str, until_ms: int | None, old: Pause | None
 ) -> tuple[Pause | None, str]:
     """Write the reason to the ledger. Returns what it has now, and what went wrong."""
-    from tidegate.core.base.errors import LostComparison, StepMissing
-
     if old is not None and (old.why, old.until_ms) == (why, until_ms) and set(kinds) <= set(old.kinds):
         return old, ""
     try:

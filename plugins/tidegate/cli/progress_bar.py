@@ -5,43 +5,33 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from tidegate.cli.output import progress
 
 
-class Following(Protocol):
+class Following:
+    """A line for each step."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done = total, 0
+
     def next(self, line: str) -> None:
         """Count a step as done and print `line`, its outcome, unless that is empty."""
-
-    def say(self, line: str) -> None:
-        """Print what happens within a step."""
-
-
-@contextmanager
-def following(what: str, total: int) -> Iterator[Following]:
-    if sys.stderr.isatty():
-        with _bar(what, total) as found:
-            yield found
-    else:
-        yield _Lines(total)
-
-
-class _Lines:
-    def __init__(self, total: int) -> None:
-        self._done, self._total = 0, total
-
-    def next(self, line: str) -> None:
         self._done += 1
         if line:
             progress(f"[{self._done:,} of {self._total:,}] {line}")
 
     def say(self, line: str) -> None:
+        """Print what happens within a step."""
         progress(line)
 
 
 @contextmanager
-def _bar(what: str, total: int) -> Iterator[Following]:
+def following(what: str, total: int) -> Iterator[Following]:
+    if not sys.stderr.isatty():
+        yield Following(total)
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -50,7 +40,7 @@ def _bar(what: str, total: int) -> Iterator[Following]:
         yield _Bar(bar, bar.add_task(what, total=total))
 
 
-class _Bar:
+class _Bar(Following):
     def __init__(self, bar: Any, task: Any) -> None:
         self._progress, self._task = bar, task
 

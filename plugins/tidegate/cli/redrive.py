@@ -11,11 +11,11 @@ import click
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress
+from tidegate.core.base.errors import BehindBatch, TidegateError
 from tidegate.core.base.wording import many
+from tidegate.core.dirty.redrive import Choice, IngestFacts, counted, waits_for
 
 if TYPE_CHECKING:
-    from tidegate.core.base.errors import TidegateError
-    from tidegate.core.dirty.redrive import Choice, IngestFacts
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.workflow.base.context import Context
     from tidegate.workflow.dirty.redrive import Redriven
@@ -92,8 +92,6 @@ def _rehearse(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
 
 
 def _print(name: str, found: Rehearsed) -> None:
-    from tidegate.core.dirty.redrive import counted
-
     out, chosen = console(), found.choice.chosen
     if not chosen:
         out.print(f"{name}: no row is dirty")
@@ -133,7 +131,6 @@ def _told(found: Choice) -> dict:
 
 
 def _plan(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
-    from tidegate.core.base.errors import BehindBatch
     from tidegate.workflow.dirty import redrive as workflow
 
     with surroundings.working(spec, progress) as ctx:
@@ -190,8 +187,6 @@ def patience(
 
 def behind(ctx: Context) -> Callable[[TidegateError], TidegateError]:
     """A function that adds to BehindBatch who works on the open batch, and what helps."""
-    from tidegate.core.base.errors import BehindBatch
-    from tidegate.core.dirty.redrive import waits_for
 
     def explained(error: TidegateError) -> TidegateError:
         found = ctx.ledger.redrives.in_the_way(ctx.name) if isinstance(error, BehindBatch) else None
@@ -207,10 +202,9 @@ def _airflow(name: str, runs: Sequence[str]) -> IngestFacts | None:
     """Facts of the ingest DAG; None where Airflow's database is unknown here, or gives no answer."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    from tidegate.adapters.airflow_facts import ingest_facts
-    from tidegate.settings import airflow_setting
+    from tidegate.adapters.airflow_facts import database_address, ingest_facts
 
-    url = airflow_setting("database", "sql_alchemy_conn") or airflow_setting("core", "sql_alchemy_conn")
+    url = database_address()
     try:
         return None if url is None else ingest_facts(url, f"{name}.ingest", runs, 5.0)
     except (SQLAlchemyError, ModuleNotFoundError):

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.cli import outcomes, surroundings
-from tidegate.cli.explain import parse_range, parse_window
 from tidegate.cli.failures import INTERRUPTED, NOT_WELL, WELL
-from tidegate.cli.output import json_option, print_json, progress
+from tidegate.cli.output import json_option, print_json, progress, why_option
 from tidegate.cli.progress_bar import following
+from tidegate.cli.windows import first_option, last_option, named_windows, parse_window
+from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 @click.command()
 @surroundings.pipeline_argument
 @click.argument("window", required=False)
-@click.option("-s", "--start", "first", metavar="WINDOW", help="The first window of a range.")
-@click.option("-e", "--end", "last", metavar="WINDOW", help="The last one, included.  [default: that of -s]")
+@first_option
+@last_option
 @click.option("--dry-run", is_flag=True, help="Show what would be taken up, and change nothing.")
 @click.option("--stop-on-failure", is_flag=True, help="Begin no further window of the range once one has failed.")
 @click.option("--over-budget", is_flag=True, help="Even if a window is over its budget (`late:`); needs --why.")
-@click.option("--why", default="", metavar="TEXT", help="Why, for the event log.")
+@why_option
 @json_option
 def reopen(
     pipeline: str,
@@ -68,33 +69,29 @@ def reopen(
     without offsets (kafka_columns: false); 3 the ledger or Hive gives no answer; 130 Ctrl-C. A dry run ends with 1 if
     a window would be refused.
     """
-    if window is not None and first is not None:
-        raise click.UsageError("name one WINDOW, or a range by -s and -e")
-    if last is not None and first is None:
-        raise click.UsageError("-e needs -s")
     if stop_on_failure and first is None:
         raise click.UsageError("--stop-on-failure needs a range by -s and -e")
-    if over_budget and not why.strip():
+    if over_budget and not why:
         raise click.UsageError("--over-budget needs --why: it is written to the event log")
     spec = surroundings.pipeline_named(pipeline)
-    if first is not None:
-        keys = parse_range(spec, first, last)
-        if dry_run:
-            raise SystemExit(_preview_range(spec, keys, over_budget, as_json))
-        raise SystemExit(_run_range(spec, keys, over_budget, why.strip(), stop_on_failure, as_json))
+    keys = named_windows(spec, window, first, last) if first or last else ()
+    if keys and dry_run:
+        raise SystemExit(_preview_range(spec, keys, over_budget, as_json))
+    if keys:
+        raise SystemExit(_run_range(spec, keys, over_budget, why, stop_on_failure, as_json))
     if window is None:
         _list(spec, as_json)
     elif dry_run:
         _preview(spec, parse_window(spec, window), over_budget, as_json)
     else:
-        _run(spec, parse_window(spec, window), over_budget, why.strip(), as_json)
+        _run(spec, parse_window(spec, window), over_budget, why, as_json)
 
 
 def _list(spec: Pipeline, as_json: bool) -> None:
     from tidegate.workflow.late import reopen as workflow
 
-    with surroundings.ledger() as ledger:
-        found = workflow.waiting(surroundings.context(spec, ledger, progress))
+    with surroundings.looking(spec, progress) as ctx:
+        found = workflow.waiting(ctx)
     if as_json:
         print_json({"pipeline": spec.name, "windows": [_told(c) for c in found]})
     elif not found:
@@ -107,8 +104,8 @@ def _list(spec: Pipeline, as_json: bool) -> None:
 def _preview(spec: Pipeline, window: WindowKey, over_budget: bool, as_json: bool) -> None:
     from tidegate.workflow.late import reopen as workflow
 
-    with surroundings.ledger() as ledger:
-        choice = workflow.preview(surroundings.context(spec, ledger, progress), window)
+    with surroundings.looking(spec, progress) as ctx:
+        choice = workflow.preview(ctx, window)
     if as_json:
         print_json({"pipeline": spec.name, **_told(choice)})
     elif choice.late is None:
@@ -135,8 +132,8 @@ def _run(spec: Pipeline, window: WindowKey, over_budget: bool, why: str, as_json
 def _preview_range(spec: Pipeline, keys: Sequence[WindowKey], over_budget: bool, as_json: bool) -> int:
     from tidegate.workflow.late import reopen as workflow
 
-    with surroundings.ledger() as ledger:
-        found = workflow.preview_range(surroundings.context(spec, ledger, progress), keys)
+    with surroundings.looking(spec, progress) as ctx:
+        found = workflow.preview_range(ctx, keys)
     if as_json:
         print_json({"pipeline": spec.name, "windows": [_told(c) for c in found]})
     else:
@@ -175,8 +172,6 @@ def _run_range(
 
 
 def _words(spec: Pipeline, choice: Choice) -> str:
-    from tidegate.core.base.instants import iso
-
     late = choice.late
     assert late is not None
     rows = (

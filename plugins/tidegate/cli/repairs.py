@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegate.cli import adoption, surroundings
-from tidegate.cli.explain import parse_window
-from tidegate.cli.failures import NOT_WELL, Failed
-from tidegate.cli.output import WHY_NEEDED, json_option, print_json, why_option, yes_option
-from tidegate.core.base.wording import those
-from tidegate.core.batch.states import SEALED
+from tidegate.cli import surroundings
+from tidegate.cli.failures import NOT_WELL, Failed, named
+from tidegate.cli.output import WHY_NEEDED, json_option, print_json, sure, why_option, yes_option
+from tidegate.cli.windows import parse_window
+from tidegate.core.base.instants import iso
+from tidegate.core.base.wording import many, those
+from tidegate.core.batch.states import SEALED, OpenBatch
+from tidegate.core.tell.subjects import of_window, said
 
 if TYPE_CHECKING:
-    from tidegate.core.batch.states import OpenBatch
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.ledger import SqlLedger
     from tidegate.workflow.base.context import Context
+    from tidegate.workflow.restore.adoption import Survey
 
 
 @click.command()
@@ -43,7 +45,7 @@ def repair(
     reread: int | None,
     release: int | None,
     adopt: bool,
-    why: str | None,
+    why: str,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -95,11 +97,11 @@ def repair(
         raise click.UsageError("--force goes with --abandon")
     if as_json and given:
         raise click.UsageError("--json goes with the list of blocks alone: what changes the ledger is for people")
-    with surroundings.ledger() as ledger:
+    with surroundings.ledger() as ledger, named(pipeline):
         if only_list or not given:
             _list_blocks(ledger, pipeline, as_json)
         elif adopt:
-            adoption.adopt(surroundings.context(spec, ledger, click.echo), why, yes)
+            _adopt(surroundings.context(spec, ledger, click.echo), why, yes)
         elif not why:
             raise click.UsageError(WHY_NEEDED)
         elif abandon is not None:
@@ -113,8 +115,6 @@ def repair(
 
 
 def _list_blocks(ledger: SqlLedger, name: str, as_json: bool) -> None:
-    from tidegate.core.tell.subjects import said
-
     blocks = ledger.pipelines.blocks(name)
     if as_json:
         print_json({"pipeline": name, "blocks": blocks})
@@ -130,16 +130,13 @@ def _list_blocks(ledger: SqlLedger, name: str, as_json: bool) -> None:
 
 
 def _clear(ledger: SqlLedger, spec: Pipeline, batch: int | None, window: str | None, why: str, yes: bool) -> None:
-    from tidegate.core.tell.subjects import of_window, said
-
     key = None if window is None else parse_window(spec, window)
     subject = f"batch {batch}" if key is None else of_window(key.start_ms)
     reason = next((b.reason for b in ledger.pipelines.blocks(spec.name) if b.subject == subject), None)
     if reason is None:
         raise Failed(f"{spec.name}: {said(subject)} is not blocked", NOT_WELL)
     click.echo(f"{said(subject)} is blocked: {reason}")
-    if not yes:
-        click.confirm("Clear the block?", abort=True)
+    sure(why, yes, "Clear the block?")
     if key is None:
         assert batch is not None
         ledger.repairs.clear_batch(spec.name, batch, reason, why)
@@ -149,7 +146,6 @@ def _clear(ledger: SqlLedger, spec: Pipeline, batch: int | None, window: str | N
 
 
 def _abandon(ctx: Context, batch_id: int, why: str, yes: bool, force: bool) -> None:
-    from tidegate.core.base.errors import StepMissing
     from tidegate.workflow.maintain import reconcile
 
     batch = ctx.ledger.batches.open(ctx.name)
@@ -159,20 +155,16 @@ def _abandon(ctx: Context, batch_id: int, why: str, yes: bool, force: bool) -> N
         raise Failed(
             f"{ctx.name}: batch {batch_id} is SEALED: its rows are there; clear the land task instead", NOT_WELL
         )
-    try:
-        reconcile.abandonable(ctx, batch_id, force)
-        if batch.plan.is_redrive:
-            click.echo(
-                f"redrive {batch_id} ({batch.state}) will be ABANDONED: its "
-                f"{those(batch.plan.records, 'row', 'stay')} dirty rows"
-            )
-        else:
-            _list_offsets(batch)
-        if not yes:
-            click.confirm("Give them up?", abort=True)
-        reconcile.abandon(ctx, batch_id, why, force)
-    except StepMissing as e:
-        raise Failed(f"{ctx.name}: {e}", NOT_WELL) from None
+    reconcile.abandonable(ctx, batch_id, force)
+    if batch.plan.is_redrive:
+        click.echo(
+            f"redrive {batch_id} ({batch.state}) will be ABANDONED: its "
+            f"{those(batch.plan.records, 'row', 'stay')} dirty rows"
+        )
+    else:
+        _list_offsets(batch)
+    sure(why, yes, "Give them up?")
+    reconcile.abandon(ctx, batch_id, why, force)
     if batch.plan.is_redrive:
         click.echo("abandoned: these rows can be redriven again")
     else:
@@ -188,34 +180,65 @@ def _list_offsets(batch: OpenBatch) -> None:
 
 
 def _reread(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
-    from tidegate.core.base.errors import StepMissing
     from tidegate.workflow.maintain import reconcile
 
     batch = ctx.ledger.batches.open(ctx.name)
     click.echo(f"{ctx.name}: {_open_one(batch)}; what its attempts wrote is not used, its offsets are read again")
-    if not yes:
-        click.confirm(f"Forget batch {batch_id}?", abort=True)
-    try:
-        reconcile.reread(ctx, batch_id, why)
-    except StepMissing as e:
-        raise Failed(f"{ctx.name}: {e}", NOT_WELL) from None
+    sure(why, yes, f"Forget batch {batch_id}?")
+    reconcile.reread(ctx, batch_id, why)
     click.echo(f"forgotten: the next run of {ctx.name}.ingest plans these offsets anew")
 
 
 def _release(ctx: Context, batch_id: int, why: str, yes: bool) -> None:
-    from tidegate.core.base.errors import StepMissing
     from tidegate.workflow.maintain import reconcile
 
-    try:
-        refused = reconcile.releasable(ctx, batch_id)
-        click.echo(refused.splitlines()[0])
-        click.echo(f"its dirty rows will go into {ctx.pipeline.sink.table}__dirty, the others into their windows")
-        if not yes:
-            click.confirm(f"Let batch {batch_id} land as it is?", abort=True)
-        reconcile.release(ctx, batch_id, refused, why)
-    except StepMissing as e:
-        raise Failed(f"{ctx.name}: {e}", NOT_WELL) from None
+    refused = reconcile.releasable(ctx, batch_id)
+    click.echo(refused.splitlines()[0])
+    click.echo(f"its dirty rows will go into {ctx.pipeline.sink.table}__dirty, the others into their windows")
+    sure(why, yes, f"Let batch {batch_id} land as it is?")
+    reconcile.release(ctx, batch_id, refused, why)
     click.echo(f"released: clear the write task of {ctx.name}.ingest, or wait for its next run; nothing is read again")
+
+
+def _adopt(ctx: Context, why: str, yes: bool) -> None:
+    """List, ask, adopt. Raises Failed (1) without a reason, or where only a newer backup helps."""
+    from tidegate.workflow.restore import adoption
+
+    found = adoption.survey(ctx)
+    if found.nothing:
+        click.echo(f"{ctx.name}: storage knows nothing that the ledger does not")
+        return
+    _list_lost(found)
+    if found.obstacles:
+        raise Failed(
+            f"{ctx.name}: {found.obstacles[0]}\n  what to do: restore the ledger from a newer backup", NOT_WELL
+        )
+    if not why:
+        raise Failed(f"{ctx.name}: say --why '...' to write this into the ledger", NOT_WELL)
+    sure(why, yes, "Write this into the ledger?")
+    adoption.adopt(ctx, found, why)
+    click.echo(f"done; now: tidegate audit {ctx.name}, then clear the failed tasks")
+
+
+def _list_lost(found: Survey) -> None:
+    if found.withdraw is not None:
+        plan = found.withdraw.plan
+        click.echo(f"batch {plan.batch_id} ({found.withdraw.state}) gives way to the one that has landed")
+    for path in found.unrecorded:
+        click.echo(f"{path}: landed, but never counted: it is set aside and its offsets are read again")
+    for record in found.batches:
+        rows = (
+            f"{many(record.manifest.rows, 'row')}" if record.manifest is not None else f"abandoned: {record.abandoned}"
+        )
+        click.echo(f"batch {record.plan.batch_id}: {many(record.plan.records, 'offset')}, {rows}")
+        for r in record.plan.ranges:
+            click.echo(f"  {r.topic} partition {r.partition}: offsets [{r.start}, {r.end})")
+    for generation in found.generations:
+        rows = sum(f.rows for f in generation.files)
+        click.echo(f"window {iso(generation.window.start_ms)}: generation {generation.number}, {many(rows, 'row')}")
+        wrong = next((w for g, w in found.contradicting if g == generation), None)
+        if wrong is not None:
+            click.echo(f"  {wrong.why}: {'it is set aside' if wrong.set_aside else 'it cannot be adopted'}")
 
 
 def _open_one(batch: OpenBatch | None) -> str:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.cli import outcomes, surroundings
-from tidegate.cli.explain import parse_range
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import json_option, print_json
 from tidegate.cli.progress_bar import following
+from tidegate.cli.windows import ONE_OR_RANGE, first_option, last_option, named_windows
+from tidegate.core.base.instants import iso
+from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many, those
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 @click.command()
 @surroundings.pipeline_argument
 @click.argument("window", required=False)
-@click.option("-s", "--start", "first", metavar="WINDOW", help="The first window of a range.")
-@click.option("-e", "--end", "last", metavar="WINDOW", help="The last one, included.  [default: that of -s]")
+@first_option
+@last_option
 @click.option("--from", "wanted", type=click.Choice(["auto", "kafka", "files"]), default="auto", show_default=True,
               help="Where rows come from; auto: Kafka while it has the records, else our own files.")  # fmt: skip
 @click.option("--again", is_flag=True, help="Also windows of the range that a replay by this spec has rebuilt.")
@@ -66,12 +68,10 @@ def replay(
     spec that landed rows do not allow; 3 the ledger, Kafka or Hive gives no answer. A dry run ends with 0 if every
     window could be rebuilt.
     """
-    if (window is None) == (first is None):
-        raise click.UsageError("name one WINDOW, or a range by -s and -e")
-    if last is not None and first is None:
-        raise click.UsageError("-e needs -s")
     spec = surroundings.pipeline_named(pipeline)
-    keys = parse_range(spec, window or first or "", last)
+    keys = named_windows(spec, window, first, last)
+    if not keys:
+        raise click.UsageError(ONE_OR_RANGE)
     alone = window is not None
     raise SystemExit(
         _rehearse(spec, keys, wanted, as_json) if dry_run else _run(spec, keys, wanted, again or alone, as_json)
@@ -107,8 +107,6 @@ def _rehearse(spec: Pipeline, keys: Sequence[WindowKey], wanted: str, as_json: b
 
 
 def _print(r: Rehearsed) -> None:
-    from tidegate.core.base.instants import iso
-
     start = iso(r.window.start_ms)
     if r.now is None or r.then is None:
         click.echo(f"{start} {r.what}: {r.why}")
@@ -128,7 +126,5 @@ def _words(c: Content) -> str:
 
 
 def _as_json(r: Rehearsed) -> dict[str, Any]:
-    from tidegate.core.base.plain import to_plain
-
     plain = {k: v for k, v in to_plain(r).items() if k not in ("window", "what")}
     return {"window_start_ms": r.window.start_ms, "window_end_ms": r.window.end_ms, "outcome": r.what, **plain}

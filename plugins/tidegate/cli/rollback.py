@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.cli import outcomes, surroundings
-from tidegate.cli.explain import parse_window
-from tidegate.cli.output import json_option, print_json, progress
+from tidegate.cli.output import json_option, print_json, progress, stripped
+from tidegate.cli.windows import parse_window
+from tidegate.core.base.partition_values import partition_path
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 @click.option("--to", type=click.IntRange(min=1), metavar="N",
               help="The generation to go back to; by default the one that was in force before.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show rows, checksums and partitions now and then; change nothing.")
-@click.option("--why", default="", metavar="TEXT", help="Why, for the event log; needed unless --dry-run.")
+@click.option("--why", default="", metavar="TEXT", callback=stripped,
+              help="Why, for the event log; needed unless --dry-run.")  # fmt: skip
 @json_option
 def rollback(pipeline: str, window: str, to: int | None, dry_run: bool, why: str, as_json: bool) -> None:
     """Bring back the rows of an earlier generation of a published window.
@@ -50,19 +52,19 @@ def rollback(pipeline: str, window: str, to: int | None, dry_run: bool, why: str
     Hive gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
-    if not dry_run and not why.strip():
+    if not dry_run and not why:
         raise click.UsageError("--why is missing: it is written to the event log and to the window's certificate")
     if dry_run:
         _preview(spec, parse_window(spec, window), to, as_json)
     else:
-        _run(spec, parse_window(spec, window), to, why.strip(), as_json)
+        _run(spec, parse_window(spec, window), to, why, as_json)
 
 
 def _preview(spec: Pipeline, window: WindowKey, to: int | None, as_json: bool) -> None:
     from tidegate.workflow.replay import rollback as workflow
 
-    with surroundings.ledger() as ledger:
-        found = workflow.preview(surroundings.context(spec, ledger, progress), window, to)
+    with surroundings.looking(spec, progress) as ctx:
+        found = workflow.preview(ctx, window, to)
     if as_json:
         print_json({"pipeline": spec.name, **_told(found)})
         return
@@ -73,8 +75,6 @@ def _preview(spec: Pipeline, window: WindowKey, to: int | None, as_json: bool) -
     if found.unchanged:
         click.echo("the content is the same: a rollback would publish nothing")
         return
-    from tidegate.core.base.partition_values import partition_path
-
     for p in found.partitions:
         click.echo(f"  {partition_path(p.values) or '(all)'}: {many(p.now, 'row')} now, {p.then:,} then")
 

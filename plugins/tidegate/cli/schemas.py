@@ -8,19 +8,18 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, Commands, Failed
 from tidegate.cli.output import json_option, print_json, progress
+from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
-
-if TYPE_CHECKING:
-    from tidegate.core.spec.pipeline import Pipeline
-    from tidegate.core.spec.proposals import Proposal
-    from tidegate.core.spec.schema_changes import SchemaChange
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.proposals import Proposal
+from tidegate.core.spec.schema_changes import SchemaChange, in_force, outgrown, proposed
 
 
 @click.group(cls=Commands)
@@ -46,9 +45,6 @@ def show(pipeline: str, as_json: bool) -> None:
     \b
     Exit code: 0 well; 2 a YAML is wrong; 3 cannot tell.
     """
-    from tidegate.core.base.instants import iso
-    from tidegate.core.spec.schema_changes import in_force, outgrown
-
     spec = surroundings.pipeline_named(pipeline)
     with surroundings.ledger() as ledger:
         accepted = ledger.schema_changes.changes(pipeline)
@@ -131,7 +127,6 @@ def propose(pipeline: str, records: int, write: bool, as_json: bool) -> None:
 def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal], dict[str, str]]:
     """How many records were read, the columns to add, and the types to which those of the YAML have grown."""
     from tidegate.core.spec.proposals import propose, sample_ranges
-    from tidegate.core.spec.schema_changes import in_force, outgrown, proposed
     from tidegate.sources.sampling import sample
 
     refused_at, accepted = _told(spec)
@@ -156,8 +151,6 @@ def _proposals(spec: Pipeline, records: int) -> tuple[int, list[Proposal], dict[
 def _told(spec: Pipeline) -> tuple[tuple[int, int] | None, tuple[SchemaChange, ...]]:
     """The record at which the job of the open batch stopped, None without one; and the columns that were accepted.
     Nothing of either without a ledger to ask."""
-    from tidegate.core.base.errors import TidegateError
-
     name = spec.name
     try:
         with surroundings.ledger() as ledger:

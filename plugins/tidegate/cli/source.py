@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli import surroundings
-from tidegate.cli.failures import NOT_WELL, Failed
-from tidegate.cli.output import WHY_NEEDED, why_option, yes_option
+from tidegate.cli.failures import named
+from tidegate.cli.output import sure, why_option, yes_option
 from tidegate.core.base.wording import many, those
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def source() -> None:
 @why_option
 @click.option("--recreated", is_flag=True, help="It was recreated, though nobody can see it (RocketMQ).")
 @yes_option
-def reset(pipeline: str, why: str | None, recreated: bool, yes: bool) -> None:
+def reset(pipeline: str, why: str, recreated: bool, yes: bool) -> None:
     """Accept a topic that was recreated: its offsets start anew, and reading begins at offset 0. The command first
     lists the records that retention has taken already; source.on_data_loss says whether the next plan stops there or
     records the loss.
@@ -49,8 +49,8 @@ def reset(pipeline: str, why: str | None, recreated: bool, yes: bool) -> None:
     Exit code: 0 accepted, or nothing to do; 1 refused; 2 usage; 3 Kafka or the ledger gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
-    with surroundings.ledger() as ledger:
-        _reset(surroundings.context(spec, ledger), why, recreated, yes)
+    with surroundings.looking(spec) as ctx:
+        _reset(ctx, why, recreated, yes)
 
 
 def _gone(ctx: Context, found: Recreated) -> Iterator[str]:
@@ -66,7 +66,7 @@ def _gone(ctx: Context, found: Recreated) -> Iterator[str]:
         yield "the next plan stops there (source.on_data_loss: fail); with `record` it notes the loss and goes on"
 
 
-def _reset(ctx: Context, why: str | None, recreated: bool, yes: bool) -> None:
+def _reset(ctx: Context, why: str, recreated: bool, yes: bool) -> None:
     from tidegate.workflow.restore import reset as resetting
 
     name, found = ctx.name, resetting.survey(ctx, recreated)
@@ -89,10 +89,7 @@ def _reset(ctx: Context, why: str | None, recreated: bool, yes: bool) -> None:
         plan = found.given_up.plan
         state = found.given_up.state
         click.echo(f"batch {plan.batch_id} ({state}) will be ABANDONED: {those(plan.records, 'offset')} lost")
-    if not why:
-        raise click.UsageError(WHY_NEEDED)
-    if not yes:
-        click.confirm("Accept the new topic?", abort=True)
+    sure(why, yes, "Accept the new topic?")
     resetting.accept(ctx, found, why)
     click.echo(f"accepted: the next run of {name}.ingest reads {topic.topic} ({topic.topic_id})")
 
@@ -102,7 +99,7 @@ def _reset(ctx: Context, why: str | None, recreated: bool, yes: bool) -> None:
 @_partition
 @why_option
 @yes_option
-def rewind(pipeline: str, partition: int | None, why: str | None, yes: bool) -> None:
+def rewind(pipeline: str, partition: int | None, why: str, yes: bool) -> None:
     """After a log was cut (an unclean leader election): go on at the cut, and so read the records that have taken the
     freed offsets.
 
@@ -125,7 +122,7 @@ def rewind(pipeline: str, partition: int | None, why: str | None, yes: bool) -> 
 @_partition
 @why_option
 @yes_option
-def skip(pipeline: str, partition: int | None, why: str | None, yes: bool) -> None:
+def skip(pipeline: str, partition: int | None, why: str, yes: bool) -> None:
     """After a log was cut (an unclean leader election): go on at the planned end. Tidegate never reads the records that
     have taken the freed offsets; the next batch records them as lost.
 
@@ -141,27 +138,19 @@ def skip(pipeline: str, partition: int | None, why: str | None, yes: bool) -> No
     _decide(pipeline, partition, why, yes, skip=True)
 
 
-def _decide(pipeline: str, partition: int | None, why: str | None, yes: bool, skip: bool) -> None:
-    from tidegate.core.base.errors import StepMissing
+def _decide(pipeline: str, partition: int | None, why: str, yes: bool, skip: bool) -> None:
     from tidegate.workflow.source import log_cut
 
     spec = surroundings.pipeline_named(pipeline)
-    with surroundings.ledger() as ledger:
-        ctx = surroundings.context(spec, ledger)
+    with surroundings.looking(spec) as ctx, named(pipeline):
         cuts = [c for c in log_cut.survey(ctx) if partition is None or c.partition == partition]
         if not cuts:
             click.echo(f"{pipeline}: no log was cut; nothing to do")
             return
         _show(cuts, skip)
-        if not why:
-            raise click.UsageError(WHY_NEEDED)
-        if not yes:
-            click.confirm("Go on so?", abort=True)
-        try:
-            for cut in cuts:
-                log_cut.settle(ctx, cut, skip, why)
-        except StepMissing as e:
-            raise Failed(f"{pipeline}: {e}", NOT_WELL) from None
+        sure(why, yes, "Go on so?")
+        for cut in cuts:
+            log_cut.settle(ctx, cut, skip, why)
         click.echo(f"decided: the next run of {pipeline}.ingest goes on there")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from tidegate.cli.failures import WELL
 from tidegate.cli.output import progress
 from tidegate.settings import load
 
@@ -35,7 +34,6 @@ def prepare() -> None:
     archive = settings.spark_class_archive
     make_class_archive(settings.spark_binary, archive, progress)
     click.echo(f"{archive}: {archive.stat().st_size / 1e6:.0f} MB; jobs with a local master use it from now on")
-    raise SystemExit(WELL)
 
 
 @spark.command()
@@ -54,4 +52,3 @@ def end() -> None:
     from tidegate.spark.warm_session import end_sessions
 
     click.echo(f"{end_sessions(load().spark_session_folder)} warm sessions were told to end")
-    raise SystemExit(WELL)

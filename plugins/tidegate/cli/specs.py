@@ -10,6 +10,7 @@ import click
 from tidegate.cli import surroundings
 from tidegate.cli.failures import WELL, WRONG
 from tidegate.cli.output import json_option, print_json
+from tidegate.core.base.errors import SpecError
 from tidegate.core.base.wording import many
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ def validate(files: tuple[Path, ...], as_json: bool) -> None:
 
 
 def _check(path: Path, judge: Judge) -> list[tuple[Path, str | None]]:
-    from tidegate.core.base.errors import SpecError
     from tidegate.spec import load_file, load_folder
 
     if path.is_dir() or not path.exists():

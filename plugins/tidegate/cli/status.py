@@ -7,13 +7,20 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
 from tidegate.cli import loss_warning, status_table, surroundings
 from tidegate.cli.failures import NOT_WELL, WELL, WRONG
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json
 from tidegate.cli.status_table import Line
 from tidegate.cli.topics import topics
+from tidegate.core.base.instants import iso, span
+from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many, offsets, those
+from tidegate.core.deliver.due import in_words
+from tidegate.core.look import overdue
+from tidegate.core.look.concerns import late_words
+from tidegate.core.tell.subjects import said
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,10 +103,6 @@ def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
 
 
 def _plain(line: Line) -> dict[str, Any]:
-    from tidegate.core.base.instants import iso
-    from tidegate.core.base.plain import to_plain
-    from tidegate.core.look import overdue
-
     if line.status is None:
         return {"name": line.name, "well": False, "error": line.error}
     s, v, o = line.status, line.status.survey, line.status.overview
@@ -150,8 +153,6 @@ def _plain(line: Line) -> dict[str, Any]:
 
 def _merging(merging: Merging | None) -> dict[str, Any] | None:
     """Of a mirror: its table, and what waits to be merged."""
-    from tidegate.core.base.plain import to_plain
-
     if merging is None:
         return None
     refused = merging.refused
@@ -191,8 +192,6 @@ def _batch(batch: BatchRow | None) -> dict[str, Any] | None:
 
 
 def _print_all(lines: list[Line], strangers: list[str]) -> None:
-    from rich.text import Text
-
     out = console()
     if lines:
         out.print(status_table.table(lines, out.width))
@@ -217,11 +216,6 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
 
 
 def _print_one(line: Line) -> None:
-    from rich.text import Text
-
-    from tidegate.core.base.instants import iso
-    from tidegate.core.tell.subjects import said
-
     out = console()
     s = line.status
     if s is None:
@@ -254,8 +248,6 @@ def _print_one(line: Line) -> None:
         _print_windows(out, s, v, o)
     if s.copy_words:
         paragraph(out, "copy", s.copy_words)
-    from tidegate.core.deliver.due import in_words
-
     for backlog in s.backlogs:
         paragraph(out, "delivery", f"{backlog.name}: {in_words(backlog, s.now_ms)}")
     if o.side_duties:
@@ -288,9 +280,6 @@ def _print_merges(out: Console, merging: Merging) -> None:
 
 
 def _print_windows(out: Console, s: PipelineStatus, v: Survey, o: Overview) -> None:
-    from tidegate.core.base.instants import iso
-    from tidegate.core.look.concerns import late_words
-
     paragraph(out, "watermark", iso(s.watermark_ms))
     if s.next_window is not None:
         when = f"; {s.expected.text()}" if s.expected is not None else ""
@@ -342,8 +331,6 @@ def _behind_words(line: Line) -> str:
 
 
 def _due_words(status: PipelineStatus) -> str:
-    from tidegate.core.look import overdue
-
     if not status.due:
         return "none"
     since = f"; the oldest since {_ago(status.due_since_ms)}" if status.due_since_ms else ""
@@ -356,8 +343,6 @@ def _due_words(status: PipelineStatus) -> str:
 
 def _to_fill(status: PipelineStatus) -> str:
     """The command that publishes due windows, except those that another system's count would hold again."""
-    from tidegate.core.look import overdue
-
     over, held = overdue.ended(status.due, status.archive), [h.window_ms for h in status.held]
     lately = 0 if status.survey is None else status.survey.lately
     return overdue.to_fill(status.name, status.due, over, held, lately)
@@ -369,8 +354,6 @@ def _counts(counts: dict[str, int]) -> str:
 
 def _ago(at_ms: int | None) -> str:
     import time
-
-    from tidegate.core.base.instants import iso, span
 
     return (
         "never" if at_ms is None else f"{iso(at_ms // 1000 * 1000)} ({span(time.time_ns() // 1_000_000 - at_ms)} ago)"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
 
 from tidegate.cli import loss_warning
-
-if TYPE_CHECKING:
-    from tidegate.core.look.status import PipelineStatus
+from tidegate.core.base.instants import iso
+from tidegate.core.look.status import PipelineStatus
 
 COLUMNS = (
     "pipeline", "is", "open batch", "watermark", "behind", "due", "late", "dirty", "published", "rows", "loss in",
@@ -22,8 +24,6 @@ FOLDED = 26
 
 
 def table(lines: Iterable[Line], width: int) -> Any:
-    from rich.table import Table
-
     made = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     rows = [_row(line) for line in lines]
     shown = _fitting(rows, width)
@@ -53,10 +53,6 @@ def _fitting(rows: list[list[Any]], width: int) -> list[str]:
 
 
 def _row(line: Line) -> list[Any]:
-    from rich.text import Text
-
-    from tidegate.core.base.instants import iso
-
     s = line.status
     if s is None:
         return [line.name, Text("BROKEN", style="red")]

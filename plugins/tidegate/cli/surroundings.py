@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidegate.adapters.connections import ConnectionMissing
+from tidegate.core.base.errors import TidegateError
+from tidegate.settings import Settings, load
+
 if TYPE_CHECKING:
     from tidegate.core.source.port import Source
     from tidegate.core.spec.pipeline import Pipeline
     from tidegate.core.tell.pauses import Pause
     from tidegate.ledger import SqlLedger
-    from tidegate.settings import Settings
     from tidegate.spec import Loaded
     from tidegate.workflow.base.context import Context
 
@@ -57,8 +60,6 @@ def use_env_file(path: Path) -> list[str]:
 
 def settings() -> Settings:
     """Tidegate's settings. Raises click.UsageError when airflow.cfg cannot be read."""
-    from tidegate.settings import load
-
     try:
         return load()
     except ValueError as e:
@@ -135,7 +136,6 @@ pipeline_argument: Callable[[Any], Any] = click.argument("pipeline", shell_compl
 @contextmanager
 def ledger() -> Iterator[SqlLedger]:
     """An open ledger. Raises ConnectionMissing; LedgerError at the first call when it does not answer."""
-    from tidegate.adapters.connections import ConnectionMissing
     from tidegate.wiring import command_lookup, open_ledger
 
     try:
@@ -151,7 +151,6 @@ def ledger() -> Iterator[SqlLedger]:
 
 def pauses(names: Iterable[str]) -> dict[str, Pause]:
     """Pauses on purpose that are not over; none where the ledger gives no answer, which another check reports."""
-    from tidegate.core.base.errors import TidegateError
     from tidegate.ledger.health import examine
     from tidegate.wiring import command_lookup, ledger_address
 
@@ -201,6 +200,13 @@ def context(pipeline: Pipeline, ledger: SqlLedger, say: Callable[[str], None] = 
     from tidegate.wiring import command_lookup
 
     return inspection.context(pipeline, ledger, command_lookup, lambda spec: source(spec, timeout_s=3.0), say)
+
+
+@contextmanager
+def looking(pipeline: Pipeline, say: Callable[[str], None] = lambda line: None) -> Iterator[Context]:
+    """The same with a ledger of its own. Raises as `ledger` does."""
+    with ledger() as opened:
+        yield context(pipeline, opened, say)
 
 
 @contextmanager

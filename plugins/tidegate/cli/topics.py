@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegate.cli import surroundings
+from tidegate.cli.failures import first_line
+from tidegate.core.base.errors import TidegateError
 
 if TYPE_CHECKING:
     from tidegate.core.source.port import LogState
@@ -20,7 +22,6 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, LogState | str
 
     A connection that does not answer costs `seconds` once, however many pipelines use it."""
     from tidegate.cli.deadlines import Away, ask
-    from tidegate.core.base.errors import TidegateError
     from tidegate.kinds import source_kind
 
     sources: dict[tuple[Any, ...], Any] = {}
@@ -38,7 +39,7 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, LogState | str
             if key not in sources:
                 sources[key] = surroundings.source(one.pipeline, timeout_s=seconds / 2)
         except TidegateError as e:
-            answers[one.name] = _first(e)
+            answers[one.name] = first_line(e)
             continue
         questions[one.name] = partial(away.ask, key, partial(sources[key].look, source.topic))
         servers[one.name] = source.conn_id
@@ -47,11 +48,7 @@ def topics(loaded: Sequence[Loaded], seconds: float) -> dict[str, LogState | str
         if answer.error is not None and not isinstance(answer.error, TidegateError):
             raise answer.error
         if answer.error is not None:
-            answers[name] = _first(answer.error)
+            answers[name] = first_line(answer.error)
         else:
             answers[name] = answer.value or f"{titles[name]} gave no answer within {seconds:g} s"
     return answers
-
-
-def _first(error: BaseException) -> str:
-    return str(error).splitlines()[0]

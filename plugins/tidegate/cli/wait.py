@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import click
 
-from tidegate.cli.explain import parse_window
 from tidegate.cli.failures import CANNOT_TELL, NOT_WELL, WELL
 from tidegate.cli.output import json_option, print_json, progress
-
-if TYPE_CHECKING:
-    from tidegate.core.spec.pipeline import Pipeline
-    from tidegate.core.window.waits import Answer, PublishedWait, WaitLedger
+from tidegate.cli.windows import parse_window
+from tidegate.core.base.errors import LedgerError
+from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.window.waits import Answer, PublishedWait, WaitLedger
 
 
 class DurationType(click.ParamType):
@@ -92,7 +90,6 @@ def _wait(ledger: WaitLedger, wanted: PublishedWait, timeout_s: float, poll_s: f
     """Wait, and say on standard error what changes. Ends the process where the ledger stays silent to the end.
 
     Raises LedgerError where that will not change."""
-    from tidegate.core.base.errors import LedgerError
     from tidegate.workflow.window import waits
 
     deadline, said = time.monotonic() + timeout_s, ""

@@ -1,18 +1,28 @@
-"""`tidegate where`: the fate of one record, in words."""
+"""`tidegate where`: the fate of one record, or of the events of a mirror's key, in words."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+from rich.text import Text
 
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, WELL
-from tidegate.cli.output import advice, console, json_option, paragraph, print_json
+from tidegate.cli.output import advice, console, json_option, paragraph, print_json, progress
+from tidegate.cli.windows import parse_window
+from tidegate.core.base.instants import iso
+from tidegate.core.base.wording import many
+from tidegate.core.mirror.key_values import NoKey
+from tidegate.core.window.cut import time_values
 
 if TYPE_CHECKING:
     from tidegate.core.look.fate import Fate
+    from tidegate.core.mirror.key_history import Happened
+    from tidegate.core.spec.pipeline import Pipeline
     from tidegate.workflow.look.where import Answer
+    from tidegate.workflow.look.where_key import KeyAnswer
 
 
 @click.command()
@@ -60,14 +70,11 @@ def where(
     if bool(key) == (partition is not None) or (partition is not None and offset is None):
         raise click.UsageError("say PARTITION and OFFSET, or of a mirror --key for each column of the key")
     if partition is None or offset is None:
-        from tidegate.cli.where_key import print_key
-
-        raise SystemExit(print_key(surroundings.pipeline_named(pipeline), key, day, as_json))
+        raise SystemExit(_where_key(surroundings.pipeline_named(pipeline), key, day, as_json))
     raise SystemExit(_where(pipeline, partition, offset, as_json))
 
 
 def _where(pipeline: str, partition: int, offset: int, as_json: bool) -> int:
-    """The exit code."""
     from tidegate.adapters.rows import RowProcess
     from tidegate.workflow.look.where import where as where_is
 
@@ -83,8 +90,6 @@ def _where(pipeline: str, partition: int, offset: int, as_json: bool) -> int:
 
 
 def _print(found: Answer) -> None:
-    from rich.text import Text
-
     out = console()
     for n, fate in enumerate(found.fates):
         what = f"{found.pipeline} partition {found.partition} offset {found.offset}"
@@ -99,8 +104,85 @@ def _print(found: Answer) -> None:
 
 
 def _details(fate: Fate) -> list[tuple[str, str]]:
-    from tidegate.core.base.instants import iso
-
     published = iso(fate.published_ms // 1000 * 1000) if fate.published_ms is not None else ""
     told = (("published", published), ("table", fate.table), ("file", fate.file), ("next", fate.next_step))
     return [(label, text) for label, text in told if text]
+
+
+# ---------------------------------------------------------------- by key
+
+
+def _where_key(spec: Pipeline, given: Sequence[str], day: str | None, as_json: bool) -> int:
+    """Print what became of the key's events. Returns the exit code. Raises click.UsageError for what is no key, and
+    for a day of a mirror without days."""
+    from tidegate.adapters.rows import RowProcess
+    from tidegate.workflow.look.where_key import key_of, where_key, where_key_by_days
+
+    if "key" not in dict(spec.sink.options):
+        raise click.UsageError(f"{spec.name} is published by windows, so it has no key: say PARTITION and OFFSET")
+    if day is not None and not spec.windows.closes:
+        raise click.UsageError(f"{spec.name} is not kept by days: leave --day out")
+    window = None if day is None else parse_window(spec, day)
+    with surroundings.ledger() as ledger:
+        ctx = surroundings.context(spec, ledger, progress)
+        try:
+            key = key_of(ctx, given)
+        except NoKey as e:
+            raise click.UsageError(f"--key: {e}") from None
+        with RowProcess(secrets=surroundings.storage_secrets(spec)) as rows:
+            if spec.windows.closes:
+                found = where_key_by_days(ctx, ledger.reads, rows, key, window)
+            else:
+                found = where_key(ctx, rows, key)
+    if as_json:
+        print_json(found)
+    else:
+        _print_key(spec, found)
+    return WELL if found.settled else NOT_WELL
+
+
+def _print_key(spec: Pipeline, found: KeyAnswer) -> None:
+    out = console()
+    key = ", ".join(f"{name}={text}" for name, text in found.key.items())
+    style = "bold green" if found.settled else "bold yellow"
+    out.print(Text(f"{found.pipeline} {key}: {_summary(found)}", style=style))
+    paragraph(out, "table", f"{found.table} {_stands(spec, found)}, as the ledger has it")
+    for event in found.events:
+        position = f"({event.commit}, {event.row}, {event.n})"
+        day = "" if event.day_ms is None else f", day {_day(spec, event.day_ms)}"
+        paragraph(out, event.state, f"{event.operation} at {position}, {_from(event)}{day}: {event.words}")
+        advice(out, "", event.file)
+    for note in found.notes:
+        paragraph(out, "note", note, "yellow")
+    if not found.newest_merged and found.events:
+        step = "status" if spec.windows.closes else "apply"
+        advice(out, "next", f"tidegate {step} {found.pipeline}")
+
+
+def _from(event: Happened) -> str:
+    if event.batch_id < 0:
+        return f"read by copy {event.n}, row {event.offset + 1:,} of chunk {-event.batch_id}"
+    return f"partition {event.partition} offset {event.offset}, batch {event.batch_id}"
+
+
+def _stands(spec: Pipeline, found: KeyAnswer) -> str:
+    if spec.windows.closes:
+        return "has no day yet" if found.day_ms is None else f"at the end of {_day(spec, found.day_ms)}"
+    return f"holds batches 1 to {found.upto}" if found.upto else "holds no batch yet"
+
+
+def _day(spec: Pipeline, start_ms: int) -> str:
+    """As its partition is called."""
+    return str(time_values(start_ms, spec.time_partitions, spec.windows.timezone)[0][1])
+
+
+def _of(event: Happened) -> str:
+    return f"batch {event.batch_id}" if event.batch_id > 0 else f"chunk {-event.batch_id} of copy {event.n}"
+
+
+def _summary(found: KeyAnswer) -> str:
+    if not found.events:
+        return "no event of this key has landed"
+    shown = "" if found.count == len(found.events) else f", of which these are the newest {len(found.events):,}"
+    seen = "none is merged" if found.seen is None else f"{_of(found.seen)} {found.seen.words}"
+    return f"{many(found.count, 'event')}{shown}; {seen}"

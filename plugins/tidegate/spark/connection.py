@@ -10,12 +10,14 @@ import binascii
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import JobFailed
+from tidegate.core.doctor.findings import WRONG, Finding
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.spark.conf import is_local
 
 CLIENT, CLUSTER = "client", "cluster"
@@ -106,6 +108,20 @@ def master_of(connection: Connection) -> str:
     if connection.conn_type == "spark" and host and ("://" in host or not connection.port):
         return host + port
     return f"{connection.conn_type}://{host}{port}"
+
+
+def impossible_jobs(pipelines: Iterable[Pipeline], connections: Mapping[str, Connection | None]) -> list[Finding]:
+    """Findings for connections and settings with which no job can succeed, each once."""
+    found = {}
+    for p in pipelines:
+        connection = connections.get(p.ingest.spark_conn_id)
+        try:
+            if connection is not None:
+                SparkConnection.of(connection, p.ingest.spark_conf).check(p.ingest.spark_conf)
+        except JobFailed as e:
+            what = str(e).partition("\n")[0]
+            found[what] = Finding("spark", WRONG, what, "no batch can be written", e.advice, p.name)
+    return list(found.values())
 
 
 def refused(what: str, advice: str) -> JobFailed:
