@@ -60,16 +60,8 @@ def send(found: Iterable[Measure]) -> None:
         if tagged:
             Stats.gauge(f"tidegate.{name}", measure.value, tags=labels)
         else:
-            Stats.gauge(
-                ".".join(
-                    [
-                        "tidegate",
-                        name,
-                        *(labels[k] for k in ("fate", "step", "dag", "reason", "pipeline") if k in labels),
-                    ]
-                ),
-                measure.value,
-            )
+            place = [labels[k] for k in ("fate", "step", "dag", "reason", "pipeline") if k in labels]
+            Stats.gauge(".".join(["tidegate", name, *place]), measure.value)
 
 
 def _has_tags() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,6 +22,7 @@ from tidegate.core.publish.backfill import unfinished_mark
 if TYPE_CHECKING:
     from tidegate.airflow.backfill.range_runs import RangeRuns
     from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.window.states import WindowKey
     from tidegate.workflow.base.context import Context
     from tidegate.workflow.publish.backfill import Asked, Progress
 
@@ -85,7 +86,7 @@ def backfill(
     2 wrong usage, or no Airflow is installed here; 3 the ledger or Airflow's database gives no answer, or no scheduler
     is alive; 130 Ctrl-C, and windows are left. A dry run ends with 0 if all windows could be done.
     """
-    from tidegate.workflow.publish.backfill import look
+    from tidegate.workflow.publish.backfill import Asked, look
 
     if fresh and not replay:
         raise click.UsageError("--fresh needs --replay: a window that is published is never published again")
@@ -99,7 +100,8 @@ def backfill(
         ctx = surroundings.context(spec, ledger, progress)
         runs = _runs(spec, replay)
         runs.settles = not dry_run
-        asked = _asked(spec, keys, runs, replay, fresh, at_once, newest_first, stop_on_failure)
+        mark, note = _mark_and_note(keys, runs, replay, fresh)
+        asked = Asked(keys, note, mark, at_once, newest_first, stop_on_failure)
         if dry_run:
             found, interrupted = look(ctx, runs, asked, set()), False
         else:
@@ -119,19 +121,9 @@ def _runs(spec: Pipeline, replay: bool) -> RangeRuns:
     return RangeRuns(f"{spec.name}.{'replay' if replay else 'archive'}", [spec.archive.pool])
 
 
-def _asked(
-    spec: Pipeline,
-    keys: tuple[Any, ...],
-    runs: RangeRuns,
-    replay: bool,
-    fresh: bool,
-    at_once: int | None,
-    newest_first: bool,
-    stop_on_failure: bool,
-) -> Asked:
-    """The request; with --replay it has the mark of the backfill that it continues, or of a new one."""
+def _mark_and_note(keys: tuple[WindowKey, ...], runs: RangeRuns, replay: bool, fresh: bool) -> tuple[str | None, str]:
+    """Of the runs' notes: with --replay the mark of the backfill that it continues, or of a new one; and all of it."""
     from tidegate.airflow.backfill.range_runs import OURS
-    from tidegate.workflow.publish.backfill import Asked
 
     now_ms = time.time_ns() // 1_000_000  # two may begin in one second
     what = f"{OURS} {iso(keys[0].start_ms)} to {iso(keys[-1].start_ms)}"
@@ -142,8 +134,7 @@ def _asked(
         if old is not None:
             progress(f"going on with the replay {old.removeprefix(prefix)}; --fresh begins anew")
         mark = old or f"{prefix}{iso(now_ms)}"
-    note = f"{mark or f'{what}, begun {iso(now_ms)}'} by {surroundings.actor().rpartition(' ')[2]}"
-    return Asked(keys, note, mark, at_once, newest_first, stop_on_failure)
+    return mark, f"{mark or f'{what}, begun {iso(now_ms)}'} by {surroundings.actor().rpartition(' ')[2]}"
 
 
 def _check_ground(runs: RangeRuns, unpause: bool) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, WELL
-from tidegate.cli.output import advice, console, json_option, paragraph, print_json
+from tidegate.cli.output import advice, console, json_option, paragraph, paragraphs, print_json
 from tidegate.cli.windows import parse_window
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.instants import iso
@@ -99,10 +99,8 @@ def _print(e: Explanation) -> None:
     for intent in e.view.intents:
         text = f"no answer yet for a change to {intent.location}; it may be executed until {iso(intent.deadline_ms)}"
         paragraph(out, "catalogue", text, "yellow")
-    for n, event in enumerate(e.view.events):
-        paragraph(
-            out, "" if n else "events", f"{_time(event.at_ms)}  {event.what}{_detail(event.detail)}  ({event.actor})"
-        )
+    told = (f"{_time(event.at_ms)}  {event.what}{_detail(event.detail)}  ({event.actor})" for event in e.view.events)
+    paragraphs(out, "events", told)
 
 
 def _closed(e: Explanation) -> str:
@@ -132,10 +130,7 @@ def _print_partitions(out: Console, certificate: Certificate) -> None:
         )
     if certificate.partitions:
         out.print(table)
-    if len(certificate.partitions) > len(shown):
-        paragraph(
-            out, "", f"and {many(len(certificate.partitions) - len(shown), 'more partition')}: --json has them all"
-        )
+    _more(out, len(certificate.partitions) - len(shown), "partition")
 
 
 def _print_generations(out: Console, e: Explanation) -> None:
@@ -177,8 +172,7 @@ def _print_grounds(out: Console, grounds: Grounds | None) -> None:
         table.add_row(*(f"{n:,}" for n in (p.partition, p.rows, p.first, p.last, p.batches, p.offsets, p.gaps)))
     if grounds.partitions:
         out.print(table)
-    if len(grounds.partitions) > MANY:
-        paragraph(out, "", f"and {many(len(grounds.partitions) - MANY, 'more partition')}: --json has them all")
+    _more(out, len(grounds.partitions) - MANY, "partition")
     for g in grounds.gap_intervals[:MANY]:
         paragraph(out, "gap", f"batch {g.batch_id} partition {g.partition}: no record at offsets [{g.start}, {g.end})")
     for lost in grounds.losses[:MANY]:
@@ -199,8 +193,12 @@ def _print_shares(out: Console, e: Explanation) -> None:
         name = f"{share.batch_id} (redrive of {_short_list(share.sources)})" if share.sources else str(share.batch_id)
         table.add_row(name, _time(share.landed_ms), f"{share.rows:,}", f"{share.late:,}", spans)
     out.print(table)
-    if len(e.shares) > 2 * MANY:
-        paragraph(out, "", f"and {many(len(e.shares) - 2 * MANY, 'more batch')}: --json has them all")
+    _more(out, len(e.shares) - 2 * MANY, "batch")
+
+
+def _more(out: Console, count: int, what: str) -> None:
+    if count > 0:
+        paragraph(out, "", f"and {many(count, f'more {what}')}: --json has them all")
 
 
 def _table(*columns: str, padding: int = 2) -> Any:

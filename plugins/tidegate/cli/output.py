@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -92,6 +93,12 @@ def paragraph(out: Console, label: str, text: str, style: str = "") -> None:
     grid.add_column(overflow="fold")
     grid.add_row(Text(label, style="bold"), Text(text, style=style))
     out.print(grid)
+
+
+def paragraphs(out: Console, label: str, texts: Iterable[str], style: str = "") -> None:
+    """Print `label` once, and each text beside it."""
+    for n, text in enumerate(texts):
+        paragraph(out, "" if n else label, text, style)
 
 
 def advice(out: Console, label: str, text: str) -> None:

@@ -174,10 +174,9 @@ def _run_range(
 def _words(spec: Pipeline, choice: Choice) -> str:
     late = choice.late
     assert late is not None
-    rows = (
-        f"{many(late.rows, 'late row')} of {many(len(late.batches), 'batch')} {'waits' if late.rows == 1 else 'wait'}"
-    )
-    words = f"{iso(choice.window.start_ms)}: {rows} since {iso(late.waiting_since_ms // 1000 * 1000)}"
+    rows = f"{many(late.rows, 'late row')} of {many(len(late.batches), 'batch')}"
+    wait = "waits" if late.rows == 1 else "wait"
+    words = f"{iso(choice.window.start_ms)}: {rows} {wait} since {iso(late.waiting_since_ms // 1000 * 1000)}"
     if late.current is None and choice.window.end_ms <= spec.windows.start_ms:
         return f"{words}; it ends before windows.start: they stay in {spec.sink.table}__late"
     if late.current is None:

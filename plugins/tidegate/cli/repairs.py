@@ -227,9 +227,8 @@ def _list_lost(found: Survey) -> None:
     for path in found.unrecorded:
         click.echo(f"{path}: landed, but never counted: it is set aside and its offsets are read again")
     for record in found.batches:
-        rows = (
-            f"{many(record.manifest.rows, 'row')}" if record.manifest is not None else f"abandoned: {record.abandoned}"
-        )
+        kept = record.manifest
+        rows = many(kept.rows, "row") if kept is not None else f"abandoned: {record.abandoned}"
         click.echo(f"batch {record.plan.batch_id}: {many(record.plan.records, 'offset')}, {rows}")
         for r in record.plan.ranges:
             click.echo(f"  {r.topic} partition {r.partition}: offsets [{r.start}, {r.end})")

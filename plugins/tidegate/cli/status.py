@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from tidegate.cli import loss_warning, status_table, surroundings
 from tidegate.cli.failures import NOT_WELL, WELL, WRONG
-from tidegate.cli.output import advice, console, json_option, paragraph, print_json
+from tidegate.cli.output import advice, console, json_option, paragraph, paragraphs, print_json
 from tidegate.cli.status_table import Line
 from tidegate.cli.topics import topics
 from tidegate.core.base.instants import iso, span
@@ -257,12 +258,8 @@ def _print_one(line: Line) -> None:
         paragraph(out, "lost", f"{those(v.lost, 'offset', 'were')} gone from the topic before they were read")
     if o.intents:
         paragraph(out, "catalogue", f"{o.intents} changes without an answer")
-    for n, event in enumerate(o.events):
-        paragraph(
-            out,
-            "" if n else "events",
-            f"{iso(event.at_ms // 1000 * 1000)}  {said(event.subject)}: {event.what}  ({event.actor})",
-        )
+    told = (f"{iso(e.at_ms // 1000 * 1000)}  {said(e.subject)}: {e.what}  ({e.actor})" for e in o.events)
+    paragraphs(out, "events", told)
 
 
 def _print_merges(out: Console, merging: Merging) -> None:
@@ -289,8 +286,7 @@ def _print_windows(out: Console, s: PipelineStatus, v: Survey, o: Overview) -> N
     paragraph(out, "due", _due_words(s))
     if fill := _to_fill(s):
         advice(out, "", fill)
-    for n, h in enumerate(s.held[:MANY_HELD]):
-        paragraph(out, "" if n else "counts", f"{iso(h.window_ms)} {h.comparison.text}", "yellow")
+    paragraphs(out, "counts", (f"{iso(h.window_ms)} {h.comparison.text}" for h in s.held[:MANY_HELD]), "yellow")
     if len(s.held) > MANY_HELD:
         paragraph(out, "", f"and {many(len(s.held) - MANY_HELD, 'more window')} that another system's count holds")
     late = late_words(s.late_left, s.name)
@@ -353,8 +349,6 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _ago(at_ms: int | None) -> str:
-    import time
-
-    return (
-        "never" if at_ms is None else f"{iso(at_ms // 1000 * 1000)} ({span(time.time_ns() // 1_000_000 - at_ms)} ago)"
-    )
+    if at_ms is None:
+        return "never"
+    return f"{iso(at_ms // 1000 * 1000)} ({span(time.time_ns() // 1_000_000 - at_ms)} ago)"
