@@ -14,6 +14,7 @@ from tidegate.cli.status_table import COLUMNS
 from tidegate.core.base.errors import BatchRefused
 from tidegate.core.spec.pipeline import DirtyLimits
 from tidegate.core.window.due import ArchiveNote
+from tidegate.core.window.states import PublishedGeneration
 from tidegate.ledger.store import FIRST, HEAD
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
@@ -48,6 +49,14 @@ def test_status_as_json_says_everything(tide: Tide, world: World) -> None:
     assert (found["windows"], found["generations"]) == ({"CLOSED": 1}, {"CURRENT": 1})
     assert found["totals"]["dirty"] == 1
     assert found["events"][0]["what"] == "planned"
+
+
+def test_status_counts_changes_without_an_answer(tide: Tide, world: World) -> None:
+    ledger = world.context().ledger
+    generation = ledger.windows.generation("readings", window(0), 1)
+    assert isinstance(generation, PublishedGeneration)
+    ledger.windows.declare_intent(generation, "here", 10**13)  # the command looks by this year's clock
+    assert "1 change without an answer" in words(tide("status", "readings"))
 
 
 def test_status_names_hours_that_nobody_publishes_once_they_are_overdue(tide: Tide) -> None:

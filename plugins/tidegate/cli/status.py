@@ -257,7 +257,7 @@ def _print_one(line: Line) -> None:
     if v.lost:
         paragraph(out, "lost", f"{those(v.lost, 'offset', 'were')} gone from the topic before they were read")
     if o.intents:
-        paragraph(out, "catalogue", f"{o.intents} changes without an answer")
+        paragraph(out, "catalogue", f"{many(o.intents, 'change')} without an answer")
     told = (f"{iso(e.at_ms // 1000 * 1000)}  {said(e.subject)}: {e.what}  ({e.actor})" for e in o.events)
     paragraphs(out, "events", told)
 
