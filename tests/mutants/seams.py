@@ -283,7 +283,7 @@ CUT_READINGS = "spark_jobs.engine.job:_cut_readings"
 READ_WHOLE = "spark_jobs.engine.job:_read"
 OTHER_RECORDS = "tidegate.workflow.batch.second_reading:refuse_other_records"
 REFUSE_EARLY = "tidegate.sources.database.control:TableOfDatabase._refuse_early"
-ALTERED = "tidegate.workflow.batch.sealing:_altered"
+ALTERED = "tidegate.workflow.base.readings:altered"
 RECORDS_OF_ROWS = "tidegate.sources.database.records:_text"
 MERGE_PIECES = "spark_jobs.engine.tally:merge"
 # ---------------------------------------------------------------- deliveries (D1 to D8)

@@ -29,7 +29,7 @@ from tidegate.sources.database.control import TableOfDatabase
 from tidegate.sources.database.worker import TableReader
 from tidegate.spec.loader import load_text
 from tidegate.workflow.publish import archive
-from tidegate.workflow.replay import replay
+from tidegate.workflow.replay import replay, reread
 
 DAY = 86_400_000
 START = 1_730_419_200_000  # 2024-11-01T00:00:00Z
@@ -203,6 +203,14 @@ class TableWorld(World):
         ctx = self.context()
         try:
             return replay.replay(ctx, window(day), **options)
+        finally:
+            self.close()
+
+    def reread(self, day: int) -> archive.Published:
+        """The day's table is read once more."""
+        ctx = self.context()
+        try:
+            return reread.read_again(ctx, window(day))
         finally:
             self.close()
 

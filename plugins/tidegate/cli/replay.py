@@ -15,6 +15,7 @@ from tidegate.cli.windows import ONE_OR_RANGE, first_option, last_option, named_
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many, those
+from tidegate.core.replay.reread import SOURCE
 
 if TYPE_CHECKING:
     from tidegate.core.spec.pipeline import Pipeline
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 @click.argument("window", required=False)
 @first_option
 @last_option
-@click.option("--from", "wanted", type=click.Choice(["auto", "kafka", "files"]), default="auto", show_default=True,
-              help="Where rows come from; auto: Kafka while it has the records, else our own files.")  # fmt: skip
+@click.option("--from", "wanted", type=click.Choice(["auto", "kafka", "files", "source"]), default="auto",
+              show_default=True, help="Where rows come from; auto: Kafka while it has the records, else our own files; "
+              "source: a table without a log is read again.")  # fmt: skip
 @click.option("--again", is_flag=True, help="Also windows of the range that a replay by this spec has rebuilt.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and publish nothing.")
 @json_option
@@ -52,6 +54,9 @@ def replay(
     the same command continues. Records that Kafka no longer has come from the files in force, if no
     column needs them to be decoded again; if one does, the command refuses the window and names the column.
 
+    A table without a log is read again by --from source alone, one window at a time: the new generation is another
+    snapshot, and says so. `tidegate rollback` goes back to the first one while its files are kept.
+
     A dry run reads and writes as a replay does, shows rows and checksums before and after, and deletes its files.
 
     DAGs that are scheduled by the table hear of new generations by the next run of the maintenance DAG.
@@ -62,16 +67,21 @@ def replay(
       tidegate replay flights -s 2013-01-01 -e 2013-01-31T23:00 --dry-run
       tidegate replay flights -s 2013-01-01 -e 2013-01-31T23:00
       tidegate replay flights 2013-01-26T16:00Z --from files
+      tidegate replay customers 2026-11-26 --from source
 
     \b
     Exit code: 0 every window is rebuilt, or was the same; 1 one was refused or could not be finished; 2 usage, or a
     spec that landed rows do not allow; 3 the ledger, Kafka or Hive gives no answer. A dry run ends with 0 if every
     window could be rebuilt.
     """
+    if wanted == SOURCE and (window is None or dry_run):
+        raise click.UsageError("--from source reads one WINDOW again, and has no dry run")
     spec = surroundings.pipeline_named(pipeline)
     keys = named_windows(spec, window, first, last)
     if not keys:
         raise click.UsageError(ONE_OR_RANGE)
+    if wanted == SOURCE:
+        raise SystemExit(_reread(spec, keys[0], as_json))
     alone = window is not None
     raise SystemExit(
         _rehearse(spec, keys, wanted, as_json) if dry_run else _run(spec, keys, wanted, again or alone, as_json)
@@ -79,6 +89,15 @@ def replay(
 
 
 # ---------------------------------------------------------------- for good
+
+
+def _reread(spec: Pipeline, key: WindowKey, as_json: bool) -> int:
+    from tidegate.workflow.replay import reread
+
+    with following(f"{spec.name}: second reading", 1) as seen, surroundings.working(spec, seen.say) as ctx:
+        found = reread.read_again(ctx, key)
+    outcomes.published(spec.name, found, as_json)
+    return WELL
 
 
 def _run(spec: Pipeline, keys: Sequence[WindowKey], wanted: str, again: bool, as_json: bool) -> int:

@@ -27,6 +27,7 @@ from tidegate.core.window.states import (
     HEAL,
     REOPEN,
     REPLAY,
+    REREAD,
     RETIRED,
     GenerationState,
     Moved,
@@ -48,7 +49,7 @@ _OF_A_BATCH = (
     schema.batch_sources,
 )
 _CHUNK = 200
-_DECODED = (REPLAY, HEAL)
+_DECODED = (REPLAY, HEAL, REREAD)
 """Kinds whose rows are all by the columns of one spec."""
 
 

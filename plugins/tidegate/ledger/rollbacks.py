@@ -59,6 +59,8 @@ class SqlRollbacks(Part):
                 tuple(sorted(i for i, _ in held[row.number])),
                 tuple(sorted(i for i, kind in held[row.number] if kind == LATE)),
                 row.cleaning_ms,
+                row.kind,
+                row.origin,
             )
             for row in sorted(found, key=lambda row: row.number)
         ]

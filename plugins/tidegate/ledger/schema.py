@@ -195,7 +195,7 @@ generations = _table(
     Column("cleaning_ms", BigInteger),  # since when they may be deleted: no rollback begins with them any more
     Column("began_ms", BigInteger),  # when it was begun
     Column("origin", Integer),  # of a rollback: the generation whose rows these are
-    Column("why", Text),  # of a rollback
+    Column("why", Text),  # of a rollback; of a second reading of a table: what was read, and when
     Column("spec_version", Integer),  # of a replay, heal: by whose columns its rows are; null: some; 0: forgotten
     Index("ix_generations_state", "pipeline", "state"),
 )

@@ -15,6 +15,7 @@ from tidegate.core.daily.purge import KEPT_OUT
 from tidegate.core.files.landed import LandedFile, OwedSpan
 from tidegate.core.files.receipt import DATA, LATE, FileEntry
 from tidegate.core.publish.grounds import Grounds
+from tidegate.core.replay.reread import NOTED
 from tidegate.core.window import transitions
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.readiness import Certificate
@@ -240,7 +241,7 @@ class SqlWindows(Part):
         built = transitions.built(generation, directory, tuple(files))
         where = transitions.of_generation(built.pipeline, built.window.start_ms, built.number).row
         with self._store.begin() as c:
-            content = {} if spec is None else {"spec_version": spec}
+            content = ({} if spec is None else {"spec_version": spec}) | _why(noted or {})
             moves.move(self._store, c, g, transitions.build(generation, built, noted or {}), content)
             if noted and KEPT_OUT in noted and built.number == 1:  # a rebuild says nothing new
                 detail = {"day": iso(built.window.start_ms), "events": noted[KEPT_OUT]}
@@ -316,6 +317,11 @@ class SqlWindows(Part):
     def block(self, name: str, key: WindowKey, reason: str) -> None:
         with self._store.begin() as c:
             moves.move(self._store, c, w, transitions.block(name, key, reason))
+
+
+def _why(noted: Mapping[str, str]) -> dict[str, Any]:
+    """What stays of a second reading's words for as long as its generation is known."""
+    return {"why": noted[NOTED]} if NOTED in noted else {}
 
 
 def _of(table: Table, where: Mapping[str, object]) -> list[Any]:

@@ -6,15 +6,17 @@ Everything here is arithmetic on what was gathered; `workflow.audit.audit` gathe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.instants import DAY_MS, iso
 from tidegate.core.base.wording import many, those
+from tidegate.core.batch.readings import LANE
 from tidegate.core.batch.states import ABANDONED
 from tidegate.core.files.balance import Balance, window_difference
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
 from tidegate.core.look.views import BatchRow, GenerationRow, RangeRow, Spine, WindowPage
+from tidegate.core.replay.reread import reading_of
 from tidegate.core.source.stretches import never_read
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_id
@@ -35,8 +37,9 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Of all LANDED batches. `data` + `reopened` = `published` + `waiting`; `abandoned` and `lost` are offsets that
-    will never be read. `reopened` of the late rows are in generations that took them up."""
+    """Of all LANDED batches. `data` + `reopened` - `replaced` + `reread` = `published` + `waiting`; `abandoned` and
+    `lost` are offsets that will never be read. `reopened` of the late rows are in generations that took them up. For
+    the `replaced` rows of tables without a log the windows show those of a second reading (`reread`)."""
 
     balance: Balance
     published: int
@@ -45,6 +48,8 @@ class Totals:
     lost: int
     unfinished: int
     reopened: int = 0
+    replaced: int = 0
+    reread: int = 0
 
 
 _REPAIR = "once its cause is understood, `tidegate repair` clears the block"
@@ -63,6 +68,7 @@ class Books:
         self._next, self._missing = 1, []  # type: tuple[int, list[int]]
         self._balance, self._rerouted = Balance(), 0
         self._published = self._waiting = self._abandoned = self._unfinished = self._reopened = 0
+        self._replaced = self._reread = 0
         self.published_windows = self.waiting_windows = 0
 
     def as_of_then(self, batch: BatchRow) -> BatchRow:
@@ -102,6 +108,10 @@ class Books:
             self._reopened += came
             later += sum(t.rows for t in late) - came
             self._published += sum(f.rows for f in generation.files) - later
+            again = second_reading(page.generations, generation)
+            if again is not None:
+                self._replaced += mine
+                self._reread += again.rows or 0
             self.published_windows += 1
         elif owed:
             self._waiting += mine
@@ -123,6 +133,8 @@ class Books:
             lost=lost,
             unfinished=self._unfinished,
             reopened=self._reopened,
+            replaced=self._replaced,
+            reread=self._reread,
         )
 
     def sums(self) -> Iterator[Problem]:
@@ -141,8 +153,11 @@ class Books:
             yield Problem(
                 "balance", f"{those(read, 'row', 'were')} rerouted, {there:,} by the windows they went to", RESTORE
             )
-        if found.balance.data + found.reopened != found.published + found.waiting:
+        owed = found.balance.data + found.reopened - found.replaced + found.reread
+        if owed != found.published + found.waiting:
             late = f" + {found.reopened:,} late ones taken up" if found.reopened else ""
+            if found.replaced or found.reread:
+                late += f" - {found.replaced:,} of first readings + {found.reread:,} of second ones"
             yield Problem(
                 "balance",
                 f"data {found.balance.data:,}{late} is not published {found.published:,} + waiting {found.waiting:,}",
@@ -345,6 +360,9 @@ def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem
     owing = sorted({t.batch_id for t in mine})
     for t in mine:
         owed[0, t.partition] += t.rows
+    again = second_reading(page.generations, current)
+    if again is not None:  # that reading is owed, and nothing of the first one
+        owed = defaultdict(int, {(0, LANE): again.rows or 0} if again.rows else {})
     there: dict[tuple[int, int], int] = defaultdict(int)
     for f in current.files:
         for p in f.partitions:
@@ -362,6 +380,12 @@ def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem
         yield Problem(subject, f"{name}: its content is not that of batches {list(current.batches)}", RESTORE)
     if owing != sorted(current.batches):
         yield Problem(subject, f"{name} is of batches {list(current.batches)}, rows came from {owing}", RESTORE)
+
+
+def second_reading(generations: Sequence[GenerationRow], current: GenerationRow) -> GenerationRow | None:
+    """The generation that read the table once more for the rows in force; None if they are of the first reading."""
+    number = reading_of(generations, current.number)
+    return next((g for g in generations if g.number == number), None)
 
 
 def _left_out(page: WindowPage, landed: Callable[[int], bool]) -> Iterator[Problem]:

@@ -350,7 +350,8 @@ def left_behind(pipeline: Pipeline, found: Iterable[Unfinished], now_ms: int) ->
     outage has stopped on its way."""
     left = [u for u in found if not u.at_work(now_ms)]
     concerns = []
-    replays = [u.window_ms for u in left if not of_kind(u.kind).restores]
+    alone = [u for u in left if of_kind(u.kind).restores or of_kind(u.kind).rereads]
+    replays = [u.window_ms for u in left if u not in alone]
     if replays:
         runs = _runs(pipeline, replays)
         commands = [f"tidegate replay {pipeline.name} -s {iso(a)} -e {iso(b)}" for a, b in runs[:MOST_COMMANDS]]
@@ -358,8 +359,8 @@ def left_behind(pipeline: Pipeline, found: Iterable[Unfinished], now_ms: int) ->
         windows = f"{len(replays):,} window{'s' if len(replays) > 1 else ''}"
         what = f"a replay of {windows} from {iso(replays[0])} on has stopped on its way: {_STANDS}"
         concerns.append(Concern(what, f"to go on: {'; '.join(commands)}{more}", "replay_left", iso(replays[0])))
-    for u in [u for u in left if of_kind(u.kind).restores][:MOST_COMMANDS]:
-        what = f"a rollback of {iso(u.window_ms)} has stopped on its way: {_STANDS}"
+    for u in alone[:MOST_COMMANDS]:
+        what = f"a {'second reading' if of_kind(u.kind).rereads else 'rollback'} of {iso(u.window_ms)} has stopped on its way: {_STANDS}"
         advice = finishing(pipeline.name, u.window_ms, u.kind)
         concerns.append(Concern(what, advice, "replay_left", iso(u.window_ms)))
     return concerns

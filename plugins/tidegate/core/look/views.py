@@ -114,7 +114,7 @@ class GenerationRow:
     late: tuple[int, ...] = ()
     set_aside: tuple[int, ...] = ()
     origin: int | None = None  # of a rollback: whose rows it holds
-    why: str | None = None  # of a rollback
+    why: str | None = None  # of a rollback; of a second reading of a table: what was read, and when
     began_ms: int | None = None  # None: begun by an early release, or restored from its record
 
     def took_up(self, batch_id: int) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tidegate.core.clean.rules import Moment
 from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.window.kinds import of_kind
-from tidegate.core.window.states import BUILDING, QUIET_MS, REPLAY, GenerationKind, GenerationState, WindowKey
+from tidegate.core.window.states import BUILDING, QUIET_MS, REPLAY, REREAD, GenerationKind, GenerationState, WindowKey
 
-OF_REPLAYS = (REPLAY, ROLLBACK)
+OF_REPLAYS = (REPLAY, REREAD, ROLLBACK)
 """Kinds of the generations that are made so."""
 GIVEN_UP_MS = 24 * 3_600_000
 """So long after the last try began, a replay that is still being built is given up, if no run can go on with it."""

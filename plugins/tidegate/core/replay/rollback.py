@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Protocol
 from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.base.instants import DAY_MS, iso
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.window.states import CURRENT, DISCARDED, RETIRED, GenerationState, WindowKey, rows_by_values
+from tidegate.core.window.states import (
+    ARCHIVE,
+    CURRENT,
+    DISCARDED,
+    RETIRED,
+    GenerationKind,
+    GenerationState,
+    WindowKey,
+    rows_by_values,
+)
 from tidegate.core.window.states import ROLLBACK as ROLLBACK
 
 if TYPE_CHECKING:
@@ -36,7 +45,7 @@ class Origin:
 class Known:
     """A generation of a window as the ledger has it; `late` of `batches` came late and were taken up. UTC ms.
 
-    `cleaning_ms`: since when its files may be deleted, where generations share files."""
+    `cleaning_ms`: since when its files may be deleted, where generations share files. `origin`: of a rollback."""
 
     number: int
     state: GenerationState
@@ -45,6 +54,8 @@ class Known:
     batches: tuple[int, ...]
     late: tuple[int, ...] = ()
     cleaning_ms: int | None = None
+    kind: GenerationKind = ARCHIVE
+    origin: int | None = None
 
 
 class RollbackLedger(Protocol):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core.base.instants import iso
-from tidegate.core.window.states import ARCHIVE, HEAL, REOPEN, REPLAY, ROLLBACK, GenerationKind
+from tidegate.core.window.states import ARCHIVE, HEAL, REOPEN, REPLAY, REREAD, ROLLBACK, GenerationKind
 
 
 @dataclass(frozen=True)
 class Kind:
     """`landed`: its rows are those of its batches' landed files, as they were decoded then, and may be the only copy.
     `decoded`: all its rows are by the columns of the spec that built it. `takes_up`: late rows leave the late table for
-    it. `restores`: its rows are those of an earlier generation, which the ledger names.
+    it. `restores`: its rows are those of an earlier generation, which the ledger names. `rereads`: they are of another
+    reading of the source than its batch's.
 
     `command`: begins one, and goes on with it; None: the archive run does."""
 
@@ -20,6 +21,7 @@ class Kind:
     decoded: bool = False
     takes_up: bool = False
     restores: bool = False
+    rereads: bool = False
     command: str | None = None
 
 
@@ -29,6 +31,7 @@ _KINDS = {
     REPLAY: Kind(decoded=True, command="tidegate replay {name} {at}"),
     REOPEN: Kind(takes_up=True, command="tidegate reopen {name} {at}"),
     ROLLBACK: Kind(restores=True, command="tidegate rollback {name} {at} --why '...'"),
+    REREAD: Kind(decoded=True, rereads=True, command="tidegate replay {name} {at} --from source"),
 }
 
 

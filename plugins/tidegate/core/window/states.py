@@ -34,11 +34,12 @@ class GenerationKind(Choice):
     REPLAY = "replay"  # rebuilt with today's columns
     REOPEN = "reopen"  # those in force, and late ones
     ROLLBACK = "rollback"  # those of an earlier one
+    REREAD = "reread"  # those of another reading of a table without a log
 
 
 OPEN, CLOSING, CLOSED = WindowState
 BUILDING, BUILT, SWAPPING, CURRENT, RETIRED, DISCARDED = GenerationState
-ARCHIVE, HEAL, REPLAY, REOPEN, ROLLBACK = GenerationKind
+ARCHIVE, HEAL, REPLAY, REOPEN, ROLLBACK, REREAD = GenerationKind
 FORGOTTEN = 0
 """`spec_version` of a generation that came back from a record which does not name the specs of its rows."""
 QUIET_MS = 2 * 3_600_000

@@ -340,7 +340,8 @@ class _Look:
     def _page(self, page: BatchPage) -> None:
         batches = [self.books.as_of_then(b) for b in page.batches]
         if self.inside is not None:
-            self.inside.expect([b for b in batches if b.state == LANDED])
+            replaced = {i for first in self._files.reread.values() for i in first}
+            self.inside.expect([b for b in batches if b.state == LANDED and b.batch_id not in replaced])
         for batch in batches:
             files = page.files.get(batch.batch_id, ())
             self.topic.planned(batch)

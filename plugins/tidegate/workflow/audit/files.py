@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tidegate.core.audit.coverage import twin_of
-from tidegate.core.audit.problems import Problem, republish
+from tidegate.core.audit.problems import Problem, republish, second_reading
 from tidegate.core.audit.scope import ALL, Part
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
@@ -37,7 +38,8 @@ class Wanted:
     """A file that must be in one of `homes`: (directory, path below it), the likeliest first.
 
     `batch_id`: whose rows these are; None for a generation's file, which may be of several (`batches`, first, last).
-    `apart`: its rows are in another file too, which counts. `by_backup`: no task makes it again."""
+    `apart`: its rows are in another file too, which counts. `again`: they are of a second reading of a table, which no
+    batch has the offsets of. `by_backup`: no task makes it again."""
 
     subject: str
     entry: FileEntry
@@ -46,6 +48,7 @@ class Wanted:
     batch_id: int | None = None
     batches: tuple[int, int] | None = None
     apart: bool = False
+    again: bool = False
     by_backup: bool = False
 
 
@@ -66,6 +69,15 @@ class Listing:
     problems: tuple[Problem, ...]
 
 
+def _reread(spine: Spine) -> dict[int, tuple[int, ...]]:
+    """Windows whose rows in force are of a second reading -> the batches of the first one."""
+    found: dict[int, list[GenerationRow]] = defaultdict(list)
+    for one in spine.generations:
+        found[one.window_ms].append(one)
+    current = ((rows, one) for rows in found.values() for one in rows if one.state == CURRENT)
+    return {one.window_ms: one.batches for rows, one in current if second_reading(rows, one) is not None}
+
+
 class Files:
     """The files of one pipeline, listed directory by directory. Raises StorageError.
 
@@ -78,6 +90,7 @@ class Files:
         self._swapping = {(g.window_ms, g.location) for g in spine.generations if g.state == SWAPPING}
         self._took_up = {(i, g.window_ms) for g in spine.generations if g.state == CURRENT for i in g.late}
         self._aside = {(i, g.window_ms) for g in spine.generations if g.state == CURRENT for i in g.set_aside}
+        self.reread = _reread(spine)
         self._listed: dict[str, tuple[dict[str, int] | None, int]] = {}
         self._looks = 0
 
@@ -136,9 +149,18 @@ class Files:
         directories = places.generation(self._ctx.pipeline, generation, published, self._makes_way(generation))
         subject = f"window {window_id(window_ms)}"
         span = (min(generation.batches, default=0), max(generation.batches, default=0))
+        again = window_ms in self.reread
         homes = {f.path: places.below(self._layout, directories, f.path) for f in generation.files}
         wanted = [
-            Wanted(subject=subject, entry=f, homes=homes[f.path], advice=advice, batches=span, by_backup=not published)
+            Wanted(
+                subject=subject,
+                entry=f,
+                homes=homes[f.path],
+                advice=advice,
+                batches=None if again else span,
+                again=again,
+                by_backup=not published,
+            )
             for f in generation.files
         ]
         return self._look(wanted, self._published(generation) if published else ())

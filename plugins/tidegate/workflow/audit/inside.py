@@ -68,7 +68,7 @@ class Inside:
             self._absent(wanted)
         drawn = [f for f in listing.found if self._part.draws(f.wanted.subject, f.wanted.entry.path)]
         for apart in (False, True):
-            files = [f for f in drawn if f.wanted.apart is apart and not (apart and again)]
+            files = [f for f in drawn if (f.wanted.apart or f.wanted.again) is apart and not (apart and again)]
             for at in range(0, len(files), CHUNK):
                 found = files[at : at + CHUNK]
                 for one, footer in zip(found, self._footers(found, apart, again), strict=True):
@@ -114,7 +114,7 @@ class Inside:
 
     def _absent(self, wanted: Wanted) -> None:
         """Some of its rows may have been read all the same: up to so many may be missing."""
-        for p in wanted.entry.partitions if not wanted.apart else ():
+        for p in wanted.entry.partitions if not (wanted.apart or wanted.again) else ():
             if wanted.batch_id is not None:
                 self._allowed.unread[wanted.batch_id, p.partition] += p.rows
             else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import cast
 
 from tidegate.core.base.errors import BatchRefused, GivesWay, JobFailed, LogCut, LostComparison, PathExists, SourceError
 from tidegate.core.base.instants import iso
@@ -13,7 +12,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.batch import planning
 from tidegate.core.batch.jobs import IngestPlan, JobPart, RedrivePlan
 from tidegate.core.batch.planning import NothingToPlan
-from tidegate.core.batch.readings import Reading, TableSource, cover_all, whole_window
+from tidegate.core.batch.readings import whole_window
 from tidegate.core.batch.states import (
     AbandonedBatch,
     LandedBatch,
@@ -25,9 +24,8 @@ from tidegate.core.batch.states import (
 )
 from tidegate.core.dirty.redrive import source_batches
 from tidegate.core.files.receipt import RangeResult, Receipt
-from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import RECEIPT, join
-from tidegate.workflow.base import preflight, records, switches, tables, zone_data
+from tidegate.workflow.base import preflight, readings, records, switches, tables, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import run_job
 from tidegate.workflow.batch import evolution, landing, sealing
@@ -207,7 +205,7 @@ def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
                 ranges=plan_.ranges,
                 rules_version=plan_.rules_version,
                 zone=plan_.zone,
-                reading=_reading(ctx, spec, plan_),
+                reading=readings.cut(ctx, spec.windows, plan_.ranges[0]) if _reads_table(ctx, plan_) else None,
                 behind=switches.behind(ctx, plan_),
             ),
         ),
@@ -223,16 +221,9 @@ def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
     return replace(job, parts=tuple(replace(part, sources=files) for part in job.parts))
 
 
-def _reading(ctx: Context, spec: Pipeline, plan_: Plan) -> Reading | None:
-    """Of a table without a log: each attempt cuts chunks of its own, and reads all of them."""
-    if plan_.is_redrive or not ctx.source.traits.windowed:
-        return None
-    window = whole_window(plan_.ranges[0])
-    found = cast(TableSource, ctx.source).reading(plan_.topic, window, window.end_ms + spec.windows.watermark_delay_ms)
-    if not cover_all(found.chunks):
-        raise SourceError(f"the chunks of {plan_.topic} do not cover the table: {found.chunks}", retry=False)
-    ctx.say(f"{found.server}: {plan_.topic} in {many(len(found.chunks), 'chunk')}")
-    return found
+def _reads_table(ctx: Context, plan_: Plan) -> bool:
+    """Of a table without a log each attempt cuts chunks of its own, and reads all of them."""
+    return ctx.source.traits.windowed and not plan_.is_redrive
 
 
 def _write_empty_receipt(ctx: Context, batch: WritingBatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import cast
 
 from tidegate.core.base.errors import (
     Alarm,
@@ -18,7 +17,6 @@ from tidegate.core.base.errors import (
 from tidegate.core.base.wording import many
 from tidegate.core.batch import planning
 from tidegate.core.batch.jobs import IngestPlan, loads_plan
-from tidegate.core.batch.readings import TableSource
 from tidegate.core.batch.refusal import Refusal, RefusalKind
 from tidegate.core.batch.states import OpenBatch, Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.dirty import redrive
@@ -30,7 +28,7 @@ from tidegate.core.source.port import LogState
 from tidegate.core.target.paths import join
 from tidegate.core.window import lateness, schedule
 from tidegate.core.window.zonedata import SAME_TZDATA, version_of
-from tidegate.workflow.base import overflow, records, switches
+from tidegate.workflow.base import overflow, readings, records, switches
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.jobs import read_receipt
 from tidegate.workflow.batch.second_reading import refuse_other_records
@@ -103,17 +101,7 @@ def _defect(ctx: Context, batch: WritingBatch, receipt: Receipt, directory: str)
     told = (receipt.batch_id, receipt.epoch, receipt.nonce, receipt.topic_id, receipt.spec_version)
     if told != (plan.batch_id, batch.epoch, batch.nonce, plan.topic_id, plan.spec_version):
         return f"the receipt in {directory} is of another attempt: {told}"
-    return _not_as_listed(ctx, receipt, directory) or _altered(ctx, receipt)
-
-
-def _altered(ctx: Context, receipt: Receipt) -> str | None:
-    """A table without a log may have been altered while it was read: rows were taken for what they were no more."""
-    if receipt.reading is None or not ctx.source.traits.windowed:
-        return None
-    now = cast(TableSource, ctx.source).described(receipt.topic)
-    if tuple((c.name, c.type) for c in now.columns) == receipt.reading.columns:
-        return None
-    return f"{receipt.topic} was altered since it was read: it is read again as it is now"
+    return _not_as_listed(ctx, receipt, directory) or readings.altered(ctx, receipt)
 
 
 def _not_as_listed(ctx: Context, receipt: Receipt, directory: str) -> str | None:

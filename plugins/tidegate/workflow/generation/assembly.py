@@ -5,8 +5,9 @@ On a store without renames they stay where they are, and the generation's manife
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from tidegate.core.base.errors import Alarm, FilesLost, LostComparison, PathExists
 from tidegate.core.base.plain import dumps
@@ -49,9 +50,14 @@ def assemble(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
 
 
 def collect(
-    ctx: Context, generation: BuildingGeneration, entries: list[FileEntry], sources: dict[str, tuple[str, ...]]
+    ctx: Context,
+    generation: BuildingGeneration,
+    entries: list[FileEntry],
+    sources: dict[str, tuple[str, ...]],
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> BuiltGeneration:
-    """Move `entries` (paths in the new directory) from their `sources` or lower epochs; record BUILT.
+    """Move `entries` (paths in the new directory) from their `sources` or lower epochs; record BUILT. `told`: for the
+    certificate and the event log.
 
     An alarm blocks the window, but for FilesLost of landed ones, since Kafka may still have their records, and of an
     earlier generation's, since the one in force stays."""
@@ -70,8 +76,8 @@ def collect(
             _refuse_if_lost(ctx, directory, entries, still_mine)
         else:
             move_files(ctx.storage, wanted, directory, still_mine)
-        noted = daily.build(ctx, generation, directory, entries, still_mine)
-        _certify(ctx, generation, directory, entries)
+        noted = {**daily.build(ctx, generation, directory, entries, still_mine), **told}
+        _certify(ctx, generation, directory, entries, told)
         decoded_by = ctx.spec_version if of_kind(generation.kind).decoded else None
         built = ctx.ledger.windows.built(generation, directory, entries, decoded_by, noted)
     except LostComparison:
@@ -89,7 +95,11 @@ def collect(
 
 
 def collect_written(
-    ctx: Context, generation: BuildingGeneration, directory: str, files: Iterable[FileEntry]
+    ctx: Context,
+    generation: BuildingGeneration,
+    directory: str,
+    files: Iterable[FileEntry],
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> BuiltGeneration:
     """The same, of what a job's receipt names: `files`, below the job's `directory`."""
     entries: list[FileEntry] = []
@@ -99,7 +109,7 @@ def collect_written(
         moved = replace(f, path=published_path(f, f"g{generation.number}.{generation.epoch}"))
         entries.append(_where(ctx, moved, uri))
         sources[entries[-1].path] = (uri,)
-    return collect(ctx, generation, entries, sources)
+    return collect(ctx, generation, entries, sources, told)
 
 
 def _where(ctx: Context, moved: FileEntry, uri: str) -> FileEntry:
@@ -128,23 +138,25 @@ def _places(ctx: Context, generation: BuildingGeneration, path: str, sources: tu
     return sources + tuple(join(d, path) for d in lower)
 
 
-def _certify(ctx: Context, generation: BuildingGeneration, directory: str, entries: list[FileEntry]) -> None:
+def _certify(
+    ctx: Context, generation: BuildingGeneration, directory: str, entries: list[FileEntry], told: Mapping[str, str]
+) -> None:
     """`_certificate.json`: which generation, of which batches, how many rows, on what grounds.
 
     Before BUILT: from then on no task writes to the directory, so that nothing can bring it back once it was
     renamed."""
     path = join(directory, CERTIFICATE)
     try:
-        ctx.storage.write_new(path, _certificate(ctx, generation, entries))
+        ctx.storage.write_new(path, dumps({**_certificate(ctx, generation, entries), **told}).encode())
     except PathExists:
         # in a ledger that lost commits an epoch can come twice: the next try takes one above this directory (R3)
         raise MovedOn from None
 
 
-def _certificate(ctx: Context, generation: BuildingGeneration | BuiltGeneration, entries: Sequence[FileEntry]) -> bytes:
+def _certificate(ctx: Context, generation: BuildingGeneration, entries: Sequence[FileEntry]) -> dict[str, object]:
     files = manifest_of(entries)
     grounds = ctx.ledger.windows.grounds(ctx.name, generation.window, generation.batches, generation.late)
-    content = {
+    content: dict[str, object] = {
         "pipeline": ctx.name,
         "window": generation.window,
         "generation": generation.number,
@@ -160,7 +172,7 @@ def _certificate(ctx: Context, generation: BuildingGeneration | BuiltGeneration,
     }
     if of_kind(generation.kind).restores:
         content["rows_of"] = ctx.ledger.rollbacks.of(ctx.name, generation.window, generation.number)
-    return dumps(content).encode()
+    return content
 
 
 __all__ = ["assemble", "collect", "published_path"]

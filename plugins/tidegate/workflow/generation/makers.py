@@ -11,6 +11,7 @@ from tidegate.core.window.states import (
     HEAL,
     REOPEN,
     REPLAY,
+    REREAD,
     ROLLBACK,
     BuildingGeneration,
     BuiltGeneration,
@@ -18,7 +19,7 @@ from tidegate.core.window.states import (
     PublishedGeneration,
 )
 from tidegate.workflow.base.context import Context
-from tidegate.workflow.generation import extension, rebuild, restoration, salvage
+from tidegate.workflow.generation import extension, rebuild, reread, restoration, salvage
 
 Build = Callable[[Context, BuildingGeneration], BuiltGeneration]
 
@@ -68,6 +69,7 @@ _MAKERS = {
     ARCHIVE: Maker(salvage.first),
     HEAL: Maker(_or_discard(rebuild.rebuild)),
     REPLAY: Maker(_or_discard(rebuild.rebuild), rebuild.unchanged),
+    REREAD: Maker(_or_discard(reread.build), rebuild.unchanged),
     REOPEN: Maker(_or_discard(extension.build)),
     ROLLBACK: Maker(_or_discard(restoration.build), again=_restore_or_heal),
 }

@@ -26,6 +26,7 @@ from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.listing import present
 from tidegate.workflow.base.places import landed_path
 from tidegate.workflow.base.renames import MovedOn
+from tidegate.workflow.generation import reread
 from tidegate.workflow.source import log_cut
 
 Key = tuple[int, int]
@@ -82,7 +83,7 @@ class Chooser:
 
     def choose(self, work: Work) -> Choice:
         """Raises ReplayRefused for a window that cannot be rebuilt, SourceUnavailable."""
-        owed = tuple(self._ctx.ledger.windows.owed(self._ctx.name, work.window, work.batches, work.late))
+        owed = self._owed(work)
         for s in owed:
             self._batch(s.batch_id)
         known = _Landed(self._ctx, work) if work.unpublished else _Files(self._ctx, work)
@@ -92,6 +93,13 @@ class Chooser:
             raise ReplayRefused(f"{iso(work.window.start_ms)}: {found.reason}", advice=found.advice)
         taken = [s for s in owed if found[s.batch_id, s.partition] == FILES]
         return Choice(work, owed, found, known.copies(taken))
+
+    def _owed(self, work: Work) -> tuple[OwedSpan, ...]:
+        """By the ledger's totals; where the rows in force are of a second reading, by their manifest."""
+        again = None if work.unpublished else reread.owed(self._ctx, work.window)
+        if again is not None:
+            return again
+        return tuple(self._ctx.ledger.windows.owed(self._ctx.name, work.window, work.batches, work.late))
 
     def topic(self) -> LogState | None:
         """The topic as it is now, asked once; None if it is missing. Raises SourceUnavailable."""

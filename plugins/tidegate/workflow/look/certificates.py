@@ -59,7 +59,7 @@ def published(ctx: Context, window: WindowKey, number: int) -> dict[str, Any]:
         **_window(ctx.name, window),
         "generation": number,
         "kind": generation.kind,
-        "rows": grounds.rows,
+        "rows": sum(f.rows for f in getattr(generation, "files", ())),
         "digest": getattr(generation, "digest", None),
         "location": getattr(generation, "location", None),
         "batches": len(grounds.batches),

@@ -64,7 +64,7 @@ def give_up(ctx: Context, at_work: AtWork | None) -> list[str]:
                 break
             continue
         done.append(
-            f"{at}: generation {number} (replay) is given up: {why}; generation {current} stays in force; "
+            f"{at}: generation {number} ({one.generation.kind}) is given up: {why}; generation {current} stays in force; "
             f"to replay it: {finishing(ctx.name, one.key.start_ms, one.generation.kind)}"
         )
     return done

@@ -12,7 +12,6 @@ from tidegate.core.base.errors import (
     JobFailed,
     LedgerError,
     LostComparison,
-    NotReady,
     ReplayRefused,
     SourceUnavailable,
     StorageError,
@@ -20,18 +19,9 @@ from tidegate.core.base.errors import (
 )
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
-from tidegate.core.look.overdue import backfill
 from tidegate.core.replay.origin import AUTO, MOST_ROWS, MOST_WINDOWS, groups
-from tidegate.core.window.kinds import of_kind
-from tidegate.core.window.states import (
-    BUILT,
-    REPLAY,
-    BuildingGeneration,
-    BuiltGeneration,
-    PublishedGeneration,
-    WindowKey,
-)
-from tidegate.workflow.base import give_up, preflight
+from tidegate.core.window.states import REPLAY, BuildingGeneration, PublishedGeneration, WindowKey
+from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, Published, guard
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.base.outcome import FAILED, LEFT, Outcome, first_line, not_done
@@ -40,6 +30,7 @@ from tidegate.workflow.base.turn import Turn
 from tidegate.workflow.generation import makers, rebuild
 from tidegate.workflow.generation.rebuild import Rebuilt
 from tidegate.workflow.publish import archive
+from tidegate.workflow.replay.begin import begun, never_published
 
 REPLAYED, UNCHANGED, SKIPPED = "replayed", "unchanged", "skipped"
 """What became of a window of a range, beside what `outcome` has. Skipped: a replay by today's spec has rebuilt it
@@ -98,7 +89,7 @@ class _Range:
             if key.start_ms in done:
                 self._tell(_done_before(ctx, key, done[key.start_ms]))
             elif key.start_ms not in published:
-                self._tell(not_done(key, _never_published(ctx, key)))
+                self._tell(not_done(key, never_published(ctx, key)))
             else:
                 todo.append(key)
         left = todo
@@ -146,7 +137,7 @@ class _Range:
         self._began = time.monotonic()
 
         def begin(key: WindowKey) -> None:
-            taken[key] = _begun(self._ctx, key)
+            taken[key] = begun(self._ctx, key, REPLAY)
 
         for key in keys:
             self._guarded(key, partial(begin, key))
@@ -216,7 +207,7 @@ def _alone(ctx: Context, key: WindowKey, wanted: str) -> Published:
     turn, number = Turn(ctx, key), 0
     for _ in range(ATTEMPTS):
         try:
-            generation = _begun(ctx, key)
+            generation = begun(ctx, key, REPLAY)
             number = generation.number
             found = rebuild.read_again(ctx, [rebuild.work_of(ctx, generation)], wanted)
             return _finished(ctx, generation, found[key.start_ms])
@@ -247,54 +238,3 @@ def _finished(ctx: Context, generation: BuildingGeneration, found: Rebuilt | Tid
         makers.discard_if_refused(ctx, generation, e)
         raise
     return archive.finish(ctx, built)
-
-
-def _begun(ctx: Context, key: WindowKey) -> BuildingGeneration:
-    """The window's next generation, taken by a new epoch; what others left unfinished is finished or given up
-    first. Raises NotReady, MovedOn, LostComparison."""
-    for _ in range(ATTEMPTS):
-        window = ctx.ledger.windows.get(ctx.name, key)
-        if window.current is None:
-            raise _never_published(ctx, key)
-        generation = ctx.ledger.windows.generation(ctx.name, key, window.newest)
-        kind = of_kind(generation.kind)
-        if isinstance(generation, BuildingGeneration) and kind.restores:
-            _give_up(ctx, generation)
-            continue
-        if isinstance(generation, BuildingGeneration) and not kind.decoded:
-            archive.finish(ctx, generation)  # a reopening's late rows are to be in what is replayed
-            continue
-        if isinstance(generation, BuiltGeneration):
-            # it was built by the spec of its time: one that readers may have met is finished, any other given up
-            if generation.state == BUILT:
-                _give_up(ctx, generation)
-            else:
-                archive.finish(ctx, generation)
-            continue
-        if isinstance(generation, PublishedGeneration):
-            ctx.target.prepare()  # before an hour of Spark, not after it
-            number = ctx.ledger.windows.begin_generation(ctx.name, key, generation.number, REPLAY)
-            ctx.say(f"rebuilding {iso(key.start_ms)} as generation {number}")
-            generation = ctx.ledger.windows.generation(ctx.name, key, number)
-        if not isinstance(generation, BuildingGeneration):
-            continue
-        above = preflight.highest_epoch(ctx, key, generation.number)
-        taken = ctx.ledger.windows.take(ctx.name, key, generation.number, ctx.nonce(), above)
-        recorded = preflight.recorded_as_built(ctx, taken)
-        if recorded is None:
-            return taken
-        archive.finish(ctx, give_up.remembered(ctx, recorded))
-    raise MovedOn
-
-
-def _give_up(ctx: Context, generation: BuildingGeneration | BuiltGeneration) -> None:
-    kept = give_up.give_up(ctx, generation, "a newer replay was asked for")
-    if kept is not None:
-        archive.finish(ctx, kept)
-
-
-def _never_published(ctx: Context, key: WindowKey) -> NotReady:
-    return NotReady(
-        f"{ctx.name} {iso(key.start_ms)} was never published: there is nothing to replay",
-        advice=f"publish it first: {backfill(ctx.name, key, key)}",
-    )

@@ -28,15 +28,21 @@ def note_of(ctx: Context, window: WindowKey) -> str | None:
     """What has landed for the window, in words; empty: nothing. None for sources that have a log."""
     if not ctx.pipeline.windows.read_whole:
         return None
+    batch = batch_of(ctx, window)
+    return "" if batch is None else _words(ctx, window, batch.plan.batch_id)
+
+
+def batch_of(ctx: Context, window: WindowKey) -> LandedBatch | None:
+    """The batch that is the window's first reading; None if none has landed."""
     newest = ctx.ledger.windows.facts(ctx.name).batch_id
     for batch_id in range(newest or 0, 0, -1):
         batch = ctx.ledger.batches.get(ctx.name, batch_id)
         starts = [r.start for r in batch.plan.ranges if not batch.plan.is_redrive]
         if isinstance(batch, LandedBatch) and starts == [offset_at(window.start_ms)]:
-            return _words(ctx, window, batch_id)
+            return batch
         if starts and starts[0] < offset_at(window.start_ms):
             break  # windows are read in their order
-    return ""
+    return None
 
 
 def _words(ctx: Context, window: WindowKey, batch_id: int) -> str:
