@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.model.scenarios import OF_COPIES, OF_DELIVERIES, OF_MIRRORS, OF_RECUTS, OF_SITES, SCENARIOS, run
+from tests.model.scenarios import OF_COPIES, OF_DELIVERIES, OF_MIRRORS, OF_READINGS, OF_RECUTS, OF_SITES, SCENARIOS, run
 
 SMALL = (
     *("seal-vs-plan", "vanished-partition", "late-add", "open-batch-new-spec", "rollback-batch", "rollback-landing"),
@@ -25,6 +25,7 @@ SMALL = (
     *OF_MIRRORS,
     *OF_RECUTS,
     *OF_DELIVERIES,
+    *OF_READINGS,
     *("days-first", "days-crash", "days-late-event", "days-again", "days-purge-repeat", "days-restored"),
     *(name for name in OF_SITES if name != "failover-switch"),
     *(name for name in OF_COPIES if name not in ("copy-two-attempts", "interleaved-logged", "interleaved-three")),

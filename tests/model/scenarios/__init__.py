@@ -19,6 +19,7 @@ from tests.model.scenarios import (
     recuts,
     replays,
     rounds,
+    second_readings,
     side_deliveries,
     sites,
     walks,
@@ -40,14 +41,15 @@ COPIES = (copies, rounds, forgotten, certificates, interleaved)
 OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
 OF_DAYS = days.SCENARIOS
 OF_DELIVERIES = deliveries.SCENARIOS | side_deliveries.SCENARIOS
-OF_SITES = sites.SCENARIOS
+OF_SITES, OF_READINGS = sites.SCENARIOS, second_readings.SCENARIOS
 SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_RECUTS | OF_LANDINGS | OF_COPIES | OF_DAYS | OF_DELIVERIES | OF_SITES
+SCENARIOS |= OF_READINGS
 
 
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore a scenario, whole or with the rule `flip` taken out."""
     own = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_recuts, OF_RECUTS), (run_landings, OF_LANDINGS))
-    others = (*COPIES, days, deliveries, side_deliveries, sites)
+    others = (*COPIES, days, deliveries, second_readings, side_deliveries, sites)
     for explore, of in (*own, *((module.run, module.SCENARIOS) for module in others)):
         if name in of:
             return explore(name, flip, seconds, limit)
@@ -59,6 +61,7 @@ __all__ = [
     "OF_DAYS",
     "OF_DELIVERIES",
     "OF_MIRRORS",
+    "OF_READINGS",
     "OF_RECUTS",
     "OF_SITES",
     "SCENARIOS",
