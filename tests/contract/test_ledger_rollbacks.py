@@ -11,6 +11,7 @@ from tests.contract.ledgers import NAME, WINDOW, now, open_ledger, url
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.replay.rollback import ROLLBACK, Known, Origin
+from tidegate.core.window.states import REPLAY
 from tidegate.ledger import schema
 from tidegate.ledger.sql import SqlLedger
 
@@ -65,8 +66,8 @@ def test_what_has_moved_on_is_compared(ledger: SqlLedger, url: str) -> None:
 
 def test_all_generations_of_a_window(ledger: SqlLedger) -> None:
     assert ledger.rollbacks.generations(NAME, WINDOW) == [
-        Known(1, "RETIRED", 10, None, (1,)),
-        Known(2, "RETIRED", 20, None, (1, 3), (3,)),
-        Known(3, "CURRENT", None, None, (1, 3), (3,)),
-        Known(4, "DISCARDED", None, None, (1, 3), (3,)),
+        Known(1, "RETIRED", 10, None, (1,), kind=REPLAY),
+        Known(2, "RETIRED", 20, None, (1, 3), (3,), kind=REPLAY),
+        Known(3, "CURRENT", None, None, (1, 3), (3,), kind=REPLAY),
+        Known(4, "DISCARDED", None, None, (1, 3), (3,), kind=REPLAY),
     ]

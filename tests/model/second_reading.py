@@ -1,4 +1,4 @@
-"""A model of second readings: a published window of a table without a log is read again, replayed, rolled back, cleaned.
+"""A model of second readings: a window of a table without a log is read again, replayed, rolled back, cleaned.
 
 A reading is two queries, one for each chunk of the table, by one attempt. The first one is landed and published. Rows
 are (attempt that read them, chunk): a generation whose rows are of two attempts mixes two snapshots. With `dirty` the

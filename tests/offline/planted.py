@@ -88,6 +88,11 @@ class _Rereadable:
         return getattr(self._source, name)
 
 
+def _without_origins(original, generations, number):
+    """What a rollback brought back counts as rows of the generation before it."""
+    return original([replace(g, origin=None) for g in generations], number)
+
+
 def _as_it_is_printed(original, column):
     """Floats lose their digits."""
     import pyarrow as pa
@@ -124,6 +129,12 @@ OFFLINE_BUGS = {
         _bug("a second reading must be the first", "R1", (seams.OTHER_RECORDS, _as_a_log)),
         _bug("the database's clock is not asked", "due", (seams.REFUSE_EARLY, always(None))),
         _bug("a table may be altered while it is read", "R1", (seams.ALTERED, always(None))),
+        _bug("a rebuild owes what the first reading had", "second reading", (seams.REREAD_OWED, always(None))),
+        _bug("dirty rows of the first reading do not matter", "second reading", (seams.REREAD_MIXED, always(None))),
+        _bug("rows that do not fit are left out", "second reading", (seams.REREAD_WRONG, always(None))),
+        _bug("a rollback is of the reading before it", "second reading", (seams.READING_OF, _without_origins)),
+        _bug("a replay goes on with a second reading", "second reading", (seams.SAME_ROWS, always(True))),
+        _bug("the audit owes the first reading", "second reading", (seams.AUDITED_READING, always(None))),
         _bug("numbers lose digits on their way", "values", (seams.RECORDS_OF_ROWS, _as_it_is_printed)),
     )
 }  # fmt: skip

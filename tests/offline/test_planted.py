@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from tests.mutants.planting import Planted
-from tests.offline import test_life, test_real
+from tests.offline import test_life, test_real, test_reread
 from tests.offline.planted import OFFLINE_BUGS
 from tests.offline.test_life import world
+from tests.offline.test_reread import day_zero
 from tidegate.core.base.errors import TidegateError
 
-__all__ = ["world"]  # a fixture
+__all__ = ["day_zero", "world"]  # fixtures
 
 FOUND_BY: dict[str, Callable[..., None]] = {
     "bounds are in two chunks": test_real.test_chunks_of_a_whole_table,
@@ -32,6 +33,12 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "a second reading must be the first": test_life.test_a_second_complete_reading_is_not_held_against_the_first,
     "the database's clock is not asked": test_life.test_a_window_that_goes_on_by_the_databases_clock_is_waited_for,
     "a table may be altered while it is read": test_real.test_a_table_that_is_altered_while_it_is_read_is_read_again,
+    "a rebuild owes what the first reading had": test_reread.test_what_follows_goes_by_the_reading_in_force,
+    "dirty rows of the first reading do not matter": test_reread.test_dirty_rows_of_the_first_reading_refuse_it,
+    "rows that do not fit are left out": test_reread.test_rows_that_do_not_fit_refuse_it,
+    "a rollback is of the reading before it": test_reread.test_what_follows_goes_by_the_reading_in_force,
+    "a replay goes on with a second reading": test_reread.test_a_replay_gives_up_a_second_reading_that_died,
+    "the audit owes the first reading": test_reread.test_a_second_reading_is_the_next_generation_and_says_so,
     "numbers lose digits on their way": test_real.test_values_arrive_as_they_are,
 }
 

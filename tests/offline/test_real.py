@@ -22,7 +22,14 @@ from tests.databases.reading import series
 from tests.databases.servers import Server
 from tests.offline.test_life import balanced, ids
 from tests.offline.worlds import TableWorld
-from tidegate.core.base.errors import AttemptSpoilt, BatchRefused, JobFailed, SourceError, SourceUnavailable
+from tidegate.core.base.errors import (
+    AttemptSpoilt,
+    BatchRefused,
+    JobFailed,
+    ReplayRefused,
+    SourceError,
+    SourceUnavailable,
+)
 from tidegate.sources.database.doctor import examined
 from tidegate.sources.database.records import records_of
 
@@ -248,6 +255,25 @@ def test_a_value_that_does_not_fit_refuses_the_reading_by_its_key(world: TableWo
     server.run("DELETE FROM shop.t WHERE id = 1000")
     assert world.ingest("run") == 1
     assert world.publish(0).rows == 5
+
+
+def test_a_published_day_is_read_again(world: TableWorld, server: Server) -> None:
+    """As the table is by then; the first reading stays, and can be brought back."""
+    numbers(server, 10)
+    world.read(0)
+    assert world.publish(0).rows == 10
+    server.run("DELETE FROM shop.t WHERE id < 4", "UPDATE shop.t SET word = 'newer' WHERE id = 5")
+    found = world.reread(0)
+    assert (found.generation, found.rows, ids(world, 0)) == (2, 7, [*range(4, 11)])
+    assert (5, "newer") in world.rows(0, "id", "word")
+    assert any("another snapshot; the first had 10 rows" in line for line in world.said)
+    balanced(world)
+    assert world.back(0, 1).rows == 10
+    server.run("DROP TABLE shop.t")
+    with pytest.raises(ReplayRefused, match=r"there is no table shop\.t"):
+        world.reread(0)
+    assert (5, "w5") in world.rows(0, "id", "word")
+    balanced(world)
 
 
 def test_a_server_that_is_away_or_refuses_loses_nothing(world: TableWorld, server: Server) -> None:

@@ -1,4 +1,4 @@
-"""A published window of a table without a log is read again: another snapshot, by itself, in a generation of its own."""
+"""A published window of a table without a log is read again: another snapshot, in a generation of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.workflow.dirty import redrive
 from tidegate.workflow.look.explanation import explain
 from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.publish import archive
-from tidegate.workflow.replay import rollback
+from tidegate.workflow.replay import reread
 
 DAY = 86_400_000
 
@@ -32,7 +32,7 @@ def filled(world: TableWorld, keys: Any, word: str) -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[TableWorld]:
+def day_zero(tmp_path: Path) -> Iterator[TableWorld]:
     """Day 0 has 10 rows of the first reading; the table has 6 others by now."""
     made = TableWorld(tmp_path)
     filled(made, range(1, 11), "first")
@@ -47,14 +47,6 @@ def words(world: TableWorld) -> set[str]:
     return {word for (word,) in world.rows(0, "word")}
 
 
-def back(world: TableWorld, to: int | None = None) -> archive.Published:
-    ctx = world.context()
-    try:
-        return rollback.rollback(ctx, window(0), to, "the first one was right")
-    finally:
-        world.close()
-
-
 def summary(world: TableWorld) -> str:
     ctx = world.context()
     try:
@@ -66,18 +58,18 @@ def summary(world: TableWorld) -> str:
 # ---------------------------------------------------------------- what there is afterwards
 
 
-def test_a_second_reading_is_the_next_generation_and_says_so(world: TableWorld) -> None:
-    found = world.reread(0)
+def test_a_second_reading_is_the_next_generation_and_says_so(day_zero: TableWorld) -> None:
+    found = day_zero.reread(0)
     assert (found.new, found.generation, found.rows) == (True, 2, 6)
-    assert (ids(world, 0), words(world)) == ([*range(5, 11)], {"second"})
+    assert (ids(day_zero, 0), words(day_zero)) == ([*range(5, 11)], {"second"})
     said = "second reading of table shop.t of postgresql db:5432/shop, 3 chunks from "
-    assert said in summary(world)
-    assert summary(world).endswith(", 6 rows: another snapshot; the first had 10 rows")
+    assert said in summary(day_zero)
+    assert summary(day_zero).endswith(", 6 rows: another snapshot; the first had 10 rows")
     place = Path(found.location.removeprefix("file://"), "_certificate.json")
     certificate = json.loads(place.read_text())
     assert certificate["reading"].startswith(said)
     assert certificate["rows"] == 6
-    balanced(world)
+    balanced(day_zero)
 
 
 def test_the_window_of_an_empty_reading_gets_rows_and_the_other_way_round(tmp_path: Path) -> None:
@@ -92,81 +84,81 @@ def test_the_window_of_an_empty_reading_gets_rows_and_the_other_way_round(tmp_pa
     assert world.reread(0).rows == 0
     assert world.rows(0) == []
     balanced(world)
-    assert back(world, 2).rows == 4
+    assert world.back(0, 2).rows == 4
     balanced(world)
     world.close()
 
 
-def test_the_same_content_is_not_published_again(world: TableWorld) -> None:
-    filled(world, range(1, 11), "first")
-    found = world.reread(0)
+def test_the_same_content_is_not_published_again(day_zero: TableWorld) -> None:
+    filled(day_zero, range(1, 11), "first")
+    found = day_zero.reread(0)
     assert (found.new, found.generation, found.note) == (False, 1, "unchanged")
-    balanced(world)
+    balanced(day_zero)
 
 
-def test_a_filter_is_todays(world: TableWorld) -> None:
-    world.alter("partition_by", "where: id <> 7\npartition_by")
-    assert world.reread(0).rows == 5
-    assert ids(world, 0) == [5, 6, 8, 9, 10]
-    balanced(world)
+def test_a_filter_is_todays(day_zero: TableWorld) -> None:
+    day_zero.alter("partition_by", "where: id <> 7\npartition_by")
+    assert day_zero.reread(0).rows == 5
+    assert ids(day_zero, 0) == [5, 6, 8, 9, 10]
+    balanced(day_zero)
 
 
 # ---------------------------------------------------------------- what follows one
 
 
-def test_what_follows_goes_by_the_reading_in_force(world: TableWorld) -> None:
+def test_what_follows_goes_by_the_reading_in_force(day_zero: TableWorld) -> None:
     """Back to the first one and again to the second; each is rebuilt from its own files, by its own count."""
-    world.reread(0)
-    assert back(world).rows == 10
-    assert words(world) == {"first"}
-    balanced(world)
-    world.alter("word, type: string", "word, type: string, hidden: true")
-    assert world.again(0).rows == 10
-    balanced(world)
-    world.alter("word, type: string, hidden: true", "word, type: string")
-    assert back(world, 2).rows == 6
-    assert words(world) == {"second"}
-    balanced(world)
-    world.alter("word, type: string", "word, type: string, hidden: true")
-    assert world.again(0).rows == 6
-    assert "generation 2 is a second reading of table shop.t" in summary(world)
-    balanced(world)
-    world.fake.rows.clear()
-    assert world.reread(0).rows == 0
-    balanced(world)
+    day_zero.reread(0)
+    assert day_zero.back(0).rows == 10
+    assert words(day_zero) == {"first"}
+    balanced(day_zero)
+    day_zero.alter("word, type: string", "word, type: string, hidden: true")
+    assert day_zero.again(0).rows == 10
+    balanced(day_zero)
+    day_zero.alter("word, type: string, hidden: true", "word, type: string")
+    assert day_zero.back(0, 2).rows == 6
+    assert words(day_zero) == {"second"}
+    balanced(day_zero)
+    day_zero.alter("word, type: string", "word, type: string, hidden: true")
+    assert day_zero.again(0).rows == 6
+    assert "generation 2 is a second reading of table shop.t" in summary(day_zero)
+    balanced(day_zero)
+    day_zero.fake.rows.clear()
+    assert day_zero.reread(0).rows == 0
+    balanced(day_zero)
 
 
-def test_a_lost_file_of_a_second_reading_is_not_taken_from_the_first(world: TableWorld) -> None:
-    lost = world.reread(0)
-    kept = world.folder / "kept"
+def test_a_lost_file_of_a_second_reading_is_not_taken_from_the_first(day_zero: TableWorld) -> None:
+    lost = day_zero.reread(0)
+    kept = day_zero.folder / "kept"
     next(Path(lost.location.removeprefix("file://")).rglob("*.parquet")).rename(kept)
     with pytest.raises(ReplayRefused, match="a second reading of shop.t may give other records"):
-        world.publish(0)
-    assert back(world, 1).rows == 10
-    balanced(world)
+        day_zero.publish(0)
+    assert day_zero.back(0, 1).rows == 10
+    balanced(day_zero)
 
 
-def test_cleaned_files_of_the_first_reading_are_not_brought_back(world: TableWorld) -> None:
-    world.reread(0)
-    filled(world, range(20, 28), "third")
-    world.reread(0)
-    world.clock.advance(400 * DAY)
-    reconcile.maintain(world.context())
-    world.close()
+def test_cleaned_files_of_the_first_reading_are_not_brought_back(day_zero: TableWorld) -> None:
+    day_zero.reread(0)
+    filled(day_zero, range(20, 28), "third")
+    day_zero.reread(0)
+    day_zero.clock.advance(400 * DAY)
+    reconcile.maintain(day_zero.context())
+    day_zero.close()
     with pytest.raises(ReplayRefused, match="the files of generation 1 were cleaned"):
-        back(world, 1)
-    assert words(world) == {"third"}
-    assert back(world).rows == 6, "the one before is kept"
-    assert words(world) == {"second"}
-    balanced(world)
+        day_zero.back(0, 1)
+    assert words(day_zero) == {"third"}
+    assert day_zero.back(0).rows == 6, "the one before is kept"
+    assert words(day_zero) == {"second"}
+    balanced(day_zero)
 
 
-def test_clear_verifies_a_second_reading_and_reads_nothing(world: TableWorld) -> None:
-    archive.announced(world.context(), world.reread(0))
-    world.close()
-    reads = len(world.fake.reads)
-    assert not world.publish(0).new
-    assert len(world.fake.reads) == reads
+def test_clear_verifies_a_second_reading_and_reads_nothing(day_zero: TableWorld) -> None:
+    archive.announced(day_zero.context(), day_zero.reread(0))
+    day_zero.close()
+    reads = len(day_zero.fake.reads)
+    assert not day_zero.publish(0).new
+    assert len(day_zero.fake.reads) == reads
 
 
 # ---------------------------------------------------------------- deaths
@@ -192,76 +184,76 @@ def killed(world: TableWorld) -> None:
     filled(world, range(20, 28), "third")
 
 
-def test_a_second_reading_that_died_is_read_whole_by_clear(world: TableWorld) -> None:
-    killed(world)
-    assert world.publish(0).rows == 8
-    assert words(world) == {"third"}
-    balanced(world)
+def test_a_second_reading_that_died_is_read_whole_by_clear(day_zero: TableWorld) -> None:
+    killed(day_zero)
+    assert day_zero.publish(0).rows == 8
+    assert words(day_zero) == {"third"}
+    balanced(day_zero)
 
 
-def test_a_second_reading_that_died_is_read_whole_by_the_same_command(world: TableWorld) -> None:
-    killed(world)
-    assert world.reread(0).generation == 2
-    assert (ids(world, 0), words(world)) == ([*range(20, 28)], {"third"})
-    balanced(world)
+def test_a_second_reading_that_died_is_read_whole_by_the_same_command(day_zero: TableWorld) -> None:
+    killed(day_zero)
+    assert day_zero.reread(0).generation == 2
+    assert (ids(day_zero, 0), words(day_zero)) == ([*range(20, 28)], {"third"})
+    balanced(day_zero)
 
 
-def test_a_replay_gives_up_a_second_reading_that_died(world: TableWorld) -> None:
+def test_a_replay_gives_up_a_second_reading_that_died(day_zero: TableWorld) -> None:
     """It would else publish the first reading's rows as a second one."""
-    killed(world)
-    world.alter("word, type: string", "word, type: string, hidden: true")
-    assert (world.again(0).generation, len(world.rows(0))) == (3, 10)
-    assert "second reading" not in summary(world)
-    balanced(world)
+    killed(day_zero)
+    day_zero.alter("word, type: string", "word, type: string, hidden: true")
+    assert (day_zero.again(0).generation, len(day_zero.rows(0))) == (3, 10)
+    assert "second reading" not in summary(day_zero)
+    balanced(day_zero)
 
 
-def test_a_second_reading_gives_up_a_replay_that_died(world: TableWorld) -> None:
-    ctx = world.context()
+def test_a_second_reading_gives_up_a_replay_that_died(day_zero: TableWorld) -> None:
+    ctx = day_zero.context()
     ctx.ledger.windows.begin_generation("readings", window(0), 1, "replay")
-    world.close()
-    assert (world.reread(0).generation, words(world)) == (3, {"second"})
-    balanced(world)
+    day_zero.close()
+    assert (day_zero.reread(0).generation, words(day_zero)) == (3, {"second"})
+    balanced(day_zero)
 
 
-def test_another_task_that_carries_it_to_its_end_is_believed(world: TableWorld) -> None:
+def test_another_task_that_carries_it_to_its_end_is_believed(day_zero: TableWorld) -> None:
     """Clear takes the generation over while the command reads: one snapshot is published, once."""
-    reads = len(world.fake.reads)
+    reads = len(day_zero.fake.reads)
 
     def overtaken(number: int) -> None:
         if number == reads + 1:
-            mine, world._ledgers = world._ledgers, []
-            filled(world, range(20, 28), "third")
-            world.publish(0)
-            world._ledgers = mine
+            mine, day_zero._ledgers = day_zero._ledgers, []
+            filled(day_zero, range(20, 28), "third")
+            day_zero.publish(0)
+            day_zero._ledgers = mine
 
-    world.fake.during = overtaken
-    found = world.reread(0)
-    assert (found.generation, words(world)) == (2, {"third"})
-    balanced(world)
+    day_zero.fake.during = overtaken
+    found = day_zero.reread(0)
+    assert (found.generation, words(day_zero)) == (2, {"third"})
+    balanced(day_zero)
 
 
-def test_a_source_that_gives_no_answer_leaves_what_stands(world: TableWorld) -> None:
+def test_a_source_that_gives_no_answer_leaves_what_stands(day_zero: TableWorld) -> None:
     def away(number: int) -> None:
         raise SourceUnavailable("db is away")
 
-    reading = world.kafka.reading
-    world.kafka.reading = lambda *given: away(0)
+    reading = day_zero.kafka.reading
+    day_zero.kafka.reading = lambda *given: away(0)
     with pytest.raises(SourceUnavailable):
-        world.reread(0)
-    assert words(world) == {"first"}
-    world.kafka.reading = reading
-    assert world.reread(0).generation == 2
-    balanced(world)
+        day_zero.reread(0)
+    assert words(day_zero) == {"first"}
+    day_zero.kafka.reading = reading
+    assert day_zero.reread(0).generation == 2
+    balanced(day_zero)
 
 
-def test_a_table_that_is_gone_gives_the_second_reading_up(world: TableWorld) -> None:
-    world.fake.missing = True
+def test_a_table_that_is_gone_gives_the_second_reading_up(day_zero: TableWorld) -> None:
+    day_zero.fake.missing = True
     with pytest.raises(ReplayRefused, match=r"there is no table shop\.t"):
-        world.reread(0)
-    world.fake.missing = False
-    assert not world.publish(0).new, "Clear verifies the first one again"
-    assert words(world) == {"first"}
-    balanced(world)
+        day_zero.reread(0)
+    day_zero.fake.missing = False
+    assert not day_zero.publish(0).new, "Clear verifies the first one again"
+    assert words(day_zero) == {"first"}
+    balanced(day_zero)
 
 
 # ---------------------------------------------------------------- refusals
@@ -312,16 +304,16 @@ def test_windows_by_a_column_are_not_read_again(tmp_path: Path) -> None:
     world.close()
 
 
-def test_a_window_that_was_never_published_is_not_read_again(world: TableWorld) -> None:
-    world.read(1)
+def test_a_window_that_was_never_published_is_not_read_again(day_zero: TableWorld) -> None:
+    day_zero.read(1)
     with pytest.raises(NotReady, match="was never published"):
-        world.reread(1)
-    assert world.publish(1).rows == 6
+        day_zero.reread(1)
+    assert day_zero.publish(1).rows == 6
 
 
-def test_a_lost_comparison_reads_no_rows_twice(world: TableWorld) -> None:
+def test_a_lost_comparison_reads_no_rows_twice(day_zero: TableWorld) -> None:
     """Whoever loses the generation while it reads has published nothing of it."""
-    ctx = world.context()
+    ctx = day_zero.context()
     built = ctx.ledger.windows.built
 
     def lost(*given: Any) -> Any:
@@ -329,9 +321,7 @@ def test_a_lost_comparison_reads_no_rows_twice(world: TableWorld) -> None:
         raise LostComparison("another epoch")
 
     ctx.ledger.windows.built = lost  # type: ignore[method-assign]
-    from tidegate.workflow.replay import reread
-
     assert reread.read_again(ctx, window(0)).rows == 6
-    world.close()
-    assert words(world) == {"second"}
-    balanced(world)
+    day_zero.close()
+    assert words(day_zero) == {"second"}
+    balanced(day_zero)

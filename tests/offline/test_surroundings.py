@@ -88,6 +88,30 @@ def test_a_day_in_iceberg(tmp_path: Path) -> None:
     world.close()
 
 
+def in_iceberg(world: TableWorld) -> list[int]:
+    places = [file.file_path.removeprefix("file://") for file in live(world, DATA)]
+    return sorted(key for at in places for key in pq.read_table(at, columns=["id"]).column("id").to_pylist())
+
+
+def test_a_day_in_iceberg_is_read_again_and_taken_back(tmp_path: Path) -> None:
+    """A rollback there names the first reading's files where they lie."""
+    world = TableWorld(tmp_path)
+    world.fake.rows = {key: ("first", None) for key in range(1, 8)}
+    install(world)
+    world.read(0)
+    world.publish(0)
+    world.fake.rows = {key: ("second", None) for key in range(5, 9)}
+    assert world.reread(0).rows == 4
+    assert in_iceberg(world) == [5, 6, 7, 8]
+    balanced(world)
+    assert world.back(0, 1).rows == 7
+    assert in_iceberg(world) == [*range(1, 8)]
+    assert world.back(0, 2).rows == 4
+    assert in_iceberg(world) == [5, 6, 7, 8]
+    balanced(world)
+    world.close()
+
+
 @pytest.fixture(params=["postgresql", "jdbc"])
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(request.param)

@@ -29,7 +29,7 @@ from tidegate.sources.database.control import TableOfDatabase
 from tidegate.sources.database.worker import TableReader
 from tidegate.spec.loader import load_text
 from tidegate.workflow.publish import archive
-from tidegate.workflow.replay import replay, reread
+from tidegate.workflow.replay import replay, reread, rollback
 
 DAY = 86_400_000
 START = 1_730_419_200_000  # 2024-11-01T00:00:00Z
@@ -211,6 +211,14 @@ class TableWorld(World):
         ctx = self.context()
         try:
             return reread.read_again(ctx, window(day))
+        finally:
+            self.close()
+
+    def back(self, day: int, to: int | None = None) -> archive.Published:
+        """A rollback of the day."""
+        ctx = self.context()
+        try:
+            return rollback.rollback(ctx, window(day), to, "the first one was right")
         finally:
             self.close()
 

@@ -39,6 +39,12 @@ def of_kind(kind: GenerationKind) -> Kind:
     return _KINDS[kind]
 
 
+def same_rows(a: GenerationKind, b: GenerationKind) -> bool:
+    """Whether a rebuild of kind `b` may go on with an unfinished one of kind `a`: what has begun to read a table anew
+    never gets rows of files, nor the other way round."""
+    return of_kind(a).decoded and of_kind(b).decoded and of_kind(a).rereads == of_kind(b).rereads
+
+
 def command_of(kind: GenerationKind, name: str, start_ms: int) -> str | None:
     """The command for the pipeline's window that starts then (UTC ms)."""
     command = of_kind(kind).command

@@ -49,7 +49,7 @@ def give_up(ctx: Context, at_work: AtWork | None) -> list[str]:
     except TidegateError as e:
         return [f"{ctx.name}: replays that died were not looked at: {e}"]
     for one in free[:MOST]:
-        number, at = one.generation.number, iso(one.key.start_ms)
+        number, kind, at = one.generation.number, one.generation.kind, iso(one.key.start_ms)
         try:
             if preflight.recorded_as_built(ctx, one.generation) is not None:
                 continue  # the ledger has forgotten more than this: the next ask for the replay adopts it
@@ -64,8 +64,8 @@ def give_up(ctx: Context, at_work: AtWork | None) -> list[str]:
                 break
             continue
         done.append(
-            f"{at}: generation {number} ({one.generation.kind}) is given up: {why}; generation {current} stays in force; "
-            f"to replay it: {finishing(ctx.name, one.key.start_ms, one.generation.kind)}"
+            f"{at}: generation {number} ({kind}) is given up: {why}; generation {current} stays in force; "
+            f"to replay it: {finishing(ctx.name, one.key.start_ms, kind)}"
         )
     return done
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.core.base.errors import NotReady
 from tidegate.core.base.instants import iso
 from tidegate.core.look.overdue import backfill
-from tidegate.core.window.kinds import of_kind
+from tidegate.core.window.kinds import of_kind, same_rows
 from tidegate.core.window.states import (
     BUILT,
     BuildingGeneration,
@@ -34,9 +34,7 @@ def begun(ctx: Context, key: WindowKey, kind: GenerationKind) -> BuildingGenerat
         if isinstance(generation, BuildingGeneration) and not other.decoded and not other.restores:
             archive.finish(ctx, generation)  # a reopening's late rows are to be in what is rebuilt
             continue
-        if isinstance(generation, BuildingGeneration) and (
-            other.restores or other.rereads != of_kind(kind).rereads
-        ):
+        if isinstance(generation, BuildingGeneration) and not same_rows(generation.kind, kind):
             _give_up(ctx, generation)
             continue
         if isinstance(generation, BuiltGeneration):
