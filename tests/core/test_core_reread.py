@@ -19,15 +19,19 @@ from tidegate.core.files.receipt import (
     ReadingNote,
     Receipt,
 )
+from tidegate.core.look.concerns import left_behind
+from tidegate.core.replay.abandoned import Unfinished
 from tidegate.core.replay.reread import mixed, owed, reading_of, unreadable, words, wrong
 from tidegate.core.replay.rollback import Known
 from tidegate.core.source.port import ALL
 from tidegate.core.window.kinds import same_rows
 from tidegate.core.window.states import (
     ARCHIVE,
+    BUILDING,
     CURRENT,
     DISCARDED,
     HEAL,
+    QUIET_MS,
     REOPEN,
     REPLAY,
     REREAD,
@@ -47,7 +51,8 @@ def line(number: int, kind: str, origin: int | None = None, state: str = RETIRED
 
 LINES = (
     line(1, ARCHIVE), line(2, REREAD), line(3, REPLAY), line(4, ROLLBACK, 1), line(5, HEAL),
-    line(6, REREAD, None, DISCARDED), line(7, REPLAY), line(8, ROLLBACK, 3), line(9, REREAD), line(10, ROLLBACK, 8, CURRENT),
+    line(6, REREAD, None, DISCARDED), line(7, REPLAY), line(8, ROLLBACK, 3), line(9, REREAD),
+    line(10, ROLLBACK, 8, CURRENT),
 )  # fmt: skip
 
 
@@ -163,3 +168,11 @@ def test_who_goes_on_with_what() -> None:
     assert same_rows(REREAD, REREAD)
     for a, b in ((REREAD, REPLAY), (REPLAY, REREAD), (HEAL, REREAD), (ROLLBACK, REPLAY), (REOPEN, REREAD)):
         assert not same_rows(a, b)
+
+
+def test_one_that_has_stopped_is_named_with_its_command() -> None:
+    stopped = [Unfinished(KEY.start_ms, 2, REREAD, BUILDING, 0), Unfinished(KEY.end_ms, 2, ROLLBACK, BUILDING, 0)]
+    again, back = left_behind(PIPELINE, stopped, QUIET_MS)
+    assert again.what.startswith("a second reading of 1970-01-01T00:00:01Z has stopped on its way")
+    assert again.advice.endswith(f"tidegate replay {PIPELINE.name} 1970-01-01T00:00:01Z --from source")
+    assert back.what.startswith("a rollback of ")

@@ -18,7 +18,7 @@ TASKS = {
     "as the next generation; an intact window stays as it is. No row is ever doubled.",
     "replay": "Rebuilds the window from the Kafka ranges of its batches as the next generation; the old one stays "
     "readable until the swap. Unchanged content publishes nothing and says so. Or does what the run's conf asks for: "
-    "other windows, a reopening, a rollback. **Clear**: does it again.",
+    "other windows, a reopening, a rollback, a second reading. **Clear**: does it again.",
     "apply": "Merges all batches that have landed since the last merge into the keyed table, in order, each merge by "
     "one commit. Skipped where nothing has landed. **Clear**: looks at the table, and merges only what it lacks.",
     "copy": "Reads chunks of the source's table from its database, while changes go on, and triggers `apply`, which "

@@ -13,7 +13,7 @@ from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import AskedWrong, NotReady, ReplayRefused, TidegateError
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
-from tidegate.core.replay.request import REOPEN, REPLAY, ROLLBACK, Asked, asked
+from tidegate.core.replay.request import REOPEN, REPLAY, REREAD, ROLLBACK, Asked, asked
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.states import WindowKey
 
@@ -75,6 +75,10 @@ def _step(it: Asked) -> Callable[[PipelineContext, WindowKey], Published]:
         from tidegate.workflow.replay import rollback
 
         return lambda ctx, key: rollback.rollback(ctx, key, it.generation, it.why)
+    if it.do == REREAD:
+        from tidegate.workflow.replay import reread
+
+        return reread.read_again
     from tidegate.workflow.replay import replay
 
     return lambda ctx, key: replay.replay(ctx, key)

@@ -17,14 +17,14 @@ from tidegate.board.access import TidegatePages, actor, acts, sees
 from tidegate.board.questions import ACTIONS, RELEASE, RESET, Question
 from tidegate.board.reach import NotRegistered, Reach, UnknownPipeline
 from tidegate.core.base.errors import AskedWrong, LostComparison, TidegateError
-from tidegate.core.replay.request import LONGEST_REASON, REOPEN, REPLAY, ROLLBACK, reason
+from tidegate.core.replay.request import LONGEST_REASON, REOPEN, REPLAY, REREAD, ROLLBACK, reason
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.ledger.requests import SqlRequests
 from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.restore import reset
 
 _TOKEN = re.compile(r"[0-9a-f]{16}")
-_DAG = {REPLAY: "replay", REOPEN: "replay", ROLLBACK: "replay", RELEASE: "ingest", RESET: "ingest"}
+_DAG = {REPLAY: "replay", REOPEN: "replay", ROLLBACK: "replay", REREAD: "replay", RELEASE: "ingest", RESET: "ingest"}
 """DAG of an action's runs: without the right to make them a user may not act either."""
 
 CLEARED = "write task cleared"
@@ -111,7 +111,7 @@ class TidegateActions(TidegatePages):
                 why=why,
                 token=token or secrets.token_hex(8),
                 runs_in=dag,
-                stops=dag.obstacle if do in (REPLAY, REOPEN, ROLLBACK) else None,
+                stops=dag.obstacle if do in (REPLAY, REOPEN, ROLLBACK, REREAD) else None,
                 longest=LONGEST_REASON,
                 chosen=request.values.get("generation", ""),
             ),
@@ -227,6 +227,7 @@ _DOES: dict[str, Callable[[Pipeline, Question, Mapping[str, str], str, str], int
     REPLAY: _run,
     REOPEN: _run,
     ROLLBACK: _run,
+    REREAD: _run,
     RELEASE: _release,
     RESET: _reset,
 }

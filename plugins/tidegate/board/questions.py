@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.board.reach import Reach
-from tidegate.core.base.errors import AskedWrong, SourceError, StepMissing
+from tidegate.core.base.errors import AskedWrong, NotReady, ReplayRefused, SourceError, StepMissing
 from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DATA
 from tidegate.core.replay import request
-from tidegate.core.replay.request import REOPEN, REPLAY, ROLLBACK, Asked
+from tidegate.core.replay.request import REOPEN, REPLAY, REREAD, ROLLBACK, Asked
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import CURRENT, RETIRED, WindowKey
@@ -22,11 +22,12 @@ from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.restore import reset
 
 RELEASE, RESET = "release", "reset"
-ACTIONS = (REPLAY, REOPEN, ROLLBACK, RELEASE, RESET)
+ACTIONS = (REPLAY, REOPEN, ROLLBACK, REREAD, RELEASE, RESET)
 TITLES = {
     REPLAY: "Replay",
     REOPEN: "Reopen",
     ROLLBACK: "Roll back",
+    REREAD: "Read again",
     RELEASE: "Release a batch that is too dirty",
     RESET: "Accept the topic as it is now",
 }
@@ -72,7 +73,7 @@ def gather(reach: Reach, pipeline: Pipeline, do: str, given: Mapping[str, str]) 
     if not any(given.get(key) for key in ("window", "from", "until")):
         return Question(do=do, title=TITLES[do], subject=pipeline.name, picks=True)
     it = _asked(pipeline, do, given)
-    kind = {REPLAY: _replay, REOPEN: _reopen, ROLLBACK: _rollback}[do]
+    kind = {REPLAY: _replay, REOPEN: _reopen, ROLLBACK: _rollback, REREAD: _reread}[do]
     return kind(reach, pipeline, it, given)
 
 
@@ -215,6 +216,27 @@ def _rollback(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, s
     )
     seen = "" if current is None else str(current.number)
     return replace(_of_windows(it, facts, happens, obstacle), seen=seen, choices=choices)
+
+
+def _reread(reach: Reach, pipeline: Pipeline, it: Asked, given: Mapping[str, str]) -> Question:
+    from tidegate.workflow.replay import reread
+
+    if len(it.windows) > 1:
+        raise AskedWrong("a second reading is of one window", advice="go back, and choose a window")
+    facts, seen, obstacle = [("Window", iso(it.windows[0].start_ms)), ("Table", pipeline.source.topic)], "", ""
+    try:
+        current = reread.refuse(reach.context(pipeline), it.windows[0])
+    except (NotReady, ReplayRefused) as e:
+        obstacle = str(e).partition("\n")[0]
+    else:
+        seen, rows = str(current.number), sum(f.rows for f in current.files)
+        facts.append(("In force", f"generation {current.number} ({current.kind}), {many(rows, 'row')}"))
+    happens = (
+        "The table is read as it is now: another snapshot, whatever window it is for. After one swap readers see its "
+        "rows, and none of the first reading.",
+        "The generation in force now is retired: you can roll back to it as long as its files exist.",
+    )
+    return replace(_of_windows(it, facts, happens, obstacle), seen=seen)
 
 
 def _release(reach: Reach, pipeline: Pipeline, given: Mapping[str, str]) -> Question:

@@ -360,7 +360,8 @@ def left_behind(pipeline: Pipeline, found: Iterable[Unfinished], now_ms: int) ->
         what = f"a replay of {windows} from {iso(replays[0])} on has stopped on its way: {_STANDS}"
         concerns.append(Concern(what, f"to go on: {'; '.join(commands)}{more}", "replay_left", iso(replays[0])))
     for u in alone[:MOST_COMMANDS]:
-        what = f"a {'second reading' if of_kind(u.kind).rereads else 'rollback'} of {iso(u.window_ms)} has stopped on its way: {_STANDS}"
+        which = "second reading" if of_kind(u.kind).rereads else "rollback"
+        what = f"a {which} of {iso(u.window_ms)} has stopped on its way: {_STANDS}"
         advice = finishing(pipeline.name, u.window_ms, u.kind)
         concerns.append(Concern(what, advice, "replay_left", iso(u.window_ms)))
     return concerns

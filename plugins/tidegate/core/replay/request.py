@@ -17,8 +17,8 @@ from tidegate.core.window.cut import window_end, window_from, window_start
 from tidegate.core.window.states import WindowKey
 
 T = TypeVar("T")
-REPLAY, REOPEN, ROLLBACK = "replay", "reopen", "rollback"
-DO = (REPLAY, REOPEN, ROLLBACK)
+REPLAY, REOPEN, ROLLBACK, REREAD = "replay", "reopen", "rollback", "reread"
+DO = (REPLAY, REOPEN, ROLLBACK, REREAD)
 MOST_WINDOWS = 3000
 """Of one run: more of them are several runs, each of which can be cleared."""
 LONGEST_REASON = 500
@@ -72,8 +72,11 @@ def asked(conf: Any, windows: Windows, own: WindowKey | None) -> Asked:
     )
     if do == ROLLBACK and (generation is None or len(found.windows) > 1):
         raise AskedWrong("a rollback is of one window, and names the `generation` that it goes back to")
-    if (do == ROLLBACK or over_budget) and not found.why:
-        raise AskedWrong(f"{'a rollback' if do == ROLLBACK else '`over_budget`'} needs a reason: `why`")
+    if do == REREAD and len(found.windows) > 1:
+        raise AskedWrong("a second reading is of one window")
+    if (do in (ROLLBACK, REREAD) or over_budget) and not found.why:
+        what = {ROLLBACK: "a rollback", REREAD: "a second reading"}.get(do, "`over_budget`")
+        raise AskedWrong(f"{what} needs a reason: `why`")
     return found
 
 

@@ -23,10 +23,7 @@ def read_again(ctx: Context, window: WindowKey) -> Published:
     where a second reading may not take the first one's place; SourceUnavailable and what a publication raises."""
     guard(ctx)
     preflight.check_publications(ctx)
-    current = in_force(ctx, window)
-    if current is None:
-        raise never_published(ctx, window)
-    reread.first_reading(ctx, window, current)
+    refuse(ctx, window)
     turn, number = Turn(ctx, window), 0
     for _ in range(ATTEMPTS):
         try:
@@ -39,3 +36,12 @@ def read_again(ctx: Context, window: WindowKey) -> Published:
         if isinstance(done, PublishedGeneration) and done.state == CURRENT:
             return archive.standing(ctx, done, "read again")
     raise LostComparison(f"{ctx.name} {iso(window.start_ms)}: another task keeps working on this window")
+
+
+def refuse(ctx: Context, window: WindowKey) -> PublishedGeneration:
+    """The generation in force. Raises NotReady, ReplayRefused where there is to be no second reading; looks only."""
+    current = in_force(ctx, window)
+    if current is None:
+        raise never_published(ctx, window)
+    reread.first_reading(ctx, window, current)
+    return current
