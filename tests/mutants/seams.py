@@ -289,7 +289,7 @@ REREAD_MIXED = "tidegate.core.replay.reread:mixed"
 REREAD_WRONG = "tidegate.core.replay.reread:wrong"
 READING_OF = "tidegate.core.replay.reread:reading_of"
 SAME_ROWS = "tidegate.core.window.kinds:same_rows"
-AUDITED_READING = "tidegate.core.audit.problems:second_reading"
+AUDITED_READING = "tidegate.core.replay.reread:read_by"
 RECORDS_OF_ROWS = "tidegate.sources.database.records:_text"
 MERGE_PIECES = "spark_jobs.engine.tally:merge"
 # ---------------------------------------------------------------- deliveries (D1 to D8)

@@ -146,7 +146,6 @@ def plain(report: Report) -> dict[str, Any]:
         "dropped": b.dropped,
         "rerouted": b.rerouted,
         "late_taken_up": t.reopened,
-        "replaced": t.replaced,
         "reread": t.reread,
         "published": t.published,
         "waiting": t.waiting,
@@ -226,8 +225,7 @@ def _print(report: Report) -> None:
     extra = [f"{n:,} {word}" for n, word in ((t.abandoned, "abandoned"), (t.lost, "lost to retention")) if n]
     paragraph(out, "offsets", gaps + (f"; besides {' and '.join(extra)}" if extra else ""))
     late = f" + {t.reopened:,} late ones that windows took up" if t.reopened else ""
-    if t.replaced or t.reread:
-        late += f" - {t.replaced:,} of first readings + {t.reread:,} of second ones"
+    late += f" {t.reread:+,} by second readings" if t.reread else ""
     if report.keyed is None:
         paragraph(out, "data", f"{b.data:,}{late} = published {t.published:,} + waiting {t.waiting:,}")
     else:

@@ -6,17 +6,16 @@ Everything here is arithmetic on what was gathered; `workflow.audit.audit` gathe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.instants import DAY_MS, iso
 from tidegate.core.base.wording import many, those
-from tidegate.core.batch.readings import LANE
 from tidegate.core.batch.states import ABANDONED
 from tidegate.core.files.balance import Balance, window_difference
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
 from tidegate.core.look.views import BatchRow, GenerationRow, RangeRow, Spine, WindowPage
-from tidegate.core.replay.reread import reading_of
+from tidegate.core.replay.reread import read_by
 from tidegate.core.source.stretches import never_read
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import window_end, window_id
@@ -37,9 +36,8 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Of all LANDED batches. `data` + `reopened` - `replaced` + `reread` = `published` + `waiting`; `abandoned` and
-    `lost` are offsets that will never be read. `reopened` of the late rows are in generations that took them up. For
-    the `replaced` rows of tables without a log the windows show those of a second reading (`reread`)."""
+    """Of all LANDED batches. `data` + `reopened` + `reread` = `published` + `waiting`; `abandoned` and `lost` are
+    offsets that will never be read. `reopened` of the late rows are in generations that took them up."""
 
     balance: Balance
     published: int
@@ -48,8 +46,7 @@ class Totals:
     lost: int
     unfinished: int
     reopened: int = 0
-    replaced: int = 0
-    reread: int = 0
+    reread: int = 0  # rows of second readings, less those of the first ones
 
 
 _REPAIR = "once its cause is understood, `tidegate repair` clears the block"
@@ -67,8 +64,7 @@ class Books:
         self._redrives = Redrives(spine.landed)
         self._next, self._missing = 1, []  # type: tuple[int, list[int]]
         self._balance, self._rerouted = Balance(), 0
-        self._published = self._waiting = self._abandoned = self._unfinished = self._reopened = 0
-        self._replaced = self._reread = 0
+        self._published = self._waiting = self._abandoned = self._unfinished = self._reopened = self._reread = 0
         self.published_windows = self.waiting_windows = 0
 
     def as_of_then(self, batch: BatchRow) -> BatchRow:
@@ -108,10 +104,8 @@ class Books:
             self._reopened += came
             later += sum(t.rows for t in late) - came
             self._published += sum(f.rows for f in generation.files) - later
-            again = second_reading(page.generations, generation)
-            if again is not None:
-                self._replaced += mine
-                self._reread += again.rows or 0
+            again = read_by(page.generations, generation.number)
+            self._reread += 0 if again is None else (again.rows or 0) - mine
             self.published_windows += 1
         elif owed:
             self._waiting += mine
@@ -133,7 +127,6 @@ class Books:
             lost=lost,
             unfinished=self._unfinished,
             reopened=self._reopened,
-            replaced=self._replaced,
             reread=self._reread,
         )
 
@@ -143,21 +136,17 @@ class Books:
         yield from self._redrives.problems()
         missing = [*self._missing, *range(self._next, following)[:5]]
         if missing or count != following - 1:
-            what = f"batches {missing[:5] or [count]} do not fit next batch id {following}"
-            yield Problem("ledger", what, RESTORE)
+            yield Problem("ledger", f"batches {missing[:5] or [count]} do not fit next batch id {following}", RESTORE)
         found = self.totals()
         if not found.balance.holds:
             yield Problem("balance", found.balance.text(), "the problems of single batches say where")
         if found.balance.rerouted != self._rerouted:
-            read, there = found.balance.rerouted, self._rerouted
-            yield Problem(
-                "balance", f"{those(read, 'row', 'were')} rerouted, {there:,} by the windows they went to", RESTORE
-            )
-        owed = found.balance.data + found.reopened - found.replaced + found.reread
-        if owed != found.published + found.waiting:
+            read = those(found.balance.rerouted, "row", "were")
+            what = f"{read} rerouted, {self._rerouted:,} by the windows they went to"
+            yield Problem("balance", what, RESTORE)
+        if found.balance.data + found.reopened + found.reread != found.published + found.waiting:
             late = f" + {found.reopened:,} late ones taken up" if found.reopened else ""
-            if found.replaced or found.reread:
-                late += f" - {found.replaced:,} of first readings + {found.reread:,} of second ones"
+            late += f" {found.reread:+,} by second readings" if found.reread else ""
             yield Problem(
                 "balance",
                 f"data {found.balance.data:,}{late} is not published {found.published:,} + waiting {found.waiting:,}",
@@ -355,14 +344,13 @@ def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem
         return
     if page.window is None or page.window.state != CLOSED:
         yield Problem(subject, f"published, but {OPEN if page.window is None else page.window.state}", RESTORE)
-    owed: dict[tuple[int, int], int] = defaultdict(int)
+    again = read_by(page.generations, current.number)  # then that reading is owed, and nothing of the first one
+    reread = {(0, 0): again.rows} if again is not None and again.rows else {}
+    owed: dict[tuple[int, int], int] = defaultdict(int, reread)
     mine = [t for t in page.totals if t.kind == DATA or (t.kind == LATE and current.took_up(t.batch_id))]
     owing = sorted({t.batch_id for t in mine})
-    for t in mine:
+    for t in mine if again is None else ():
         owed[0, t.partition] += t.rows
-    again = second_reading(page.generations, current)
-    if again is not None:  # that reading is owed, and nothing of the first one
-        owed = defaultdict(int, {(0, LANE): again.rows or 0} if again.rows else {})
     there: dict[tuple[int, int], int] = defaultdict(int)
     for f in current.files:
         for p in f.partitions:
@@ -380,12 +368,6 @@ def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem
         yield Problem(subject, f"{name}: its content is not that of batches {list(current.batches)}", RESTORE)
     if owing != sorted(current.batches):
         yield Problem(subject, f"{name} is of batches {list(current.batches)}, rows came from {owing}", RESTORE)
-
-
-def second_reading(generations: Sequence[GenerationRow], current: GenerationRow) -> GenerationRow | None:
-    """The generation that read the table once more for the rows in force; None if they are of the first reading."""
-    number = reading_of(generations, current.number)
-    return next((g for g in generations if g.number == number), None)
 
 
 def _left_out(page: WindowPage, landed: Callable[[int], bool]) -> Iterator[Problem]:

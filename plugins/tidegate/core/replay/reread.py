@@ -8,7 +8,7 @@ Its generation's manifest is all that is owed by it; whatever is made of that ge
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import OffsetRange
@@ -41,6 +41,9 @@ class Line(Protocol):
     def origin(self) -> int | None: ...
 
 
+L = TypeVar("L", bound=Line)
+
+
 def reading_of(generations: Iterable[Line], number: int) -> int | None:
     """The generation that read the table for the rows of generation `number`; None: they are of the first reading,
     which the window's batch has landed.
@@ -54,6 +57,12 @@ def reading_of(generations: Iterable[Line], number: int) -> int | None:
         before = max((n for n in known if n < number), default=0)
         number = one.origin if one.origin is not None else before
     return None
+
+
+def read_by(generations: Sequence[L], number: int) -> L | None:
+    """The same generation itself."""
+    found = reading_of(generations, number)
+    return next((g for g in generations if g.number == found), None)
 
 
 def owed(batch_id: int, files: Iterable[FileEntry]) -> tuple[OwedSpan, ...]:

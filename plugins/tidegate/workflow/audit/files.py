@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tidegate.core.audit.coverage import twin_of
-from tidegate.core.audit.problems import Problem, republish, second_reading
+from tidegate.core.audit.problems import Problem, republish
 from tidegate.core.audit.scope import ALL, Part
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.look.views import BatchRow, GenerationRow, Spine
+from tidegate.core.replay.reread import reading_of
 from tidegate.core.target.paths import join
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
@@ -75,7 +76,7 @@ def _reread(spine: Spine) -> dict[int, tuple[int, ...]]:
     for one in spine.generations:
         found[one.window_ms].append(one)
     current = ((rows, one) for rows in found.values() for one in rows if one.state == CURRENT)
-    return {one.window_ms: one.batches for rows, one in current if second_reading(rows, one) is not None}
+    return {one.window_ms: one.batches for rows, one in current if reading_of(rows, one.number) is not None}
 
 
 class Files:

@@ -20,7 +20,7 @@ from tidegate.core.look.status import PipelineStatus, certify
 from tidegate.core.look.survey import NOTHING, Survey
 from tidegate.core.look.views import WindowView
 from tidegate.core.publish.grounds import Grounds
-from tidegate.core.replay.reread import reading_of
+from tidegate.core.replay.reread import read_by
 from tidegate.core.replay.rollback import Origin
 from tidegate.core.source.port import LogState
 from tidegate.core.tell.subjects import of_window
@@ -201,10 +201,9 @@ def _words(
         if current.origin is not None:
             told = Origin(current.origin, current.why or "")
             words = f"published: generation {current.number}, {rows:,} {told.words()}"
-        read = reading_of(view.generations, current.number)
-        if read is not None:
-            again = next(g for g in view.generations if g.number == read)
-            words += f"; generation {read} is a {again.why or 'second reading of the table, another snapshot'}"
+        again = read_by(view.generations, current.number)
+        if again is not None:
+            words += f"; generation {again.number} is a {again.why or 'second reading of the table, another snapshot'}"
         if working:
             words += f"; generation {working[-1].number} ({working[-1].kind}) is {working[-1].state}"
             step = f"nothing if its run is at work; otherwise: {finishing(name, key.start_ms, working[-1].kind)}"
