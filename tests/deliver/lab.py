@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from spark_jobs.engine.delivered import DeliveredRows, checksum
+from spark_jobs.engine.types import schema_of
 from tests.world import World, make_pipeline, record, window
 from tidegate.adapters.delivery import SenderProcess
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison
@@ -69,11 +72,15 @@ class _System:
     def standing(self, window_ms: int) -> Standing:
         self._up()
         token = self.server.tokens.get(window_ms)
-        return Standing(content=content(self.server.rows.get(window_ms, [])), token=None if token is None else token[0])
+        return Standing(content=content(self._read(window_ms)), token=None if token is None else token[0])
 
     def parts(self, window_ms: int, rows: Rows) -> tuple[Part, ...]:
         self._up()
-        return paired(self._by_site(rows.batches()), self._by_site(self.server.rows.get(window_ms, [])))
+        return paired(self._by_site(rows.batches()), self._by_site(self._read(window_ms)))
+
+    def _read(self, window_ms: int) -> list[Any]:
+        """By today's columns, whichever the rows came with: those that the table has got since are null."""
+        return [_with_columns(batch, self.table.columns) for batch in self.server.rows.get(window_ms, [])]
 
     def _by_site(self, batches: Iterable[Any]) -> dict[PartitionValues, Content]:
         found: dict[PartitionValues, Content] = {}
@@ -133,7 +140,7 @@ class Staged(_System):
 
     def standing(self, window_ms: int) -> Standing:
         self._up()
-        return Standing(content=content(self.server.rows.get(window_ms, [])))
+        return Standing(content=content(self._read(window_ms)))
 
     def send(self, attempt: Attempt, rows: Rows, holds: Holds) -> Standing:
         token, name, batches = attempt.token, attempt.staging, list(rows.batches())
@@ -178,6 +185,13 @@ class Staged(_System):
 
     def _drop(self, name: str) -> None:
         self.server.staged.pop(name, None)
+
+
+def _with_columns(batch: Any, columns: tuple[tuple[str, str], ...]) -> Any:
+    schema = schema_of(columns)
+    have = {name: batch.column(n) for n, name in enumerate(batch.schema.names)}
+    arrays = [have[f.name].cast(f.type) if f.name in have else pa.nulls(len(batch), f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def content(batches: list[Any]) -> Content:

@@ -18,6 +18,7 @@ from tests.deliver.rows import COLUMNS, FULL, HOUR, NULLS, T0, ZERO, Made, attem
 from tests.fakes.proxy import Fate, LossyProxy
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison
+from tidegate.core.deliver.parts import differing
 from tidegate.core.deliver.port import FurtherSystem
 from tidegate.databases.kinds import for_workers
 from tidegate.kinds import delivery_kind
@@ -200,6 +201,9 @@ def test_the_table_follows_the_spec(opened: Open, server: Server, name: str) -> 
     new = Made([{"i32": 2**40, "s": "x"}], T0 + HOUR, more)
     after.send(attempt(1, 1, new, T0 + HOUR), new, yes)
     assert sorted(server.run(f"SELECT i32, s FROM {name}"), key=str) == [(2**40, "x"), (7, None)]
+    # an hour of before is what its files are by today's columns, whatever its checksum was
+    assert after.standing(T0).content != before.standing(T0).content
+    assert differing(after.parts(T0, Made([{"i32": 7}], columns=more))) == ()
     # the columns that the spec has dropped stay, and are null from then on
     assert before.prepare() == []
     again = Made([{"i32": 8}], T0 + 2 * HOUR, few)
