@@ -277,3 +277,24 @@ def test_a_certificate_without_a_pair_is_as_it_always_was() -> None:
     told = dumps(replace(crossing, pair=Pair(4, 3)))
     assert loads(Crossing, told).pair == Pair(4, 3)
     assert loads(Crossing, dumps(crossing)).pair is None
+
+
+def test_on_the_way_back_no_other_pair_is_advised(world: TwoSites) -> None:
+    """The pair is not to be chosen there, so more records are all that helps."""
+    two_ahead(world)
+    done = there(world)
+    mark, world.stamped = done.certificate.of(0).mark, False
+    world.write("bergen", "w")
+    world.drain("r2")
+    (noted, *_) = world.note()
+    back = Copier(world.at["bergen"], world.at["oslo"], plain=True, starts={0: mark})
+    back.run(partition=0)
+    home = (0, mark, noted.end)
+    (few,) = world.survey("oslo", known=world.pairs(home)).refusals
+    assert few.words.endswith(f"1 row that landed could be compared from pair {mark}:{noted.end} on, 3 are needed")
+    assert few.advice == "the pair is right: let more records land at site bergen, and be copied back; then again"
+    world.write("bergen", "x", "y", "z")
+    world.drain("r3")
+    back.run(partition=0)
+    (equal,) = world.survey("oslo", known=world.pairs(home)).refusals
+    assert ("would agree if" in equal.words, equal.advice) == (True, few.advice)

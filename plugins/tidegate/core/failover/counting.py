@@ -97,18 +97,26 @@ def way_back(partition: int, pair: Pair, mark: int, noted: int) -> Refusal | Non
 
 
 def proof(
-    partition: int, pair: Pair, known: Landed, rows: Sequence[Row], offsets: Sequence[int], times: Sequence[int]
+    partition: int,
+    pair: Pair,
+    known: Landed,
+    rows: Sequence[Row],
+    offsets: Sequence[int],
+    times: Sequence[int],
+    back_from: str = "",
 ) -> Refusal | None:
-    """Why the pair is not proven. `offsets` and `times` (UTC ms) are of all copies from the pair on."""
+    """Why the pair is not proven. `offsets` and `times` (UTC ms) are of all copies from the pair on. `back_from`: the
+    active site on the way back, where no other pair may be said (F6)."""
+    more = f"the pair is right: let more records land at site {back_from}, and be copied back; then again"
     if known.unknown:
         advice = "say a later pair, from which on batches have read each offset"
-        return _refusal(RefusalKind.NO_PROOF, partition, known.unknown, advice)
+        return _refusal(RefusalKind.NO_PROOF, partition, known.unknown, _ANEW if back_from else advice)
     differ = [row for row in rows if row.kafka_ms != times[row.index]]
     if differ:
         return _differs(partition, pair, differ, len(rows), offsets, times)
     if len(rows) < FEWEST:
         words = f"{many(len(rows), 'row')} that landed could be compared from pair {pair} on, {FEWEST} are needed"
-        advice = "say an earlier pair; rows have to carry their timestamps (kafka_columns)"
+        advice = more if back_from else "say an earlier pair; rows have to carry their timestamps (kafka_columns)"
         return _refusal(RefusalKind.NO_PROOF, partition, words, advice)
     by = _fits_too(rows, times)
     if by is not None:
@@ -116,7 +124,8 @@ def proof(
             f"{many(len(rows), 'row')} agree, and would agree if each copy were {many(abs(by), 'record')} "
             f"{'later' if by > 0 else 'earlier'}: timestamps from {rows[0].kafka_ms} to {rows[-1].kafka_ms} repeat"
         )
-        return _refusal(RefusalKind.NO_PROOF, partition, words, "say an earlier pair, or let more records land")
+        advice = more if back_from else "say an earlier pair, or let more records land"
+        return _refusal(RefusalKind.NO_PROOF, partition, words, advice)
     return None
 
 
@@ -165,6 +174,7 @@ def crossed_end(
     return end
 
 
+_ANEW = "name the returned site anew, with another name, and copy into a new topic"
 _NOT_EXACT = "nothing says what of the returned site has been read: name it anew, with another name"
 
 

@@ -50,7 +50,8 @@ def _walked(
         walk.see(copy.offset, [next(counts).text()])
     places = there.last(counting.MOST, below=len(times))
     rows = [] if there.unknown else rows_of(ctx, known, before, p, places)
-    refused.append(counting.proof(p, pair, there, rows, offsets, times))
+    back_from = facts.before if facts.has_been_active else ""
+    refused.append(counting.proof(p, pair, there, rows, offsets, times, back_from))
     return walk.end()
 
 
