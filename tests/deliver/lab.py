@@ -71,6 +71,7 @@ class _System:
 
     def standing(self, window_ms: int) -> Standing:
         self._up()
+        self._has_its_columns()
         token = self.server.tokens.get(window_ms)
         return Standing(content=content(self._read(window_ms)), token=None if token is None else token[0])
 
@@ -90,6 +91,11 @@ class _System:
         return found
 
     def close(self) -> None: ...
+
+    def _has_its_columns(self) -> None:
+        """Only `prepare` makes the table, and gives it columns."""
+        if not {*self.table.columns} <= {*self.server.columns}:
+            raise DeliveryRefused("there is no such table or column", retry=False)
 
     def _up(self) -> None:
         if self.server.down:
@@ -140,6 +146,7 @@ class Staged(_System):
 
     def standing(self, window_ms: int) -> Standing:
         self._up()
+        self._has_its_columns()
         return Standing(content=content(self._read(window_ms)))
 
     def send(self, attempt: Attempt, rows: Rows, holds: Holds) -> Standing:

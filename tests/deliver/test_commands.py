@@ -253,6 +253,21 @@ def test_compare_tells_of_what_waits_and_of_a_system_that_is_down(tide: Tide, la
     assert "failed: the server did not answer" in found.stdout
 
 
+def test_compare_makes_a_table_again_that_was_dropped_there(tide: Tide, lab: Lab) -> None:
+    tide("deliver", "readings")
+    lab.server.columns = ()
+    lab.server.rows.clear()
+    lab.server.tokens.clear()
+    found = tide("compare", "readings", "--to", "shop")
+    assert found.exit_code == 1
+    assert "2013-01-05T00:00Z refused: there is no such table or column" in found.stdout
+    advice = "what to do: if the table there, or a column of it, is missing: tidegate compare readings --to shop --fix"
+    assert advice in found.stdout
+    found = tide("compare", "readings", "--to", "shop", "--fix", "--why", "the table was dropped")
+    assert (found.exit_code, lab.server.ids(T0)) == (0, ["0-0", "0-1"]), found.stdout
+    assert tide("compare", "readings", "--to", "shop").stdout == "shop: 2 unchanged, 4 rows\n"
+
+
 def test_compare_without_anything_to_compare_is_refused(tide: Tide, lab: Lab) -> None:
     path = lab.world.folder / "pipelines/readings.yaml"
     path.write_text(path.read_text().replace(LIST, ""))

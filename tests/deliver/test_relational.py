@@ -210,6 +210,18 @@ def test_the_table_follows_the_spec(opened: Open, server: Server, name: str) -> 
     assert before.send(attempt(1, 1, again, T0 + 2 * HOUR), again, yes).content.rows == 1
 
 
+def test_a_table_that_was_dropped_is_made_again(opened: Open, server: Server, name: str) -> None:
+    system, rows = opened(), Made([FULL])
+    system.prepare()
+    system.send(attempt(1, 1, rows), rows, yes)
+    server.run(f"DROP TABLE {name}")
+    with pytest.raises(DeliveryRefused):
+        system.standing(T0)
+    assert system.prepare() == [f"created {system._definition.table}"]  # type: ignore[attr-defined]
+    assert system.standing(T0).content.rows == 0
+    assert system.send(attempt(1, 2, rows), rows, yes).content.rows == count(server, name) == 1
+
+
 def test_another_table_is_not_touched(opened: Open, server: Server, name: str) -> None:
     server.run(f"CREATE TABLE {name} (id int)")
     with pytest.raises(DeliveryRefused, match="Tidegate did not make it"):

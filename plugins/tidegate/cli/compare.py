@@ -133,6 +133,8 @@ def _deliveries(
 
     def work(ctx: Context, one: Delivery, found: list[Sent]) -> None:
         with closing(ctx.sender(one)) as sender:
+            if why:
+                workflow.prepare(ctx, sender)
             found.extend(workflow.compare(ctx, one, sender, keys))
             if why:
                 found[:] = workflow.fix(ctx, one, sender, found, why)

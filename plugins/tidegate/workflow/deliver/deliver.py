@@ -131,7 +131,12 @@ def compare(
     )
 
     def told(one: Due) -> Sent:
-        verdict = _compared(ctx, sender, one)
+        try:
+            verdict = _compared(ctx, sender, one)
+        except DeliveryRefused as e:  # only what sends makes tables and columns
+            missing = f"if the table there, or a column of it, is missing: tidegate compare {ctx.name} --to "
+            e.advice = "; ".join(filter(None, (e.advice, f'{missing}{delivery.name} --fix --why "..."')))
+            raise
         if verdict.behind:
             return replace(verdict, what=FAILED, rows=0, why="; ".join(verdict.behind), advice=CATCHES_UP)
         if verdict.what != DIFFERS:
@@ -145,11 +150,11 @@ def compare(
 
 
 def fix(ctx: Context, delivery: Delivery, sender: Sender, found: Sequence[Sent], why: str) -> list[Sent]:
-    """What was `found`, and what became of the windows that differed: they are sent once more. Raises TidegateError."""
+    """What was `found`, and what became of the windows that differed: they are sent once more. `prepare` comes before
+    they are compared: a table that was dropped there has none of them. Raises TidegateError."""
     wanted = [content.key(ctx, one.side, one.window_ms) for one in found if one.what == DIFFERS]
     if not wanted:
         return list(found)
-    prepare(ctx, sender)
     done = {one.window_ms: one for one in verify(ctx, delivery, sender, wanted, why=why)}
     return [replace(done.get(one.window_ms, one), parts=one.parts) for one in found]
 
