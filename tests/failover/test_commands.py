@@ -164,3 +164,22 @@ def test_a_known_pair_is_proven_by_rows_that_have_landed(
     assert "if the copier writes no header, with --pair 0=5:8 --pair 1=0:0" in words(noted), noted.output
     world.drain("r3")
     assert world.rows() == sorted(world.produced)
+
+
+def test_where_counted_copies_end_is_told_as_a_lower_bound(
+    fo: Tide, world: TwoSites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets of control records are known of what has landed alone."""
+    monkeypatch.setattr(counting, "FEWEST", 2)
+    world.stamped = True
+    world.write("oslo", "e", "f", "g")
+    world.drain("r2")
+    world.at["oslo"].skip(TOPIC, 0)
+    world.write("oslo", "h")
+    world.at["bergen"].create(TOPIC, 2)
+    Copier(world.at["oslo"], world.at["bergen"], plain=True, starts={0: 3}).run()
+    shown = words(fo("failover", "plan", "readings", "--to", "bergen", "--stopped", "--pair", "0=4:1"))
+    assert "partition 0: oslo has landed up to 7; copies reach up to 8 or beyond" in shown
+    assert "of oslo, offsets from 8 or a later one on never crossed: it says which when it returns" in shown
+    assert "partition 1: oslo has landed up to 0; nothing has crossed" in shown
+    assert "of oslo, offsets from 0 on never crossed: they are read when it returns" in shown

@@ -260,6 +260,8 @@ def _lines(decision: Decision) -> Iterator[str]:
 
 def _of_partition(crossing: Crossing, before: str, site: str) -> Iterator[str]:
     reach = "nothing has crossed" if crossing.crossed is None else f"copies reach up to {crossing.crossed}"
+    at_least = crossing.pair is not None and crossing.to_read > 0  # offsets without a record above what has landed
+    reach += " or beyond" if at_least else ""
     yield f"  partition {crossing.partition}: {before} has landed up to {crossing.landed}; {reach}"
     if crossing.pair is not None:
         yield f"    counted from pair {crossing.pair} on; compared with what {before} has, once that returns"
@@ -269,7 +271,10 @@ def _of_partition(crossing: Crossing, before: str, site: str) -> Iterator[str]:
     yield f"    {site}: mark {crossing.mark}, {', '.join(said)}; new records from there on"
     if crossing.unknown_here:
         yield f"    landed, but unknown to {site}: up to {many(crossing.unknown_here, 'offset')} of {before}"
-    yield f"    of {before}, offsets from {crossing.left} on never crossed: they are read when it returns"
+    left, which = f"{crossing.left}", "they are read when it returns"
+    if at_least:
+        left, which = f"{crossing.left} or a later one", "it says which when it returns"
+    yield f"    of {before}, offsets from {left} on never crossed: {which}"
 
 
 def _returned(site: str, found: Iterable[Returned]) -> Iterator[str]:
