@@ -90,6 +90,21 @@ def test_named_windows_are_compared_and_those_that_differ_are_sent(tide: Tide, l
     assert (sent["what"], sent["rows"]) == ("delivered", 2)
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ((), "none of these windows is published"),
+        (("--again", "--why", "x"), "none of these windows is published"),
+        (
+            ("--skip", "--why", "x"),
+            "none of these windows is published, or it stands there already: nothing to skip",
+        ),
+    ],
+)
+def test_what_is_not_there_is_not_said_to_be_done(tide: Tide, more: tuple[str, ...], words: str) -> None:
+    assert tide("deliver", "readings", "2013-01-05T17", "--to", "shop", *more).stdout == f"shop: {words}\n"
+
+
 def test_a_skipped_window_is_not_due(tide: Tide) -> None:
     found = tide("deliver", "readings", "2013-01-05T00", "--skip", "--why", "not wanted there", "--to", "shop")
     assert (found.exit_code, found.stdout) == (0, "shop: 1 skipped, 0 rows\n")
@@ -188,6 +203,12 @@ def beside(lab: Lab) -> Lab:
     lab.world.ingest("second")
     lab.servers |= {one.name: Server() for one in lab.pipeline.deliver}
     return lab
+
+
+def test_a_batch_without_such_rows_is_named(tide: Tide, beside: Lab) -> None:
+    found = tide("deliver", "readings", "--batch", "99", "--skip", "--why", "not wanted")
+    words = "no such batch has late rows, or it stands there already: nothing to skip"
+    assert found.stdout == f"site.late: {words}\n"
 
 
 def test_a_side_tables_unit_is_a_batch(tide: Tide, beside: Lab) -> None:

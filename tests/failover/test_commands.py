@@ -183,3 +183,9 @@ def test_where_counted_copies_end_is_told_as_a_lower_bound(
     assert "of oslo, offsets from 8 or a later one on never crossed: it says which when it returns" in shown
     assert "partition 1: oslo has landed up to 0; nothing has crossed" in shown
     assert "of oslo, offsets from 0 on never crossed: they are read when it returns" in shown
+
+
+@pytest.mark.parametrize("given", [("--pair", "0=4:1", "--pair", "0=4:2"), ("--mark", "0=3", "--mark", "0=3")])
+def test_a_partition_is_named_once(fo: Tide, given: tuple[str, ...]) -> None:
+    shown = fo("failover", "plan", "readings", "--to", "bergen", *given)
+    assert (shown.exit_code, "partition 0 is named twice" in shown.output) == (2, True), shown.output

@@ -95,7 +95,15 @@ def deliver(
     def work(ctx: Context, one: Delivery, found: list[Sent]) -> None:
         found.extend(_send(ctx, one, keys, again, skip, why))
 
-    raise SystemExit(each(spec, chosen, work, lambda one: "nothing is due", as_json))
+    raise SystemExit(each(spec, chosen, work, lambda one: _nothing(one, bool(keys), skip), as_json))
+
+
+def _nothing(one: Delivery, named: bool, skip: bool) -> str:
+    """What it means that there was nothing to do."""
+    if not named:
+        return "nothing is due"
+    there = f"no such batch has {one.side} rows" if one.side else "none of these windows is published"
+    return f"{there}, or it stands there already: nothing to skip" if skip else there
 
 
 def named(spec: Pipeline, wanted: Sequence[str]) -> list[Delivery]:

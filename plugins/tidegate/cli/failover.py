@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ def _marks(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
         partition, equals, offset = one.partition("=")
         if not (equals and partition.isdigit() and offset.isdigit()):
             raise click.BadParameter(f"{one} is not PARTITION=OFFSET")
+        _once(found, int(partition))
         found[int(partition)] = int(offset)
     return found
 
@@ -41,8 +42,15 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
         before, colon, here = places.partition(":")
         if not (equals and colon and partition.isdigit() and before.isdigit() and here.isdigit()):
             raise click.BadParameter(f"{one} is not PARTITION=OFFSET:THERE")
+        _once(found, int(partition))
         found[int(partition)] = (int(before), int(here))
     return found
+
+
+def _once(found: Container[int], partition: int) -> None:
+    """Which of two was meant is not guessed."""
+    if partition in found:
+        raise click.BadParameter(f"partition {partition} is named twice")
 
 
 _to = click.option("--to", "site", required=True, metavar="SITE", help="The site (source.sites) that takes over.")
