@@ -168,6 +168,8 @@ def test_the_conf_names_windows(run: Run, lab: Lab) -> None:
     run(conf={"from": "2013-01-05", "until": "2013-01-06"})
     run(conf={"window": "2013-01-05T01:00Z", "again": True, "why": "doubts"})
     assert len(lab.server.sent) == 3
+    with pytest.raises(AirflowSkipException, match="shop: none of the windows that this run is about is published"):
+        run(conf={"window": "2013-01-05T17:00Z"})
 
 
 def test_a_run_that_is_about_windows_sends_no_batches(run: Run, lab: Lab) -> None:
@@ -183,6 +185,8 @@ def test_a_run_that_is_about_windows_sends_no_batches(run: Run, lab: Lab) -> Non
             }
             assert deliveries.about(lab.pipeline, side, ctx, where) == ((), True)  # type: ignore[arg-type]
             assert len(deliveries.about(lab.pipeline, SHOP, ctx, where)[0]) == 1  # type: ignore[arg-type]
+    with pytest.raises(AirflowSkipException, match=r"shop\.late sends batches, and this run is about windows"):
+        deliveries._tell(SimpleNamespace(delivery="shop.late"), [], True)  # type: ignore[arg-type]
 
 
 def test_a_failure_is_tried_again_and_a_refusal_is_not(run: Run, lab: Lab) -> None:

@@ -63,7 +63,7 @@ def carry_out(task: DeliverOperator, ctx: PipelineContext, context: Context, sec
         found = list(named if alone else chain(named, workflow.deliver(ctx, one, sender, go_on)))
     if not go_on():
         task.log.info(trigger(task.dag_id, f"after_{context['dag_run'].run_id}"[:250]))
-    _tell(task, found)
+    _tell(task, found, alone)
 
 
 def about(
@@ -98,10 +98,15 @@ def _why(context: Context) -> str:
     return str(conf.get("why") or "asked for by a run's conf")[:500] if conf.get("again") is True else ""
 
 
-def _tell(task: DeliverOperator, found: Sequence[Sent]) -> None:
+def _tell(task: DeliverOperator, found: Sequence[Sent], alone: bool) -> None:
+    """`alone`: as `about` says."""
     bad = [sent for sent in found if not sent.well]
     if not found:
         side = side_of(task.delivery)
+        if alone and side:
+            raise AirflowSkipException(f"{task.delivery} sends batches, and this run is about windows")
+        if alone:
+            raise AirflowSkipException(f"{task.delivery}: none of the windows that this run is about is published")
         what = f"batch with {side} rows" if side else "published window"
         raise AirflowSkipException(f"nothing is due at {task.delivery}: every {what} stands there")
     if not bad:
