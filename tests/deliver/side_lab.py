@@ -32,9 +32,9 @@ class HiveSides(ClusterLab):
         found: Offsets = Counter()
         with contextlib.suppress(CatalogueError):
             for location in self.far.partitions(f"{TABLE}__{side}" if side else TABLE).values():
-                for path in Path(location.removeprefix("file://")).rglob("*.parquet"):
-                    with path.open("rb") as opened:
-                        found.update(_offsets(path.name, opened))
+                for file in self.storage.list_files(location) or []:
+                    with self.storage.open_existing(f"{location}/{file.path}") as opened:
+                        found.update(_offsets(file.path, opened) if file.path.endswith(".parquet") else ())
         return found
 
     def home(self, side: str = "") -> Offsets:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,12 @@ from tidegate.workflow.deliver import content, deliver
 DAY_MS = 86_400_000
 
 
-@pytest.fixture(params=list(KINDS))
+_KINDS = KINDS | {"hive in an object store": partial(HiveSides, objects=True)}
+
+
+@pytest.fixture(params=list(_KINDS))
 def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Sides:
-    return KINDS[request.param](tmp_path)
+    return _KINDS[request.param](tmp_path)
 
 
 def test_late_and_dirty_rows_arrive_leave_and_move_on(lab: Sides) -> None:
