@@ -85,7 +85,7 @@ def _not_asked(original, self, loaded, record, holds):
 
 def _nothing_to_commit(original, self, loaded, record, holds):
     """An empty window is taken for one that stands."""
-    return True if not record.files else original(self, loaded, record, holds)
+    return None if not record.files else original(self, loaded, record, holds)
 
 
 def _of_the_directory(original, rows, name, value):
