@@ -49,16 +49,13 @@ def carry_out(
     Without `run_tasks` everything happens in this process, on `storage`, which then needs `open_new` and
     `open_existing`. `tasks`: how many can run at once; None where nobody knows."""
     started = time.monotonic()
+    run_tasks = run_tasks or (lambda run, works: [run(work, 0) for work in works])
     try:
-        receipt = _run(plan, storage, run_tasks or _here, open_storage or (lambda uri: storage), tasks, started)
+        receipt = _run(plan, storage, run_tasks, open_storage or (lambda uri: storage), tasks, started)
         storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
     except Exception as e:
         raise reported(storage, plan.attempt_dir, e) from e
     return f"tidegate: {plan.attempt}: {_summary(receipt, plan)}"
-
-
-def _here(run: Callable[[Any, int], Any], works: Sequence[Any]) -> list[Any]:
-    return [run(work, 0) for work in works]
 
 
 def _run(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from spark_jobs.engine.encodings import choose_encoding, sample_of
 from spark_jobs.engine.failures import refuse, reported
 from spark_jobs.engine.rewrite.sources import GROUP_BYTES, GROUP_ROWS
 from spark_jobs.engine.sinks import format_of
-from spark_jobs.engine.types import schema_of
+from spark_jobs.engine.types import filled, schema_of
 from tidegate.core.base.errors import PathExists
 from tidegate.core.base.plain import dumps, from_plain
 from tidegate.core.base.storage import Storage
@@ -118,24 +118,11 @@ def _as_events(
     compute, count = _computing(pipeline), 0
     for batch in batches:
         read = {column.name: batch.column(i) for i, column in enumerate(source.columns)}
-        rows = compute(_filled(decoded, read, said, len(batch)))
+        rows = compute(filled(decoded, read, len(batch), said))
         mine = {name: rows[name] for name in rows.column_names}
         mine[_OFFSET] = pa.array(range(count, count + len(batch)), pa.int64())
         count += len(batch)
-        yield _filled(whole, mine, said, len(batch))
-
-
-def _filled(schema: pa.Schema, values: Mapping[str, Any], said: Mapping[str, Any], rows: int) -> pa.Table:
-    """Columns by these values, by what is said of all rows alike, or null."""
-    columns = []
-    for field in schema:
-        if field.name in values:
-            columns.append(values[field.name].cast(field.type))
-        elif field.name in said:
-            columns.append(pa.repeat(pa.scalar(said[field.name], field.type), rows))
-        else:
-            columns.append(pa.nulls(rows, field.type))
-    return pa.Table.from_arrays(columns, schema=schema)
+        yield filled(whole, mine, len(batch), said)
 
 
 def _computing(pipeline: Pipeline) -> Callable[[pa.Table], pa.Table]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs import lean, tasks
 from spark_jobs.engine import secrets as engine_secrets
-from spark_jobs.engine.failures import JobError, from_exception, last_line
+from spark_jobs.engine.failures import from_exception, last_line
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -32,8 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return _land(*arguments)
     except Exception as e:
-        failure = e.failure if isinstance(e, JobError) else from_exception(e)
-        print(f"tidegate: {last_line(failure)}", file=sys.stderr, flush=True)
+        print(f"tidegate: {last_line(from_exception(e))}", file=sys.stderr, flush=True)
         return 1
 
 

@@ -99,7 +99,7 @@ def carry_out(
     try:
         one = functools.partial(rewrite, plan, open_storage or (lambda uri: storage))
         works = [Work((merge,)) for merge in plan.merges] + ([Work(plan.late, late=True)] if plan.late else [])
-        done = list((run or _here)(one, works))
+        done = list(run(one, works)) if run is not None else [one(work, 0) for work in works]
         receipt = _receipt(plan, done, round(time.monotonic() - started, 3))
         bounds = {path: found for d in done for path, found in d.bounds}
         if bounds:
@@ -108,10 +108,6 @@ def carry_out(
     except Exception as e:
         raise reported(storage, plan.attempt_dir, e) from e
     return f"tidegate: {plan.attempt}: {_summary(plan, receipt)}"
-
-
-def _here(one: Callable[[Work, int], Done], works: Sequence[Work]) -> list[Done]:
-    return [one(work, 0) for work in works]
 
 
 def _receipt(plan: RewritePlan, done: Sequence[Done], seconds: float) -> MergeReceipt | ReopenReceipt:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -30,17 +28,12 @@ HOURS = [FIRST_HOUR + timedelta(hours=n) for n in range(24)]
 INTACT, BROKEN = utc(26, 20), utc(26, 21)
 LEAST_BATCHES = 5
 _AUDIT_LINES = 9  # its findings; before them it tells its progress
-_PARSE_S, _INGEST_S, _BACKFILL_S, _RETRY_S, _CHECK_S = 180.0, 900.0, 900.0, 300.0, 300.0
+_INGEST_S, _BACKFILL_S, _RETRY_S = 900.0, 900.0, 300.0
 
 
 def wait_for_airflow(world: World) -> None:
     """Until the scheduler has parsed the pipeline's DAGs."""
-
-    def reason() -> str:
-        return "; ".join(world.airflow.import_errors()) or f"Airflow does not know {world.archive_dag}"
-
-    dags = (world.ingest_dag, world.archive_dag)
-    wait_until(lambda: all(world.airflow.has_dag(dag) for dag in dags), _PARSE_S, reason)
+    world.wait_for(world.ingest_dag, world.archive_dag)
 
 
 def produce(world: World, batch: Sequence[flights.Report]) -> None:
@@ -228,10 +221,7 @@ def _check_healed(world: World, killed: Killed) -> None:
 
 def audit(world: World) -> None:
     """`tidegate audit`: ledger and files agree."""
-    words = ["audit", world.pipeline.name, "--deep"]
-    world.out.line(f"$ tidegate {' '.join(words)}")
-    finished = world.commands.run("audit", [sys.executable, "-m", "tidegate.cli", *words], _CHECK_S)
-    world.out.line("\n".join(finished.text.splitlines()[-_AUDIT_LINES:]))
+    finished = world.tidegate("audit", world.pipeline.name, "--deep", last=_AUDIT_LINES)
     world.out.check(finished.ok, "the audit says balanced")
 
 
@@ -250,18 +240,16 @@ def _waiting(world: World) -> list[str]:
 
 
 def count(world: World) -> dict:
-    """The independent checker, a process of its own that gets nothing but addresses. Returns its numbers."""
+    """The independent checker. Returns its numbers."""
     numbers = Path(world.info.root) / "check.json"
     ends = flights.end_offsets(world.info.kafka_bootstrap)
-    argv = [
-        sys.executable, "-I", os.path.abspath(check.__file__), "--csv", str(flights.csv_archive()),
+    words = [
+        "--csv", str(flights.csv_archive()),
         *world.asked, "--table", world.pipeline.sink.table,
         *_waiting(world), "--from", hour_name(FIRST_HOUR), "--to", hour_name(LAST_HOUR),
         "--closed-at", hour_name(CLOSED_AT), "--end-offsets", ",".join(str(ends[p]) for p in sorted(ends)),
         "--json", str(numbers), *_copied(world),
     ]  # fmt: skip
-    world.out.line("$ python -I check.py  (csv, duckdb, pyhive, pyiceberg; imports nothing of Tidegate)")
-    finished = world.commands.run("check", argv, _CHECK_S)
-    world.out.line(finished.text)
-    world.out.check(finished.ok, "the independent checker confirms it")
+    confirmed = world.confirmed(check, words, "csv, duckdb, pyhive, pyiceberg")
+    world.out.check(confirmed, "the independent checker confirms it")
     return json.loads(numbers.read_text()) if numbers.exists() else {}

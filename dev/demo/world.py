@@ -2,40 +2,88 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 from dev.demo.airflow_rest import Airflow
-from dev.demo.commands import Commands
+from dev.demo.commands import Commands, Finished
 from dev.demo.output import Output
 from dev.demo.tables import Place, Tables, place, window_of
 from dev.stack.info import StackInfo
+from tidegate.core.batch.states import LandedBatch
 from tidegate.core.ledger import Ledger
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.states import PublishedGeneration
 
 T = TypeVar("T")
 _LOOK_S = 0.5
+_PARSE_S, _COMMAND_S = 180.0, 300.0
 
 
 class DemoFailed(Exception):
     """The demo cannot go on; one line for the user."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class World:
+@dataclass(kw_only=True)
+class Stage:
+    """What the scenes of every demo work with. `told`: the newest batch that was told of."""
+
+    ledger: Ledger
+    airflow: Airflow
+    commands: Commands
+    out: Output
+    told: int = 0
+
+    def wait_for(self, *dags: str) -> None:
+        """Until the scheduler has parsed these DAGs."""
+
+        def reason() -> str:
+            return "; ".join(self.airflow.import_errors()) or f"Airflow does not know {dags[-1]}"
+
+        wait_until(lambda: all(map(self.airflow.has_dag, dags)), _PARSE_S, reason)
+
+    def tidegate(self, *words: str, last: int | None = None) -> Finished:
+        """One command of Tidegate, to its end, shown as an operator types it, with its `last` lines; None: all."""
+        self.out.line(f"$ tidegate {' '.join(words)}")
+        found = self.commands.run(words[0], [sys.executable, "-m", "tidegate.cli", *words], _COMMAND_S)
+        lines = found.text.splitlines()
+        self.out.line("\n".join(lines if last is None else lines[-last:]))
+        return found
+
+    def confirmed(self, checker: ModuleType, words: Sequence[str], by: str) -> bool:
+        """Whether an independent checker, a process of its own that gets nothing but addresses, ends with 0."""
+        path = Path(str(checker.__file__)).absolute()
+        self.out.line(f"$ python -I {path.name}  ({by}; imports nothing of Tidegate)")
+        found = self.commands.run(path.stem, [sys.executable, "-I", str(path), *words], _COMMAND_S)
+        self.out.line(found.text)
+        return found.ok
+
+    def say_landed(self, name: str) -> None:
+        """A line for each batch that has landed since the last time."""
+        if self.ledger.pipelines.row(name) is None:  # the first run registers it
+            return
+        while self.told + 1 < self.ledger.batches.planning_view(name).next_batch_id:
+            batch = self.ledger.batches.get(name, self.told + 1)
+            if not isinstance(batch, LandedBatch):
+                return
+            self.told += 1
+            rows = sum(f.rows for f in self.ledger.batches.manifest_files(name, self.told))
+            self.out.line(f"batch {self.told} (epoch {batch.epoch}): {batch.plan.records:,} offsets, {rows:,} rows")
+
+
+@dataclass(kw_only=True)
+class World(Stage):
     """The parts of the stack as the demo uses them."""
 
     info: StackInfo
     pipeline: Pipeline
-    ledger: Ledger
     tables: Tables
-    airflow: Airflow
-    commands: Commands
-    out: Output
     asked: tuple[str, ...]  # by the checker: its words for the catalogue
 
     @property

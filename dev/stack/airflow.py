@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
-
 from dev.stack.airflow_db import airflow_binary, ensure_template, migrate, migrated
 from dev.stack.environment import AIRFLOW_USER, ledger_url
 from dev.stack.errors import StackError
 from dev.stack.parts import Part
-from dev.stack.ports import LOOPBACK
+from dev.stack.ports import LOOPBACK, told
 from dev.stack.postgres import Postgres
 from dev.stack.processes import Program
 from dev.stack.spark import ensure_archive
@@ -79,38 +75,27 @@ class Airflow(Part):
 
     def _forget_dead_services(self, postgres: Postgres) -> None:
         """Killed services stay `running` in the database; their last heartbeat would pass for the new ones' health."""
-        with postgres.connect("airflow") as connection:
-            connection.cursor().execute(
-                "UPDATE job SET state = 'failed', end_date = now()"
-                " WHERE state = 'running' AND job_type IN ('SchedulerJob', 'TriggererJob')"
-            )
-        connection.close()
+        postgres.run(
+            "airflow",
+            "UPDATE job SET state = 'failed', end_date = now()"
+            " WHERE state = 'running' AND job_type IN ('SchedulerJob', 'TriggererJob')",
+        )
 
     def _set_password(self, postgres: Postgres) -> None:
         from werkzeug.security import generate_password_hash
 
-        with postgres.connect("airflow") as connection:
-            connection.cursor().execute(
-                "UPDATE ab_user SET password = %s WHERE username = %s",
-                (generate_password_hash(self.site.secrets.airflow_password), AIRFLOW_USER),
-            )
-        connection.close()
+        password = generate_password_hash(self.site.secrets.airflow_password)
+        postgres.run("airflow", "UPDATE ab_user SET password = %s WHERE username = %s", (password, AIRFLOW_USER))
 
     def _add_pools(self, postgres: Postgres) -> None:
-        with postgres.connect("airflow") as connection:
-            for name, (slots, description) in POOLS.items():
-                connection.cursor().execute(
-                    "INSERT INTO slot_pool (pool, slots, description, include_deferred) VALUES (%s, %s, %s, false)"
-                    " ON CONFLICT (pool) DO NOTHING",
-                    (name, slots, description),
-                )
-        connection.close()
+        for name, (slots, description) in POOLS.items():
+            postgres.run(
+                "airflow",
+                "INSERT INTO slot_pool (pool, slots, description, include_deferred) VALUES (%s, %s, %s, false)"
+                " ON CONFLICT (pool) DO NOTHING",
+                (name, slots, description),
+            )
 
     def _healthy(self, service: str) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{LOOPBACK}:{self.port}/health", timeout=5) as answer:
-                health = json.load(answer)
-        except (urllib.error.URLError, OSError, ValueError):
-            return False
-        component = service.removeprefix("airflow-")
-        return health.get("metadatabase" if component == "webserver" else component, {}).get("status") == "healthy"
+        component = "metadatabase" if service == "airflow-webserver" else service.removeprefix("airflow-")
+        return told(self.port, "health").get(component, {}).get("status") == "healthy"

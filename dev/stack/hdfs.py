@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import getpass
-import json
-import urllib.request
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from dev.stack.jars import ensure_jars
 from dev.stack.java import ADD_OPENS, find_java
 from dev.stack.parts import Part
-from dev.stack.ports import LOOPBACK, accepts
+from dev.stack.ports import LOOPBACK, accepts, told
 from dev.stack.processes import Program
 
 _START_S = 90.0
@@ -29,20 +26,17 @@ class Hdfs(Part):
 
     name = "hdfs"
     port_names = ("hdfs", "hdfs_http", "hdfs_datanode", "hdfs_datanode_ipc", "hdfs_datanode_http")
-
-    def prepare(self) -> None:
-        """Fetch Hadoop's jars."""
-        ensure_jars("hdfs", self.site.places, self.site.progress)
+    jar_set = "hdfs"
 
     def start(self) -> None:
         """Format the first time, start both daemons, wait until files can be written."""
         folder = self.site.folder("hdfs")
         self._configure(folder)
         if not (folder / "name" / "current" / "VERSION").exists():
-            formatting = java_command(folder, self._jars(), "-Xmx128m")
+            formatting = java_command(folder, self.jars(), "-Xmx128m")
             words = ["org.apache.hadoop.hdfs.server.namenode.NameNode", "-format", "-force", "-nonInteractive"]
             self.site.launcher.run("hdfs-format", Program([*formatting, *words], cwd=folder), _START_S)
-        command = java_command(folder, self._jars(), "-Xmx256m")
+        command = java_command(folder, self.jars(), "-Xmx256m")
         daemons = [
             self.site.launcher.start(f"hdfs-{name.lower()}", Program([*command, f"{_SERVER}.{kind}"], cwd=folder))
             for name, kind in (("NameNode", "namenode.NameNode"), ("DataNode", "datanode.DataNode"))
@@ -50,19 +44,11 @@ class Hdfs(Part):
         for daemon in daemons:
             daemon.wait_ready(self._ready, _START_S)
 
-    def _jars(self) -> Path:
-        return ensure_jars("hdfs", self.site.places, self.site.progress)
-
     def _ready(self) -> bool:
-        if not accepts(self.port):
-            return False
         query = "jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
-        try:
-            with urllib.request.urlopen(f"http://{LOOPBACK}:{self.site.ports['hdfs_http']}/{query}", timeout=5) as page:
-                state = json.load(page)["beans"][0]
-        except (OSError, ValueError, LookupError):
-            return False
-        return state["FSState"] == "Operational" and state["NumLiveDataNodes"] > 0
+        beans = told(self.site.ports["hdfs_http"], query).get("beans")
+        operational = bool(beans) and beans[0]["FSState"] == "Operational" and beans[0]["NumLiveDataNodes"] > 0
+        return operational and accepts(self.port)
 
     def _configure(self, folder: Path) -> None:
         conf = folder / "conf"

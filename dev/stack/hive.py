@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
-from xml.sax.saxutils import escape
 
 from dev.stack.errors import StackError
+from dev.stack.hdfs import site_xml
 from dev.stack.jars import ensure_jars
 from dev.stack.java import ADD_OPENS, find_java
 from dev.stack.parts import Part
@@ -111,9 +111,9 @@ class SparkThriftIceberg(SparkThrift):
 
     def prepare(self) -> None:
         """Fetch Iceberg's jars, and those of its S3 client where there is an object store."""
-        self._jars()
+        self._further_jars()
 
-    def _jars(self) -> list[Path]:
+    def _further_jars(self) -> list[Path]:
         beside = self._objects or "objects" in self.site.ports  # the environment is there once all is prepared
         names = ["iceberg-spark", *(["iceberg-aws"] if beside else [])]
         return [ensure_jars(name, self.site.places, self.site.progress) for name in names]
@@ -125,7 +125,7 @@ class SparkThriftIceberg(SparkThrift):
 
     def _classpath(self) -> str:
         """Behind Spark's own: the archive of classes holds for a prefix."""
-        return ":".join([spark_classpath(), *(f"{jars}/*" for jars in self._jars())])
+        return ":".join([spark_classpath(), *(f"{jars}/*" for jars in self._further_jars())])
 
     def _catalogues(self) -> dict[str, str]:
         url = self.site.env.get("AIRFLOW_CONN_ICEBERG_SQL")  # missing in a stack without PostgreSQL
@@ -137,16 +137,11 @@ class SparkThriftIceberg(SparkThrift):
 class SparkThriftObjects(SparkThrift):
     """The same with Hadoop's client of S3: Hive tables whose location is `s3://...`."""
 
-    def prepare(self) -> None:
-        """Fetch that client and Amazon's SDK."""
-        self._client()
-
-    def _client(self) -> Path:
-        return ensure_jars("hadoop-aws", self.site.places, self.site.progress)
+    jar_set = "hadoop-aws"
 
     def _classpath(self) -> str:
         """Behind Spark's own: the archive of classes holds for a prefix."""
-        return f"{spark_classpath()}:{self._client()}/*"
+        return f"{spark_classpath()}:{self.jars()}/*"
 
     def _catalogues(self) -> dict[str, str]:
         if _OBJECTS not in self.site.env:
@@ -159,26 +154,22 @@ class HiveServer2(Part):
 
     name = "hive"
     port_names = ("hive", "hive_metastore")
-
-    def prepare(self) -> None:
-        """Fetch Hive's jars."""
-        ensure_jars("hiveserver2", self.site.places, self.site.progress)
+    jar_set = "hiveserver2"
 
     def start(self) -> None:
         """Start and wait until a session can be opened."""
         folder = self.site.folder("hive4")
-        jars = ensure_jars("hiveserver2", self.site.places, self.site.progress)
         conf = folder / "conf"
         for name in ("conf", "tmp"):
             (folder / name).mkdir(exist_ok=True)
-        (conf / "hive-site.xml").write_text(_site_xml(self._hive(folder)))
+        (conf / "hive-site.xml").write_text(site_xml(self._hive(folder)))
         for name in ("log4j2.properties", "hive-log4j2.properties"):
             (conf / name).write_text(_LOG4J)
         argv = [
             str(find_java().binary), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *ADD_OPENS,
             f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
             f"-Dderby.stream.error.file={folder / 'derby.log'}", f"-Djava.io.tmpdir={folder / 'tmp'}",
-            "-cp", f"{conf}:{jars}/*",
+            "-cp", f"{conf}:{self.jars()}/*",
         ]  # fmt: skip
         java, metastore = {"JAVA_HOME": str(find_java().home)}, self.site.ports["hive_metastore"]
         service = [*argv, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(metastore)]
@@ -300,11 +291,3 @@ def answers(port: int) -> bool:
 
 def _derby(folder: Path) -> str:
     return f"jdbc:derby:;databaseName={folder / 'metastore'};create=true"
-
-
-def _site_xml(properties: dict[str, object]) -> str:
-    rows = "".join(
-        f"<property><name>{key}</name><value>{escape(str(value))}</value></property>\n"
-        for key, value in properties.items()
-    )
-    return f"<configuration>\n{rows}</configuration>\n"

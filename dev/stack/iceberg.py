@@ -5,15 +5,12 @@ Their own main class listens on every address; so Jetty puts the parts together,
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from dev.stack.jars import ensure_jars
 from dev.stack.java import find_java
 from dev.stack.parts import Part
-from dev.stack.ports import LOOPBACK
+from dev.stack.ports import LOOPBACK, told
 from dev.stack.processes import LOCALE, Program
 
 _START_S = 120.0
@@ -53,10 +50,7 @@ class IcebergRest(Part):
 
     name = "iceberg"
     port_names = ("iceberg",)
-
-    def prepare(self) -> None:
-        """Fetch the jars."""
-        self._jars()
+    jar_set = "iceberg"
 
     def start(self) -> None:
         """Start and wait until it says how it is set up."""
@@ -66,13 +60,10 @@ class IcebergRest(Part):
         command = [
             str(find_java().binary), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
             f"-Djava.io.tmpdir={folder}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            "-cp", f"{self._jars()}/*", "org.eclipse.jetty.xml.XmlConfiguration", str(config),
+            "-cp", f"{self.jars()}/*", "org.eclipse.jetty.xml.XmlConfiguration", str(config),
         ]  # fmt: skip
         running = self.site.launcher.start("iceberg", Program(command, LOCALE, folder))
-        running.wait_ready(self._ready, _START_S)
-
-    def _jars(self) -> Path:
-        return ensure_jars("iceberg", self.site.places, self.site.progress)
+        running.wait_ready(lambda: "defaults" in told(self.port, "v1/config"), _START_S)
 
     def _xml(self, folder: Path) -> str:
         settings = {
@@ -85,10 +76,3 @@ class IcebergRest(Part):
             f"<Entry><Item>{escape(key)}</Item><Item>{escape(value)}</Item></Entry>" for key, value in settings.items()
         )
         return _XML.format(entries=entries, host=LOOPBACK, port=self.port)
-
-    def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{LOOPBACK}:{self.port}/v1/config", timeout=5) as answer:
-                return "defaults" in json.load(answer)
-        except (OSError, ValueError):
-            return False

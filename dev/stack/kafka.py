@@ -6,7 +6,6 @@ import base64
 import uuid
 from pathlib import Path
 
-from dev.stack.jars import ensure_jars
 from dev.stack.java import find_java
 from dev.stack.parts import Part
 from dev.stack.ports import LOOPBACK, accepts
@@ -30,29 +29,25 @@ class Kafka(Part):
 
     name = "kafka"
     port_names = ("kafka", "kafka_controller", "kafka_sasl")
-
-    def prepare(self) -> None:
-        """Fetch the broker's jars."""
-        ensure_jars("kafka", self.site.places, self.site.progress)
+    jar_set = "kafka"
 
     def start(self) -> None:
         """Format the log directory the first time, start, wait until the broker answers for metadata."""
         folder = self.site.folder("kafka")
-        jars = ensure_jars("kafka", self.site.places, self.site.progress)
         config = folder / "server.properties"
         write_private(config, "".join(f"{key}={value}\n" for key, value in self._properties(folder).items()))
         if not (folder / "data" / "meta.properties").exists():
             cluster = cluster_id()
             formatting = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
-            command = self._java(jars, "-Xmx128m", "-XX:TieredStopAtLevel=1")
+            command = self._java("-Xmx128m", "-XX:TieredStopAtLevel=1")
             self.site.launcher.run("kafka", Program([*command, *formatting], cwd=folder), _START_S)
-        command = self._java(jars, "-Xmx384m", "-Xms64m", "-XX:MaxDirectMemorySize=128m")
+        command = self._java("-Xmx384m", "-Xms64m", "-XX:MaxDirectMemorySize=128m")
         running = self.site.launcher.start("kafka", Program([*command, "kafka.Kafka", str(config)], cwd=folder))
         running.wait_ready(self._answers, _START_S)
 
-    def _java(self, jars: Path, *options: str) -> list[str]:
+    def _java(self, *options: str) -> list[str]:
         logging = "-Dorg.slf4j.simpleLogger.showDateTime=true"
-        return [str(find_java().binary), "-XX:+UseSerialGC", *options, logging, "-cp", f"{jars}/*"]
+        return [str(find_java().binary), "-XX:+UseSerialGC", *options, logging, "-cp", f"{self.jars()}/*"]
 
     def _answers(self) -> bool:
         if not accepts(self.port):

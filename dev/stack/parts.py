@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from dev.stack.jars import ensure_jars
 from dev.stack.places import Places
 from dev.stack.processes import Launcher
 from dev.stack.secrets import Secrets
@@ -39,12 +40,19 @@ class Part(ABC):
     name: ClassVar[str]  # also the first word of its processes' names: `airflow`, `airflow-scheduler`
     port_names: ClassVar[tuple[str, ...]]
     after: ClassVar[tuple[str, ...]] = ()  # parts that must be ready before this one starts
+    jar_set: ClassVar[str] = ""  # that it runs on; see jars.py
 
     def __init__(self, site: Site) -> None:
         self.site = site
 
-    def prepare(self) -> None:  # noqa: B027 - most parts need nothing
+    def prepare(self) -> None:
         """Fetch or make what every stack shares (downloads may take minutes). Raises StackError."""
+        if self.jar_set:
+            self.jars()
+
+    def jars(self) -> Path:
+        """The folder of its jars."""
+        return ensure_jars(self.jar_set, self.site.places, self.site.progress)
 
     @abstractmethod
     def start(self) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 import socket
+import urllib.request
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from dev.stack.errors import StackError
 
@@ -33,6 +36,16 @@ def accepts(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def told(port: int, path: str) -> dict[str, Any]:
+    """What a server on this loopback port says at `path`, in JSON; empty while it does not."""
+    try:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/{path}", timeout=5) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except (OSError, ValueError):
+        return {}
 
 
 def choose_ports(

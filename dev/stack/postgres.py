@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,12 @@ class Postgres(Part):
         found.autocommit = True
         return found
 
+    def run(self, database: str, statement: str, values: Sequence[object] = ()) -> None:
+        """Execute one statement."""
+        connection = self.connect(database)
+        connection.cursor().execute(statement, values)
+        connection.close()
+
     def _create(self) -> None:
         template = cluster_template(self.site.places.templates)
         fresh = self.site.root / "postgres.new"
@@ -95,11 +102,7 @@ class Postgres(Part):
             "log_timezone": "UTC",
             "fsync": "on" if self.site.durable else "off",
         }
-        options = [
-            "-D",
-            str(self.data),
-            *(word for key, value in settings.items() for word in ("-c", f"{key}={value}")),
-        ]
+        options = ["-D", str(self.data), *(w for key, value in settings.items() for w in ("-c", f"{key}={value}"))]
         return self.site.launcher.start("postgres", _program("postgres", options, self.data))
 
     def _ready(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from dev.stack.errors import StackError
-from dev.stack.jars import ensure_jars
 from dev.stack.java import find_java
 from dev.stack.parts import Part
 from dev.stack.ports import LOOPBACK
@@ -32,10 +31,7 @@ class RocketMq(Part):
 
     name = "rocketmq"
     port_names = ("rocketmq", "rocketmq_broker", "rocketmq_replica")
-
-    def prepare(self) -> None:
-        """Fetch the jars."""
-        self._jars()
+    jar_set = "rocketmq"
 
     def start(self) -> None:
         """Start both, wait until the name server knows the broker."""
@@ -46,16 +42,13 @@ class RocketMq(Part):
         broker = self._daemon(folder, "broker", "broker.BrokerStartup", self._broker(folder), "-Xmx256m")
         broker.wait_ready(self._ready, _START_S)
 
-    def _jars(self) -> Path:
-        return ensure_jars("rocketmq", self.site.places, self.site.progress)
-
     def _daemon(self, folder: Path, name: str, main: str, settings: dict[str, object], heap: str):
         config = folder / f"{name}.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         command = [
             str(find_java().binary), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", heap,
             "-XX:MaxDirectMemorySize=128m",
-            f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}", "-cp", f"{folder}:{self._jars()}/*",
+            f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}", "-cp", f"{folder}:{self.jars()}/*",
             f"org.apache.rocketmq.{main}", "-c", str(config),
         ]  # fmt: skip
         return self.site.launcher.start(f"rocketmq-{name}", Program(command, LOCALE, folder))

@@ -10,7 +10,6 @@ import re
 import socket
 import struct
 import time
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -141,8 +140,3 @@ class RocketMQ:
             if time.monotonic() > deadline:
                 raise StackError(f"RocketMQ at {self.namesrv} did not come to it within {self._patience_s:g} s: {what}")
             time.sleep(0.02)
-
-
-def crc(body: bytes) -> int:
-    """As a broker writes it beside a body."""
-    return zlib.crc32(body) & 0x7FFFFFFF

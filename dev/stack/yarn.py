@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from pathlib import Path
 
 from dev.stack.hdfs import LOG4J, java_command, site_xml
-from dev.stack.jars import ensure_jars
 from dev.stack.java import ADD_OPENS, find_java
 from dev.stack.parts import Part
-from dev.stack.ports import LOOPBACK
+from dev.stack.ports import LOOPBACK, told
 from dev.stack.processes import LOCALE, RUN_MARK, Program
 
 _START_S = 90.0
@@ -33,16 +30,13 @@ class Yarn(Part):
         "yarn_nm", "yarn_nm_localizer", "yarn_nm_http",
     )  # fmt: skip
     after = ("hdfs",)
-
-    def prepare(self) -> None:
-        """Fetch Hadoop's jars."""
-        self._jars()
+    jar_set = "yarn"
 
     def start(self) -> None:
         """Start both daemons, wait until the NodeManager is known."""
         folder = self.site.folder("yarn")
         self._configure(folder)
-        command = java_command(folder, self._jars(), "-Xmx384m", f"-Dyarn.log.dir={folder}")
+        command = java_command(folder, self.jars(), "-Xmx384m", f"-Dyarn.log.dir={folder}")
         env = LOCALE | {"JAVA_HOME": str(find_java().home), "HADOOP_CONF_DIR": str(conf_folder(self.site.root)),
                         "SPARK_LOCAL_IP": LOOPBACK}  # fmt: skip
         daemons = [
@@ -54,15 +48,8 @@ class Yarn(Part):
         for daemon in daemons:
             daemon.wait_ready(self._ready, _START_S)
 
-    def _jars(self) -> Path:
-        return ensure_jars("yarn", self.site.places, self.site.progress)
-
     def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{LOOPBACK}:{self.port}/ws/v1/cluster/metrics", timeout=5) as page:
-                return json.load(page)["clusterMetrics"]["activeNodes"] > 0
-        except (OSError, ValueError, LookupError):
-            return False
+        return told(self.port, "ws/v1/cluster/metrics").get("clusterMetrics", {}).get("activeNodes", 0) > 0
 
     def _configure(self, folder: Path) -> None:
         conf = conf_folder(self.site.root)

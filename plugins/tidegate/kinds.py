@@ -68,12 +68,17 @@ class SourceKind:
     standby: StandbyOpened | None = None
 
 
+def found_at(place: str) -> Callable[[], Any]:
+    """Gives what stands at `module:name`; the module is imported by the first call."""
+    module, _, name = place.partition(":")
+    return lambda: getattr(import_module(module), name)
+
+
 def late(place: str) -> Callable[..., Any]:
     """What stands at `module:name`, to be called; the module is imported by the first call."""
 
     def called(*given: Any, **named: Any) -> Any:
-        module, _, name = place.partition(":")
-        return getattr(import_module(module), name)(*given, **named)
+        return found_at(place)()(*given, **named)
 
     return called
 

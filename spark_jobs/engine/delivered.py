@@ -13,7 +13,7 @@ from spark_jobs.engine import identity
 from spark_jobs.engine.identity import OVERFLOW, refuse_unknown
 from spark_jobs.engine.rewrite.sources import located, proved, spoilt, tables
 from spark_jobs.engine.sinks import Columns, finished
-from spark_jobs.engine.types import schema_of
+from spark_jobs.engine.types import filled, schema_of
 from tidegate.core.deliver.port import WINDOW_COLUMN
 from tidegate.core.files.merge import Source
 
@@ -72,18 +72,11 @@ class DeliveredRows:
         return proved(source, file, uri, advice=RESTORE)
 
     def _made(self, rows: pa.Table, values: dict[str, str | None]) -> pa.Table:
-        columns = [self._column(rows, field, values) for field in self._schema]
-        return pa.Table.from_arrays(columns, schema=self._schema).combine_chunks()
-
-    def _column(self, rows: pa.Table, field: pa.Field, values: dict[str, str | None]) -> Any:
         """A column that an older file lacks is null."""
-        if field.name == WINDOW_COLUMN[0]:
-            return pa.repeat(self._window, len(rows))
-        if field.name in values:
-            return _texts(rows, field.name, values[field.name]).cast(field.type)
-        if field.name not in rows.column_names:
-            return pa.nulls(len(rows), field.type)
-        return rows[field.name].cast(field.type)
+        there: dict[str, Any] = {name: rows[name] for name in rows.column_names}
+        there |= {name: _texts(rows, name, value) for name, value in values.items() if name in self._schema.names}
+        there[WINDOW_COLUMN[0]] = pa.repeat(self._window, len(rows))
+        return filled(self._schema, there, len(rows)).combine_chunks()
 
 
 def checksum(batch: pa.RecordBatch) -> int:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from spark_jobs.engine.failures import refuse, reported
 from spark_jobs.engine.places import combined
-from spark_jobs.engine.settlement import settle
+from spark_jobs.engine.settlement import settle, verify
 from spark_jobs.engine.slowness import together
 from spark_jobs.engine.tally import merge
 from spark_jobs.engine.targets import cut_copies
@@ -25,7 +25,7 @@ from tidegate.core.batch.jobs import JobPart, ReadPlan, ReplayPlan, kind_of
 from tidegate.core.batch.rules_version import KNOWN_RULES
 from tidegate.core.files import slow_path
 from tidegate.core.files.overflow import Known, overflow_values, staying
-from tidegate.core.files.receipt import DATA, DIRTY, LATE, RangeResult, ReadingNote, Receipt, arithmetic_errors
+from tidegate.core.files.receipt import DATA, DIRTY, LATE, RangeResult, ReadingNote, Receipt
 from tidegate.core.source.records import Reader
 from tidegate.core.source.unreadable import recreated
 from tidegate.core.spec.pipeline import Pipeline
@@ -58,13 +58,9 @@ def run_plan(
     nobody knows it: see `cut`.
     """
     try:
+        run_tasks = run_tasks or (lambda run, works: [run(work, 0) for work in works])
         receipt = _run(
-            plan,
-            storage,
-            run_tasks or _here,
-            open_reader or open_source,
-            open_storage or (lambda uri: storage),
-            tasks,
+            plan, storage, run_tasks, open_reader or open_source, open_storage or (lambda uri: storage), tasks
         )
         if not plan.targets:  # else each window has one of its own
             storage.write_new(join(plan.attempt_dir, RECEIPT), dumps(receipt).encode())
@@ -78,10 +74,6 @@ def open_source(plan: ReadPlan) -> Reader:
     from spark_jobs.engine.secrets import client_secrets
 
     return source_kind(kind_of(plan)).reader(plan, {**plan.bootstrap, **client_secrets()})
-
-
-def _here(run: Callable[..., TaskResult], tasks: Sequence[Task]) -> list[TaskResult]:
-    return [run(task, 0) for task in tasks]
 
 
 def _run(
@@ -116,7 +108,8 @@ def _run(
     if plan.targets:
         settle(plan, storage, receipt, results)
     else:
-        _verify(plan, storage, receipt)
+        planned = [r for part in plan.parts for r in part.ranges]
+        verify(storage, plan.attempt_dir, receipt, planned, "this attempt")
     return receipt
 
 
@@ -309,16 +302,3 @@ def _merged(whole: OffsetRange, pieces: list[RangeResult]) -> RangeResult:
         )
     mine = [p for p in pieces if p.range.partition == whole.partition]
     return merge(whole, (p for p in mine if whole.start <= p.range.start and p.range.end <= whole.end))
-
-
-def _verify(plan: ReadPlan, storage: Storage, receipt: Receipt) -> None:
-    """The files are there with their lengths, and the counts add up: else there is no receipt."""
-    listed = {f.path: f.bytes for f in storage.list_files(plan.attempt_dir) or []}
-    for file in receipt.files:
-        if listed.get(file.path) != file.bytes:
-            found = "is not there" if file.path not in listed else f"has {listed[file.path]} bytes"
-            raise refuse(f"{file.path}: {file.bytes} bytes written, but it {found}", retry=True)
-    planned = [r for part in plan.parts for r in part.ranges]
-    errors = arithmetic_errors(receipt, planned, "allow")
-    if errors:
-        raise refuse(f"the counts of this attempt do not add up: {'; '.join(errors[:5])}", retry=True)

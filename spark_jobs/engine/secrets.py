@@ -12,12 +12,8 @@ from spark_jobs.engine.failures import refuse
 VARIABLE, FILE = "TIDEGATE_SECRETS_FILE", "tidegate-secrets.json"
 REGISTRY = "tidegate.registry."
 """Begins the keys of the same file that are about the schema registry, and none of librdkafka's."""
-
-
 STORAGE = "tidegate.storage."
 """The same, of an object store: keys of `tidegate.storage.access`."""
-
-
 COPY = "tidegate.copy."
 """The same, of the database that a mirror's source table is read from: keys of `tidegate.databases`."""
 

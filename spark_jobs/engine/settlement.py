@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ def settle(plan: ReplayPlan, storage: Storage, whole: Receipt, results: Iterable
         )
         batches = tuple(plan.parts[planned[i][0]].batch_id for i in mine)
         found = ReplayReceipt(receipt, batches, add_up(copied[key]), sum(r.read for r in whole.ranges))
-        _verify(storage, target, found)
+        verify(storage, target.attempt_dir, receipt, [r.range for r in ranges], target.attempt, found.copied)
         done.append((target, found))
     for target in plan.targets:
         if target.window_ms in refused:
@@ -98,18 +98,20 @@ def _of_window(whole: RangeResult, chosen: int, written: int) -> RangeResult:
     return replace(whole, data=written, dropped=whole.read - chosen, rerouted=0)
 
 
-def _verify(storage: Storage, target: Target, found: ReplayReceipt) -> None:
-    receipt = found.receipt
-    for line in _missing(storage, target.attempt_dir, receipt.files):
-        raise refuse(line, retry=True)
-    errors = arithmetic_errors(receipt, [r.range for r in receipt.ranges], "allow", found.copied)
-    if errors:
-        raise refuse(f"the counts of {target.attempt} do not add up: {'; '.join(errors[:5])}", retry=True)
-
-
-def _missing(storage: Storage, directory: str, files: Iterable[FileEntry]) -> Iterator[str]:
+def verify(
+    storage: Storage,
+    directory: str,
+    receipt: Receipt,
+    planned: Sequence[OffsetRange],
+    whose: str,
+    copied: Sequence[BatchRows] = (),
+) -> None:
+    """The files are there with their lengths, and the counts add up: else there is no receipt. Raises JobError."""
     listed = {f.path: f.bytes for f in storage.list_files(directory) or []}
-    for file in files:
+    for file in receipt.files:
         if listed.get(file.path) != file.bytes:
             found = "is not there" if file.path not in listed else f"has {listed[file.path]} bytes"
-            yield f"{file.path}: {file.bytes} bytes written, but it {found}"
+            raise refuse(f"{file.path}: {file.bytes} bytes written, but it {found}", retry=True)
+    errors = arithmetic_errors(receipt, planned, "allow", copied)
+    if errors:
+        raise refuse(f"the counts of {whose} do not add up: {'; '.join(errors[:5])}", retry=True)

@@ -29,6 +29,30 @@ class KeptOpen:
         """See above."""
 
 
+class Tap(KeptOpen):
+    """Passes bytes on to a stream; after `keep` they are kept instead: the end of a file that goes on."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream, self._position = stream, stream.tell()
+        self._keeps = False
+        self.kept: list[bytes] = []
+
+    def keep(self) -> None:
+        self._keeps = True
+
+    def write(self, data: bytes) -> int:
+        size = memoryview(data).nbytes
+        if self._keeps:
+            self.kept.append(bytes(data))
+        else:
+            self.stream.write(data)
+        self._position += size
+        return size
+
+    def tell(self) -> int:
+        return self._position
+
+
 class Stream(KeptOpen):
     """What is written waits in memory until `spill`; after that it goes straight to the file. Bytes in `waiting`."""
 

@@ -7,19 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.engine.route import Routed
 from tidegate.core.batch.jobs import ReadPlan
-from tidegate.core.files.receipt import (
-    Failure,
-)
-
-if TYPE_CHECKING:
-    pass
+from tidegate.core.files.receipt import Failure
 
 
 class Targets:

@@ -5,6 +5,9 @@ Timestamps are 64-bit microseconds marked as UTC instants, which Spark, Hive and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pyarrow as pa
 
 from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, parse
@@ -58,6 +61,19 @@ def hive_type(kind: pa.DataType) -> HiveType:
 def schema_of(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
     """Arrow schema of (name, Hive type) pairs."""
     return pa.schema([pa.field(name, arrow_type(parse(text))) for name, text in columns])
+
+
+def filled(schema: pa.Schema, values: Mapping[str, Any], rows: int, said: Mapping[str, Any] | None = None) -> pa.Table:
+    """Rows of this schema: columns by their `values`, by what is `said` of all rows alike, or null."""
+    columns = []
+    for field in schema:
+        if field.name in values:
+            columns.append(values[field.name].cast(field.type))
+        elif said and field.name in said:
+            columns.append(pa.repeat(pa.scalar(said[field.name], field.type), rows))
+        else:
+            columns.append(pa.nulls(rows, field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def data_schema(pipeline: Pipeline) -> pa.Schema:

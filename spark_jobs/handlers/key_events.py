@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.sinks import Finished, finished
-from spark_jobs.engine.types import arrow_type
+from spark_jobs.engine.types import arrow_type, filled, schema_of
 from spark_jobs.handlers.places import open_first
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.mirror.key_history import DELETE, Event, newest
@@ -105,10 +105,8 @@ def _told(uri: str, rows: pa.Table, content: Sequence[Sequence[str]]) -> list[Ev
 
 def _content(rows: pa.Table, content: Sequence[Sequence[str]]) -> pa.Table:
     """In the table's types: a column that the file lacks is null, as a merge has it."""
-    kinds = {name: arrow_type(parse(kind)) for name, kind in content}
-    there = rows.column_names
-    columns = [rows[n].cast(kind) if n in there else pa.nulls(len(rows), kind) for n, kind in kinds.items()]
-    return pa.Table.from_arrays(columns, names=list(kinds))
+    there = {name: rows[name] for name in rows.column_names}
+    return filled(schema_of(tuple((name, kind) for name, kind in content)), there, len(rows))
 
 
 def _scalar(kind: str, value: Any) -> pa.Scalar:

@@ -16,6 +16,7 @@ from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.copy.port import KeyRange, SourceTable
 from tidegate.core.files.failure import JobError
 from tidegate.databases import kinds, sql
+from tidegate.databases.driver import Unusable
 from tidegate.databases.mariadb import mysql
 from tidegate.databases.mariadb import session as mariadb_session
 from tidegate.databases.postgresql import session as postgresql_session
@@ -56,7 +57,7 @@ class Cursor:
 )
 def test_servers_without_a_usable_binary_log(about: tuple[str, int, str], says: str) -> None:
     answers = {"SELECT VERSION()": about, "SHOW GLOBAL": [("gtid_mode", "ON_PERMISSIVE")]}
-    with pytest.raises(mariadb_session.Unusable, match=says):
+    with pytest.raises(Unusable, match=says):
         mariadb_session.check_server(Cursor(answers))
 
 
@@ -65,7 +66,7 @@ def test_a_server_that_says_the_place_of_a_snapshot_is_taken_by_any_name() -> No
     cursor = Cursor({"SELECT VERSION()": ("8.0.36-28 Percona Server", 1, "ROW"), "SHOW STATUS": said})
     mariadb_session.check_server(cursor)
     assert mariadb_session.begin_snapshot(cursor) == (2 * (1 << 40) + 77, 0)
-    with pytest.raises(mariadb_session.Unusable):
+    with pytest.raises(Unusable):
         mariadb_session.begin_snapshot(Cursor({"SHOW STATUS": [("Binlog_snapshot_file", "")]}))
 
 
@@ -118,7 +119,7 @@ def test_the_log_s_end_of_mysql_is_known_before_it_is_asked_what_is_under_way() 
 @pytest.mark.parametrize(("only", "ignored"), [("other", ""), ("", "a,shop"), ("shops", None)])
 def test_a_binary_log_that_leaves_the_database_out(only: str, ignored: str | None) -> None:
     cursor = Cursor({"SHOW MASTER": ("binlog.000001", 4, only, ignored)})
-    with pytest.raises(mariadb_session.Unusable, match="leaves out the database shop"):
+    with pytest.raises(Unusable, match="leaves out the database shop"):
         mariadb_session.end(cursor, "shop")
     assert mariadb_session.end(cursor) == ((1 << 40) + 4, 0)
 
@@ -132,7 +133,7 @@ def test_a_binary_log_that_leaves_the_database_out(only: str, ignored: str | Non
     ],
 )
 def test_servers_without_a_usable_log_of_changes(about: tuple[bool, str, int], says: str) -> None:
-    with pytest.raises(postgresql_session.Unusable, match=says):
+    with pytest.raises(Unusable, match=says):
         postgresql_session.check_server(Cursor({"SELECT pg_is": about}))
 
 
@@ -277,6 +278,22 @@ def test_a_session_that_ended_while_it_was_idle_is_replaced(
     assert sums.of(KeyRange()) == before
     database.close()
     assert database.describe("shop.t") == table
+    database.close()
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgresql"])
+def test_a_session_that_was_refused_its_settings_is_not_used(
+    request: pytest.FixtureRequest, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the second question would be asked by one that may write, and that waits for ever."""
+    server: Server = request.getfixturevalue(kind)
+    database = kinds.opened(server.connection, 10.0)
+    monkeypatch.setattr(type(database), "_begin", lambda _self, cursor: cursor.execute("SET SESSION no_such = 1"))
+    for _ in range(2):
+        with pytest.raises(SourceError, match="refused"):
+            database.position()
+    monkeypatch.undo()
+    assert database.position() > (0, 0)
     database.close()
 
 

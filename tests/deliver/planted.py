@@ -11,7 +11,7 @@ from sqlalchemy import and_, literal, select
 from tests.mutants import seams
 from tests.mutants.planting import Bug, Patch, always
 from tests.world import T0
-from tidegate.ledger import schema_deliveries
+from tidegate.ledger import schema
 from tidegate.targets.cluster.copying import Copied
 
 
@@ -85,7 +85,7 @@ def _not_asked(original, self, loaded, record, holds):
 
 def _nothing_to_commit(original, self, loaded, record, holds):
     """An empty window is taken for one that stands."""
-    return True if not record.files else original(self, loaded, record, holds)
+    return None if not record.files else original(self, loaded, record, holds)
 
 
 def _of_the_directory(original, rows, name, value):
@@ -150,7 +150,7 @@ def _one_version(original, name, side):
 
 def _with_a_row(original, known):
     """What has no row is not there."""
-    return and_(original(known), schema_deliveries.deliveries.c.generation.is_not(None))
+    return and_(original(known), schema.deliveries.c.generation.is_not(None))
 
 
 SIDE_BUGS = {

@@ -16,7 +16,7 @@ from tidegate.core.batch.transitions import TRANSITIONS as BATCHES
 from tidegate.core.copy.transitions import CHUNK_TRANSITIONS, ROUND_TRANSITIONS
 from tidegate.core.deliver.transitions import TRANSITIONS as DELIVERIES
 from tidegate.core.window.transitions import GENERATIONS, WINDOWS
-from tidegate.ledger import moves, schema, schema_copies, schema_deliveries
+from tidegate.ledger import moves, schema, schema_copies
 from tidegate.ledger.store import Store
 
 LEDGER = Path(moves.__file__).parent
@@ -28,7 +28,7 @@ MACHINES = [
     (schema.generations, GENERATIONS),
     (schema_copies.copies, ROUND_TRANSITIONS),
     (schema_copies.chunks, CHUNK_TRANSITIONS),
-    (schema_deliveries.deliveries, DELIVERIES),
+    (schema.deliveries, DELIVERIES),
 ]
 STEPS = [pytest.param(table, t, id=f"{table.name}: {t.name}") for table, machine in MACHINES for t in machine]
 

@@ -238,10 +238,10 @@ def test_a_program_that_makes_no_sense_is_refused(steps: list[list[int]], pool: 
     flat, more = array("i", [n for step in steps for n in step]), array("i", pool)
     add = program._library.tg_avro_add
     arguments = (flat.buffer_info()[0], len(steps), more.buffer_info()[0], len(pool), b"", 0)
-    assert add(program._avro, 5, *arguments) == -2
+    assert add(program._handle, 5, *arguments) == -2
     good = array("i", STEP["end"])
-    assert add(program._avro, 5, good.buffer_info()[0], 1, more.buffer_info()[0], 0, b"", 0) == 0
-    assert add(program._avro, 5, good.buffer_info()[0], 1, more.buffer_info()[0], 0, b"", 0) == -2  # it is there
+    assert add(program._handle, 5, good.buffer_info()[0], 1, more.buffer_info()[0], 0, b"", 0) == 0
+    assert add(program._handle, 5, good.buffer_info()[0], 1, more.buffer_info()[0], 0, b"", 0) == -2  # it is there
 
 
 # ---------------------------------------------------------------- protobuf
@@ -365,8 +365,8 @@ def test_plans_that_make_no_sense_are_refused(rng: Random) -> None:
         if not made:
             refused += 1
             continue
-        program._protobuf, own = made, program._protobuf
+        program._handle, own = made, program._handle
         program.run(messages)
         library.tg_protobuf_free(made)
-        program._protobuf = own
+        program._handle = own
     assert refused > 100

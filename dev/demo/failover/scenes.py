@@ -2,60 +2,39 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dev.copier import Copier
-from dev.demo.airflow_rest import Airflow
-from dev.demo.commands import Commands, Finished
 from dev.demo.failover import check, check_copy
 from dev.demo.failover.sites import TOPIC, Producers, Site
-from dev.demo.output import Output
-from dev.demo.world import DemoFailed, wait_until
-from tidegate.core.batch.states import LandedBatch, WritingBatch
-from tidegate.core.ledger import Ledger
+from dev.demo.world import DemoFailed, Stage, wait_until
+from tidegate.core.batch.states import WritingBatch
 
 NAME, INGEST, ARCHIVE = "shipments", "shipments.ingest", "shipments.archive"
 FIRST, SECOND, THERE, LATER, LAST = 40_000, 60_000, 20_000, 10_000, 20_000
 _CROSSED = 15_000  # of the second lot, in each partition: half of it
 _HOURS = 4  # that all records span, but for the last one, which is open
-_PARSE_S, _RUN_S, _COMMAND_S = 180.0, 600.0, 300.0
+_RUN_S = 600.0
 _COPIERS = {"bergen": "shipments-to-bergen", "oslo": "shipments-to-oslo"}
 
 
 @dataclass(kw_only=True)
-class World:
+class World(Stage):
     """Everything that the scenes work with. `runs`: how many they have started; `starts`: where copying back begins."""
 
     oslo: Site
     bergen: Site
     producers: Producers
-    ledger: Ledger
-    airflow: Airflow
-    commands: Commands
-    out: Output
     root: Path
     runs: int = 0
-    told: int = 0
     starts: dict[int, int] = field(default_factory=dict)
-
-    def tidegate(self, *words: str) -> Finished:
-        """One command of Tidegate, to its end, shown as an operator types it."""
-        self.out.line(f"$ tidegate {' '.join(words)}")
-        found = self.commands.run(words[0], [sys.executable, "-m", "tidegate.cli", *words], _COMMAND_S)
-        self.out.line(found.text)
-        return found
 
 
 def begin(world: World) -> None:
     """The first records land in batches, and cross."""
-    wait_until(
-        lambda: world.airflow.has_dag(INGEST), _PARSE_S,
-        lambda: "; ".join(world.airflow.import_errors()) or f"Airflow does not know {INGEST}",
-    )  # fmt: skip
+    world.wait_for(INGEST)
     world.airflow.pause(INGEST, False)
     world.producers.write(world.oslo, FIRST)
     copied = Copier(world.oslo.settings, world.bergen.settings, TOPIC, _COPIERS["bergen"]).copy(FIRST)
@@ -115,11 +94,9 @@ def count(world: World) -> None:
     """The independent checker, and the audit."""
     log = world.root / "acknowledged.txt"
     log.write_text("".join(f"{one}\n" for one in world.producers.acknowledged))
-    argv = [sys.executable, "-I", os.path.abspath(check.__file__), str(_landed(world)), str(log)]
-    world.out.line("$ python -I check.py  (pyarrow; imports nothing of Tidegate)")
-    finished = world.commands.run("check", argv, _COMMAND_S)
-    world.out.line(finished.text)
-    world.out.check(finished.ok, "each record that a broker has acknowledged has landed exactly once")
+    landed = world.root / "lake" / "shipments" / "_tidegate" / "landed"
+    once = world.confirmed(check, (str(landed), str(log)), "pyarrow")
+    world.out.check(once, "each record that a broker has acknowledged has landed exactly once")
     audit = world.tidegate("audit", NAME, "--deep", "-q")
     world.out.check(audit.ok, "the audit says balanced")
 
@@ -144,18 +121,14 @@ def lose_storage(world: World) -> None:
 
 
 def _reads(world: World, *folders: Path) -> bool:
-    argv = [sys.executable, "-I", os.path.abspath(check_copy.__file__), *map(str, folders)]
-    world.out.line("$ python -I check_copy.py  (pyiceberg; imports nothing of Tidegate)")
-    finished = world.commands.run("check-copy", argv, _COMMAND_S)
-    world.out.line(finished.text)
-    return bool(finished.ok)
+    return world.confirmed(check_copy, [str(folder) for folder in folders], "pyiceberg")
 
 
 def drain(world: World, rows: int) -> None:
     """Runs of ingest until so many rows have landed."""
 
     def landed() -> bool:
-        _say_landed(world)
+        world.say_landed(NAME)
         if _rows(world) >= rows:
             return True
         if set(world.airflow.runs(INGEST).values()) <= {"success", "failed"}:
@@ -171,23 +144,7 @@ def _trigger(world: World) -> None:
     world.airflow.trigger(INGEST, f"demo_{world.runs}")
 
 
-def _landed(world: World) -> Path:
-    return world.root / "lake" / "shipments" / "_tidegate" / "landed"
-
-
 def _rows(world: World) -> int:
     return sum(
         sum(f.rows for f in world.ledger.batches.manifest_files(NAME, batch)) for batch in range(1, world.told + 1)
     )
-
-
-def _say_landed(world: World) -> None:
-    """A line for each batch that has landed since the last time."""
-    if world.ledger.pipelines.row(NAME) is None:  # the first run registers it
-        return
-    while world.told + 1 < world.ledger.batches.planning_view(NAME).next_batch_id:
-        batch = world.ledger.batches.get(NAME, world.told + 1)
-        if not isinstance(batch, LandedBatch):
-            return
-        world.told += 1
-        world.out.line(f"batch {world.told} (epoch {batch.epoch}): {batch.plan.records:,} offsets")

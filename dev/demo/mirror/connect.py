@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +11,7 @@ from dev.stack.errors import StackError
 from dev.stack.jars import ensure_jars
 from dev.stack.java import find_java
 from dev.stack.places import Places
-from dev.stack.ports import LOOPBACK
+from dev.stack.ports import LOOPBACK, told
 from dev.stack.processes import Identity, Launcher, Program, Running, end_all
 
 Settings = dict[str, str]
@@ -24,7 +21,7 @@ FLATTEN = {
     "transforms.flat.type": "io.debezium.transforms.ExtractNewRecordState",
     "transforms.flat.delete.tombstone.handling.mode": "rewrite",
 }
-_START_S, _END_S, _ANSWER_S = 120.0, 60.0, 10.0
+_START_S, _END_S = 120.0, 60.0
 
 
 def mariadb(port: int, prefix: str, history: Path, server_id: int = 100, snapshot: str = "initial") -> Settings:
@@ -58,7 +55,7 @@ class Connect:
     ) -> None:
         """`partitions`: of the topics that it makes; every `flush_ms` it notes how far it is; `jars`: a set of them."""
         self._folder, self._launcher, self._jars = folder, launcher, jars
-        self._rest = f"http://{LOOPBACK}:{port}"
+        self._port = port
         self._names = tuple(connectors)
         self._made = {
             name: {
@@ -73,7 +70,7 @@ class Connect:
             "bootstrap.servers": bootstrap, "key.converter": JSON, "value.converter": JSON,
             "key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false",
             "offset.storage.file.filename": str(folder / "offsets"), "offset.flush.interval.ms": str(flush_ms),
-            "listeners": self._rest, "plugin.path": "", "plugin.discovery": "service_load",
+            "listeners": f"http://{LOOPBACK}:{port}", "plugin.path": "", "plugin.discovery": "service_load",
         }  # fmt: skip
         self._files = [self._write("worker", worker), *(self._write(*made) for made in self._made.items())]
 
@@ -111,11 +108,7 @@ class Connect:
 
     def _runs(self) -> bool:
         for name in self._names:
-            try:
-                with urllib.request.urlopen(f"{self._rest}/connectors/{name}/status", timeout=_ANSWER_S) as answer:
-                    tasks = json.load(answer)["tasks"]
-            except (OSError, urllib.error.HTTPError):
-                return False
+            tasks = told(self._port, f"connectors/{name}/status").get("tasks", [])
             if failed := [task["trace"].splitlines()[0] for task in tasks if task["state"] == "FAILED"]:
                 raise StackError(f"the connector {name} has failed: {failed[0]}")
             if not tasks:

@@ -3,56 +3,39 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dev.demo.airflow_rest import Airflow
-from dev.demo.commands import Commands, Finished
 from dev.demo.driver_kill import MERGE, Killed, kill_next_driver
 from dev.demo.mirror import check, orders
 from dev.demo.mirror.connect import Connect
 from dev.demo.mirror.mariadb import MariaDB
 from dev.demo.mirror.orders import Shop
-from dev.demo.output import Output
-from dev.demo.world import DemoFailed, wait_until
+from dev.demo.world import DemoFailed, Stage, wait_until
 from dev.stack.info import StackInfo
 from dev.stack.postgres import ICEBERG
-from tidegate.core.batch.states import LandedBatch
-from tidegate.core.ledger import Ledger
 
 NAME, TABLE, TOPIC, PARTITIONS = "orders", "lake.orders", f"shop.{orders.TABLE}", 4
 INGEST, APPLY, COPY = f"{NAME}.ingest", f"{NAME}.apply", f"{NAME}.copy"
 FIRST, CHANGES, MORE = 100_000, 200_000, 5_000
 _PIECE, _TELL = 10_000, 50_000
 _MOST_INGESTS = 5  # runs that a drained topic may need beside those of its landings
-_PARSE_S, _EVENTS_S, _BATCHES_S, _MERGE_S, _COMMAND_S = 180.0, 300.0, 900.0, 300.0, 300.0
+_EVENTS_S, _BATCHES_S, _MERGE_S = 300.0, 900.0, 300.0
 
 
 @dataclass(kw_only=True)
-class World:
+class World(Stage):
     """Everything that the scenes work with. `ingests`: runs that they asked for."""
 
     info: StackInfo
     mariadb: MariaDB
     connect: Connect
     shop: Shop
-    ledger: Ledger
-    airflow: Airflow
-    commands: Commands
-    out: Output
     pipelines: Path
     workdir: Path
-    told: int = 0
     ingests: int = 0
-
-    def tidegate(self, *words: str) -> Finished:
-        """One command of Tidegate, to its end, shown as an operator types it."""
-        self.out.line(f"$ tidegate {' '.join(words)}")
-        return self.commands.run(words[0], [sys.executable, "-m", "tidegate.cli", *words], _COMMAND_S)
 
 
 # ---------------------------------------------------------------- the database and its events
@@ -82,7 +65,7 @@ def change(world: World, first: int, last: int) -> None:
         if done - since >= _PIECE or done == last:
             world.mariadb.run("".join(piece))
             piece, since = [], done
-            _say_landed(world)
+            world.say_landed(NAME)
             if done % _TELL < _PIECE:
                 sent = sum(_ends(world).values())
                 world.out.line(f"{done:,} changes made; {sent:,} records in the topic")
@@ -158,10 +141,7 @@ def _record(world: World, partition: int, offset: int) -> dict[str, Any] | None:
 
 def wait_for_airflow(world: World) -> None:
     """Until the scheduler has parsed the pipeline's DAGs."""
-    wait_until(
-        lambda: all(world.airflow.has_dag(dag) for dag in (INGEST, APPLY, COPY)), _PARSE_S,
-        lambda: "; ".join(world.airflow.import_errors()) or f"Airflow does not know {APPLY}",
-    )  # fmt: skip
+    world.wait_for(INGEST, COPY, APPLY)
 
 
 def unpause(world: World) -> None:
@@ -217,11 +197,9 @@ def repair(world: World) -> None:
     world.mariadb.run(SILENT)
     out.line("deleted 3 orders and changed 4 with sql_log_bin=0: the connector hears nothing of it")
     found = world.tidegate("compare", NAME, *CATCH_UP)
-    out.line(found.text)
     told = "3 keys in the mirror, not in the source" in found.text and "4 keys in both, with other values" in found.text
     out.check(not found.ok and told, "tidegate compare names all seven, and changes nothing")
     fixed = world.tidegate("compare", NAME, *CATCH_UP, "--fix", "--why", "rows were changed with sql_log_bin=0")
-    out.line(fixed.text)
     out.check(
         fixed.ok and world.tidegate("compare", NAME, *CATCH_UP).ok, "--fix puts them right: nothing differs any more"
     )
@@ -229,9 +207,12 @@ def repair(world: World) -> None:
 
 def take_up(world: World) -> None:
     """The batch with the first event that has the new column stops, and lands with it once the YAML has it."""
-    wait_until(
-        lambda: _say_landed(world) or _refusal(world), _BATCHES_S, lambda: f"no batch was refused; {_runs(world)}"
-    )
+
+    def refused() -> tuple[int, str] | None:
+        world.say_landed(NAME)
+        return _refusal(world)
+
+    wait_until(refused, _BATCHES_S, lambda: f"no batch was refused; {_runs(world)}")
     batch, why = _refusal(world) or (0, "")
     world.out.line(f"batch {batch}: {why}")
     world.out.check(orders.NEW_COLUMNS[0] in why, f"batch {batch} stopped at the new column, and has not landed")
@@ -240,7 +221,6 @@ def take_up(world: World) -> None:
     wait_until(lambda: "failed" in _runs(world).values(), _BATCHES_S, lambda: f"no run has failed; {_runs(world)}")
     world.airflow.pause(APPLY, True)
     finished = world.tidegate("schema", "propose", NAME, "--write")
-    world.out.line(finished.text)
     added = f"name: {orders.NEW_COLUMNS[0]}" in finished.text
     world.out.check(finished.ok and added, "the YAML has the column now; nobody touched the table")
     run = next(run for run, state in _runs(world).items() if state == "failed")
@@ -253,7 +233,7 @@ def drain(world: World) -> None:
     ends = _ends(world)
 
     def drained() -> bool:
-        _say_landed(world)
+        world.say_landed(NAME)
         view = world.ledger.batches.planning_view(NAME)
         if view.open_batch is None and view.planned_ends == ends:
             return True
@@ -265,19 +245,6 @@ def drain(world: World) -> None:
 
     wait_until(drained, _BATCHES_S, lambda: f"the topic was not drained; runs: {_runs(world)}")
     world.out.check(world.told > 1, f"all {sum(ends.values()):,} records have landed, in {world.told} batches")
-
-
-def _say_landed(world: World) -> None:
-    """A line for each batch that has landed since the last time."""
-    if world.ledger.pipelines.row(NAME) is None:  # the first run registers it
-        return
-    while world.told + 1 < world.ledger.batches.planning_view(NAME).next_batch_id:
-        batch = world.ledger.batches.get(NAME, world.told + 1)
-        if not isinstance(batch, LandedBatch):
-            return
-        world.told += 1
-        rows = sum(f.rows for f in world.ledger.batches.manifest_files(NAME, world.told))
-        world.out.line(f"batch {world.told} (epoch {batch.epoch}): {batch.plan.records:,} records, {rows:,} events")
 
 
 def _refusal(world: World) -> tuple[int, str] | None:
@@ -347,7 +314,6 @@ def evolve(world: World, first: int, last: int) -> None:
     drain(world)
     merge(world)
     finished = world.tidegate("schema", "show", NAME)
-    world.out.line(finished.text)
     taken = finished.ok and orders.NEW_COLUMNS[1] in finished.text and _failed(world) <= failed
     world.out.check(taken, f"the table has the column {orders.NEW_COLUMNS[1]}, and no run has failed for it")
 
@@ -357,21 +323,17 @@ def evolve(world: World, first: int, last: int) -> None:
 
 def audit(world: World) -> None:
     """`tidegate audit`: ledger, table and files agree."""
-    finished = world.tidegate("audit", NAME, "--deep")
-    world.out.line("\n".join(finished.text.splitlines()[-6:]))
+    finished = world.tidegate("audit", NAME, "--deep", last=6)
     world.out.check(finished.ok, "the audit says balanced")
 
 
 def count(world: World) -> None:
-    """The independent checker, a process of its own that gets nothing but addresses."""
+    """The independent checker."""
     server = f"{world.info.postgres_user}@{world.info.postgres_host}:{world.info.postgres_port}"
-    client = ["env", f"LD_LIBRARY_PATH={world.mariadb.libraries}", *world.mariadb.client()]
-    argv = [
-        sys.executable, "-I", os.path.abspath(check.__file__), "--catalogue", f"postgresql://{server}/{ICEBERG}",
-        "--table", TABLE, "--kafka", world.info.kafka_bootstrap, "--topic", TOPIC, "--source", orders.TABLE,
-        "--", *client,
+    words = [
+        "--catalogue", f"postgresql://{server}/{ICEBERG}", "--table", TABLE, "--kafka", world.info.kafka_bootstrap,
+        "--topic", TOPIC, "--source", orders.TABLE,
+        "--", "env", f"LD_LIBRARY_PATH={world.mariadb.libraries}", *world.mariadb.client(),
     ]  # fmt: skip
-    world.out.line("$ python -I check.py  (pyiceberg, psycopg2, MariaDB's client; imports nothing of Tidegate)")
-    finished = world.commands.run("check", argv, _COMMAND_S)
-    world.out.line(finished.text)
-    world.out.check(finished.ok, "the independent checker confirms it")
+    confirmed = world.confirmed(check, words, "pyiceberg, psycopg2, MariaDB's client")
+    world.out.check(confirmed, "the independent checker confirms it")

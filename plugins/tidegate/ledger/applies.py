@@ -32,13 +32,11 @@ from tidegate.core.mirror.copied import NOTHING, Copied
 from tidegate.core.mirror.jobs import position_of, spelled
 from tidegate.ledger import moves, schema
 from tidegate.ledger.redrives import owned
-from tidegate.ledger.store import Part, columns, read_as, row_of
+from tidegate.ledger.store import Part, columns, in_parts, matched, read_as, row_of
 
 a, p, b, f = schema.applies, schema.prefixes, schema.batches, schema.batch_files
 e = schema.events
 SUBJECT, TAKEN_BACK = "mirror", "mirror taken back"
-_AT_ONCE = 500
-"""Values in one statement."""
 _COPY = (
     *("upto", "snapshot", "attempt", "rows", "tombstones", "events", "inserted", "purged"),
     *("purged_upto", "below_purge"),
@@ -79,10 +77,9 @@ class SqlApplies(Part):
     def tries(self, name: str, epochs: Iterable[int]) -> dict[int, Tried]:
         with self._store.begin() as c:
             found: dict[int, Tried] = {}
-            wanted = sorted(set(epochs))
-            for at in range(0, len(wanted), _AT_ONCE):
-                some = a.c.epoch.in_(wanted[at : at + _AT_ONCE])
-                found |= {row.epoch: _tried(row) for row in c.execute(select(a).where(a.c.pipeline == name, some))}
+            for some in in_parts(epochs):
+                mine = and_(a.c.pipeline == name, a.c.epoch.in_(some))
+                found |= {row.epoch: _tried(row) for row in c.execute(select(a).where(mine))}
             return found
 
     def upkeep(self, name: str) -> Tried | None:
@@ -122,16 +119,13 @@ class SqlApplies(Part):
         return found
 
     def refuse(self, apply: Apply, why: str) -> None:
-        with self._store.begin() as c:
-            moves.move(self._store, c, a, transitions.refuse(apply, why))
+        moves.alone(self._store, a, transitions.refuse(apply, why))
 
     def applied(self, apply: Apply, snapshot: str | None) -> None:
-        with self._store.begin() as c:
-            moves.moved(self._store, c, a, transitions.applied(apply, snapshot))
+        moves.moved_alone(self._store, a, transitions.applied(apply, snapshot))
 
     def overtaken(self, apply: Apply) -> None:
-        with self._store.begin() as c:
-            moves.moved(self._store, c, a, transitions.overtaken(apply))
+        moves.moved_alone(self._store, a, transitions.overtaken(apply))
 
     def stands(self, name: str, old: Told | None, now: Told, why: str = "") -> None:
         made = parse_apply(name, now.attempt)
@@ -171,8 +165,8 @@ def merging(c: Connection, names: Sequence[str]) -> dict[str, Merging]:
     told = {row.pipeline: row for row in c.execute(select(p).where(p.c.pipeline.in_(names)))}
     newest = select(a.c.pipeline, func.max(a.c.epoch).label("epoch")).where(a.c.pipeline.in_(names))
     epochs = newest.group_by(a.c.pipeline).subquery()
-    same = and_(a.c.pipeline == epochs.c.pipeline, a.c.epoch == epochs.c.epoch)
-    tries = {row.pipeline: _tried(row) for row in c.execute(select(a).select_from(a.join(epochs, same)))}
+    of_newest = select(a).select_from(a.join(epochs, matched(a, epochs, "epoch")))
+    tries = {row.pipeline: _tried(row) for row in c.execute(of_newest)}
     landed = {row.pipeline: row for row in c.execute(_over(names))}
     found = {}
     for name in names:
@@ -270,7 +264,7 @@ def _apply(row: Any) -> Apply:
 
 def _data(name: str, which: Any) -> Any:
     """(batch, rows of data) of landed batches."""
-    files = f.join(b, and_(b.c.pipeline == f.c.pipeline, b.c.batch_id == f.c.batch_id))
+    files = f.join(b, matched(b, f, "batch_id"))
     return (
         select(f.c.batch_id, func.sum(f.c.rows).label("rows"))
         .select_from(files)

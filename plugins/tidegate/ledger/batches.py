@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import insert, or_, select, update
 from sqlalchemy.engine import Connection
@@ -39,7 +39,6 @@ from tidegate.ledger.store import Part, columns, insert_all, row_of, rows_of, sc
 from tidegate.ledger.values import landed_values
 
 b = schema.batches
-T = TypeVar("T")
 _ADVANCED = ("max_event_ms", "advanced_ms", "open_transaction_since_ms", "timed_ms")
 
 
@@ -187,13 +186,13 @@ class SqlBatches(Part):
             return bound
 
     def take(self, batch: OpenBatch, nonce: str) -> WritingBatch:
-        return self._move(transitions.take(batch, nonce))
+        return moves.alone(self._store, b, transitions.take(batch, nonce))
 
     def replan(self, batch: WritingBatch, plan: Plan) -> WritingBatch:
-        return self._move(transitions.replan(batch, plan))
+        return moves.alone(self._store, b, transitions.replan(batch, plan))
 
     def refuse(self, batch: WritingBatch, refusal: Refusal) -> None:
-        self._move(transitions.refuse(batch, refusal))
+        moves.alone(self._store, b, transitions.refuse(batch, refusal))
 
     def seal(self, batch: WritingBatch, manifest: Receipt) -> SealedBatch:
         return self._seal(transitions.seal(batch, manifest))
@@ -238,8 +237,7 @@ class SqlBatches(Part):
         return step.after
 
     def mark_side(self, name: str, batch_id: int, flag: str) -> None:
-        with self._store.begin() as c:
-            moves.moved(self._store, c, b, transitions.side(name, batch_id, flag))
+        moves.moved_alone(self._store, b, transitions.side(name, batch_id, flag))
 
     def abandon(self, batch: OpenBatch, reason: str) -> AbandonedBatch:
         step = transitions.abandon(batch, reason)
@@ -249,12 +247,7 @@ class SqlBatches(Part):
         return step.after
 
     def block(self, batch: OpenBatch, reason: str) -> None:
-        self._move(transitions.block(batch, reason))
-
-    def _move(self, step: Step[T]) -> T:
-        with self._store.begin() as c:
-            moves.move(self._store, c, b, step)
-        return step.after
+        moves.alone(self._store, b, transitions.block(batch, reason))
 
 
 def _stretches(c: Connection, name: str, topic_id: str | None) -> dict[int, tuple[Interval, ...]]:

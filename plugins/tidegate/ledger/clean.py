@@ -19,10 +19,9 @@ from tidegate.core.window.transitions import SET_ASIDE, UNFINISHED
 from tidegate.ledger import moves, schema
 from tidegate.ledger.comparison import lock
 from tidegate.ledger.reads_rows import grouped
-from tidegate.ledger.store import Part, read_as
+from tidegate.ledger.store import Part, in_parts, matched, read_as
 
 b, g, i = schema.batches, schema.generations, schema.intents
-_CHUNK = 200
 
 
 class SqlCleaning(Part):
@@ -31,11 +30,10 @@ class SqlCleaning(Part):
     # ------------------------------------------------------------ looking
 
     def batches(self, name: str, ids: Iterable[int]) -> dict[int, BatchFacts]:
-        wanted, found = sorted(set(ids)), {}
+        found: dict[int, BatchFacts] = {}
         with self._store.begin() as c:
             newest = c.scalar(select(func.max(b.c.batch_id)).where(b.c.pipeline == name))
-            for at in range(0, len(wanted), _CHUNK):
-                part = wanted[at : at + _CHUNK]
+            for part in in_parts(ids):
                 unpublished = self._unpublished(c, name, part)
                 for r in c.execute(select(b).where(b.c.pipeline == name, b.c.batch_id.in_(part))):
                     owed = tuple(unpublished.get(r.batch_id, ()))
@@ -45,14 +43,9 @@ class SqlCleaning(Part):
     def _unpublished(self, c: Connection, name: str, ids: list[int]) -> dict[int, list[int]]:
         """Windows that a batch owes rows to, without a generation in force that was made of it."""
         t, made = schema.batch_window_totals, schema.generation_batches
-        of_it = and_(made.c.pipeline == g.c.pipeline, made.c.window_ms == g.c.window_ms, made.c.number == g.c.number)
-        in_force = exists().where(
-            g.c.pipeline == name,
-            g.c.window_ms == t.c.window_ms,
-            g.c.state == CURRENT,
-            of_it,
-            made.c.batch_id == t.c.batch_id,
-        )
+        of_it = and_(matched(made, g, "window_ms", "number"), made.c.batch_id == t.c.batch_id)
+        mine = and_(g.c.pipeline == name, g.c.window_ms == t.c.window_ms, g.c.state == CURRENT)
+        in_force = exists().where(mine, of_it)
         statement = select(t.c.batch_id, t.c.window_ms).distinct()
         owed = statement.where(t.c.pipeline == name, t.c.batch_id.in_(ids), t.c.kind == DATA, ~in_force)
         found: dict[int, list[int]] = defaultdict(list)
@@ -73,10 +66,9 @@ class SqlCleaning(Part):
 
     def generations(self, name: str, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], GenerationFacts]:
         keys, found = set(wanted), {}
-        windows = sorted({window_ms for window_ms, _ in keys})
         with self._store.begin() as c:
-            for at in range(0, len(windows), _CHUNK):
-                for facts in self._generations(c, name, windows[at : at + _CHUNK]):
+            for windows in in_parts(window_ms for window_ms, _ in keys):
+                for facts in self._generations(c, name, windows):
                     if (facts.window_ms, facts.number) in keys:
                         found[facts.window_ms, facts.number] = facts
         return found
@@ -127,8 +119,7 @@ class SqlCleaning(Part):
     # ------------------------------------------------------------ changing
 
     def batch_cleaned(self, name: str, batch_id: int) -> None:
-        with self._store.begin() as c:
-            moves.moved(self._store, c, b, batch.clean(name, batch_id))
+        moves.moved_alone(self._store, b, batch.clean(name, batch_id))
 
     def generation_goes(self, name: str, window_ms: int, number: int) -> bool:
         mine = and_(g.c.pipeline == name, g.c.window_ms == window_ms)
@@ -142,8 +133,7 @@ class SqlCleaning(Part):
             return c.scalar(marked) is not None
 
     def generation_cleaned(self, name: str, window_ms: int, number: int) -> None:
-        with self._store.begin() as c:
-            moves.moved(self._store, c, g, window.clean(name, window_ms, number))
+        moves.moved_alone(self._store, g, window.clean(name, window_ms, number))
 
     def cleaned(self, name: str, counts: dict[str, int], kept: dict[str, str]) -> None:
         with self._store.begin() as c:

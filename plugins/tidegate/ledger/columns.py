@@ -27,6 +27,12 @@ def table(name: str, *columns: Column | PrimaryKeyConstraint | UniqueConstraint 
     return Table(name, metadata, *columns)
 
 
+def key(**columns: object) -> list[Column]:
+    """The primary key: the pipeline, and these columns with their types."""
+    others = [Column(name, kind, primary_key=True, autoincrement=False) for name, kind in columns.items()]
+    return [Column("pipeline", NAME, primary_key=True), *others]
+
+
 def required(name: str, kind: type | object, default: object = None) -> Column:
     """A column that is never null."""
     return Column(name, kind, nullable=False, default=default)

@@ -21,11 +21,9 @@ from tidegate.core.copy.rounds import LOOKS_KEPT, UNDER_WAY, Chunk, ChunkFile, C
 from tidegate.core.files.receipt import DIRTY
 from tidegate.core.mirror.parts import KeyPart
 from tidegate.ledger import moves, schema, schema_copies
-from tidegate.ledger.store import Part, read_as, rows_of
+from tidegate.ledger.store import Part, in_parts, matched, read_as, rows_of
 
 r, k, s = schema_copies.copies, schema_copies.chunks, schema_copies.source_looks
-_AT_ONCE = 500
-"""Values in one statement."""
 
 
 class SqlCopies(Part):
@@ -48,11 +46,10 @@ class SqlCopies(Part):
 
     def by_number(self, name: str, numbers: Iterable[int]) -> dict[int, Chunk]:
         found: dict[int, Chunk] = {}
-        wanted = sorted(set(numbers))
         with self._store.begin() as c:
-            for at in range(0, len(wanted), _AT_ONCE):
-                some = and_(k.c.pipeline == name, k.c.chunk.in_(wanted[at : at + _AT_ONCE]))
-                found |= {row.chunk: _chunk(row) for row in c.execute(select(k).where(some))}
+            for some in in_parts(numbers):
+                mine = and_(k.c.pipeline == name, k.c.chunk.in_(some))
+                found |= {row.chunk: _chunk(row) for row in c.execute(select(k).where(mine))}
         return found
 
     def looks(self, name: str) -> list[Look]:
@@ -139,42 +136,29 @@ class SqlCopies(Part):
     def attempt(self, chunk: Chunk, nonce: str) -> Chunk:
         after = replace(chunk, epoch=chunk.epoch + 1, nonce=nonce)
         sets = {"epoch": after.epoch, "nonce": nonce}
-        self._move(
-            step(
-                transitions.ATTEMPT,
-                transitions.of_chunk(chunk),
-                after,
-                state=chunk.state,
-                as_read={"epoch": chunk.epoch},
-                sets=sets,
-            )
-        )
-        return after
+        as_read, named = {"epoch": chunk.epoch}, transitions.of_chunk(chunk)
+        tried = step(transitions.ATTEMPT, named, after, state=chunk.state, as_read=as_read, sets=sets)
+        return moves.alone(self._store, k, tried)
 
     def accept(self, chunk: Chunk, low: LogPosition, high: LogPosition, files: Sequence[ChunkFile]) -> Chunk:
         rows = sum(f.rows for f in files)
         after = replace(chunk, state=ChunkState.READ, low=low, high=high, rows=rows, files=tuple(files))
         sets = {"low": _spelled(low), "high": _spelled(high), "rows": rows, "files": dumps(list(files))}
-        self._move(_of(transitions.ACCEPT, chunk, after, sets))
-        return after
+        return moves.alone(self._store, k, _of(transitions.ACCEPT, chunk, after, sets))
 
     def again(self, chunk: Chunk, why: str) -> Chunk:
         after = replace(chunk, state=ChunkState.CUT, low=None, high=None, rows=0, files=())
         sets = {"low": None, "high": None, "rows": 0, "files": "[]", "read_ms": None}
-        self._move(_of(transitions.AGAIN, chunk, after, sets, {"why": why}))
-        return after
+        return moves.alone(self._store, k, _of(transitions.AGAIN, chunk, after, sets, {"why": why}))
 
     def whole(self, name: str, number: int) -> None:
         one = transitions.of_round(Round(pipeline=name, number=number, table="", key=(), state=RoundState.OPEN))
-        with self._store.begin() as c:
-            moves.moved(self._store, c, r, step(transitions.WHOLE, one, None))
+        moves.moved_alone(self._store, r, step(transitions.WHOLE, one, None))
 
     def merge(self, round_: Round, why: str) -> Round:
         after = replace(round_, state=RoundState.OPEN, why=why)
         done = step(transitions.MERGE, transitions.of_round(round_), after, sets={"why": why}, detail={"why": why})
-        with self._store.begin() as c:
-            moves.move(self._store, c, r, done)
-        return after
+        return moves.alone(self._store, r, done)
 
     def give_up(self, round_: Round, why: str) -> Round:
         arrow = transitions.END if round_.state == RoundState.COMPARED else transitions.GIVE_UP
@@ -183,9 +167,7 @@ class SqlCopies(Part):
         named, said = transitions.of_round(round_), {"why": why}
         # as it was read: who has compared must not end what another task merges by now
         done = step(arrow, named, after, state=round_.state, sets=said, detail=said)
-        with self._store.begin() as c:
-            moves.move(self._store, c, r, done)
-        return after
+        return moves.alone(self._store, r, done)
 
     def forget(self, round_: Round, why: str) -> None:
         name = round_.pipeline
@@ -194,10 +176,6 @@ class SqlCopies(Part):
             moves.move(self._store, c, r, done)
             newest = c.scalar(select(func.max(k.c.chunk)).where(k.c.pipeline == name)) or 0
             c.execute(delete(k).where(_of_no_round(name, newest)))
-
-    def _move(self, found: Step[Chunk]) -> None:
-        with self._store.begin() as c:
-            moves.move(self._store, c, k, found)
 
 
 def _of_no_round(name: str, newest: int) -> ColumnElement[bool]:
@@ -216,8 +194,8 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
     """How far the newest round of these pipelines is; those that have none are left out. Three statements."""
     newest = select(r.c.pipeline, func.max(r.c.round).label("round")).where(r.c.pipeline.in_(names))
     last = newest.group_by(r.c.pipeline).subquery()
-    same = and_(r.c.pipeline == last.c.pipeline, r.c.round == last.c.round)
-    rounds = {row.pipeline: _round(row) for row in c.execute(select(r).select_from(r.join(last, same)))}
+    of_newest = select(r).select_from(r.join(last, matched(r, last, "round")))
+    rounds = {row.pipeline: _round(row) for row in c.execute(of_newest)}
     read = case((k.c.state == ChunkState.READ, 1), else_=0)
     sums = (
         select(
@@ -227,7 +205,7 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
             func.sum(k.c.rows).label("rows"),
             func.max(k.c.read_ms).label("since_ms"),
         )
-        .select_from(k.join(last, and_(k.c.pipeline == last.c.pipeline, k.c.round == last.c.round)))
+        .select_from(k.join(last, matched(k, last, "round")))
         .group_by(k.c.pipeline)
     )
     counts = {row.pipeline: row for row in c.execute(sums)}

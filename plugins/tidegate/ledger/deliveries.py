@@ -17,10 +17,10 @@ from tidegate.core.deliver.states import REFUSED, SENDING, SKIPPED, STANDING, WA
 from tidegate.core.deliver.units import base_of, side_of
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.window.states import CURRENT
-from tidegate.ledger import moves, schema, schema_deliveries, side_units
+from tidegate.ledger import moves, schema, side_units
 from tidegate.ledger.store import Part, read_as, row_of
 
-d, g = schema_deliveries.deliveries, schema.generations
+d, g = schema.deliveries, schema.generations
 
 
 class SqlDeliveries(Part):
@@ -101,12 +101,10 @@ class SqlDeliveries(Part):
 
     def failed(self, row: Delivered, why: str, content: Content | None = None) -> None:
         step = transitions.fail(row, why) if content is None else transitions.lack(row, why, content)
-        with self._store.begin() as c:
-            moves.moved(self._store, c, d, step)
+        moves.moved_alone(self._store, d, step)
 
     def refuse(self, row: Delivered, why: str) -> None:
-        with self._store.begin() as c:
-            moves.moved(self._store, c, d, transitions.refuse(row, why))
+        moves.moved_alone(self._store, d, transitions.refuse(row, why))
 
     def again(self, row: Delivered, why: str) -> Delivered:
         step = transitions.again(row, why)

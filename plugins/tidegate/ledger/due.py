@@ -13,7 +13,7 @@ from tidegate.core.files.receipt import DATA
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.states import CURRENT
 from tidegate.ledger import schema
-from tidegate.ledger.store import Part, row_of
+from tidegate.ledger.store import Part, matched, row_of
 
 n, g = schema.archive_notes, schema.generations
 t, w, f = schema.batch_window_totals, schema.windows, schema.generation_files
@@ -48,8 +48,12 @@ class SqlDue(Part):
             return sorted(row.window_ms for row in c.execute(statement) if row.state == CURRENT)
 
     def rows_within(self, name: str, part: Interval) -> dict[int, int]:
-        of_it = (f.c.pipeline == g.c.pipeline, f.c.window_ms == g.c.window_ms, f.c.number == g.c.number)
-        rows = select(func.coalesce(func.sum(f.c.rows), 0)).where(*of_it).scalar_subquery().label("rows")
+        rows = (
+            select(func.coalesce(func.sum(f.c.rows), 0))
+            .where(matched(f, g, "window_ms", "number"))
+            .scalar_subquery()
+            .label("rows")
+        )
         within = and_(g.c.window_ms >= part.start, g.c.window_ms < part.end)
         statement = select(g.c.window_ms, g.c.state, rows).where(g.c.pipeline == name, within)
         with self._store.begin() as c:

@@ -14,10 +14,10 @@ from tidegate.core.base.offsets import Interval, union
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.batch.states import OpenBatch
 from tidegate.core.failover.states import Certificate, Failover, FailoverRecord, Switch
-from tidegate.ledger import ends, recovery, schema, schema_failovers
+from tidegate.ledger import ends, recovery, schema
 from tidegate.ledger.store import Part, Store, insert_all, read_as, row_of, rows_of
 
-f, s, e = schema_failovers.failovers, schema_failovers.stretches, schema_failovers.site_ends
+f, s, e = schema.failovers, schema.stretches, schema.site_ends
 
 
 _Parts = Mapping[str, Mapping[Any, Sequence[Interval]]]

@@ -28,7 +28,7 @@ from tidegate.core.publish.grounds import (
 from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import WindowKey
 from tidegate.ledger import schema
-from tidegate.ledger.store import read_as
+from tidegate.ledger.store import matched, read_as
 
 t, r, b = schema.batch_window_totals, schema.batch_ranges, schema.batches
 
@@ -61,13 +61,12 @@ def grounds_of(c: Connection, name: str, key: WindowKey, batches: Iterable[int],
 
 
 def _with_ranges() -> Any:
-    same = and_(r.c.pipeline == t.c.pipeline, r.c.batch_id == t.c.batch_id, r.c.partition == t.c.partition)
-    return t.join(r, same)
+    return t.join(r, matched(r, t, "batch_id", "partition"))
 
 
 def _batches(c: Connection, mine: Any, late: set[int]) -> tuple[BatchGround, ...]:
     columns = [b.c.batch_id, b.c.kind, b.c.spec_version, b.c.clock_ms, b.c.landed_ms, b.c.floor]
-    source = t.join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id))
+    source = t.join(b, matched(b, t, "batch_id"))
     sums = [func.sum(t.c.rows).label("rows"), func.sum(t.c.rerouted).label("rerouted")]
     found = c.execute(select(*columns, *sums).select_from(source).where(mine).group_by(*columns).order_by(b.c.batch_id))
     return tuple(_ground(row, loads(Floor, row.floor), row.batch_id in late) for row in found)
@@ -81,7 +80,7 @@ def _ground(row: Any, floor: Floor, late: bool) -> BatchGround:
 def _partitions(c: Connection, mine: Any) -> tuple[PartitionGround, ...]:
     """A redrive reads no offsets of its own: what lies between its rows is no gap."""
     of_kafka = b.c.kind == INGEST
-    source = _with_ranges().join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id))
+    source = _with_ranges().join(b, matched(b, t, "batch_id"))
     sums = [
         func.sum(t.c.rows), func.min(t.c.min_offset), func.max(t.c.max_offset), func.count(),
         func.sum(case((of_kafka, r.c.end - r.c.start), else_=0)),
@@ -104,7 +103,7 @@ def _ranges(c: Connection, mine: Any) -> tuple[tuple[RangeGround, ...], int]:
 
 
 def _gaps(c: Connection, mine: Any) -> tuple[Any, int]:
-    source = _with_ranges().join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id))
+    source = _with_ranges().join(b, matched(b, t, "batch_id"))
     where = and_(mine, b.c.kind == INGEST, r.c.gaps.is_not(None), r.c.gaps != "[]")
     count = c.scalar(select(func.count()).select_from(source).where(where))
     found = select(t.c.batch_id, t.c.partition, r.c.gaps).select_from(source).where(where)
@@ -132,7 +131,7 @@ def _losses(c: Connection, name: str, within: tuple[int, int]) -> tuple[tuple[Lo
         for row in c.execute(select(x).where(lost).order_by(x.c.batch_id, x.c.partition).limit(MAX_LOSSES))
     ]
     gone = and_(b.c.pipeline == name, b.c.batch_id.between(*within), b.c.state == ABANDONED, b.c.kind == INGEST)
-    source = r.join(b, and_(b.c.pipeline == r.c.pipeline, b.c.batch_id == r.c.batch_id))
+    source = r.join(b, matched(b, r, "batch_id"))
     given_up = select(r.c.batch_id, r.c.partition, r.c.start, r.c.end).select_from(source).where(gone)
     found += [
         Lost(row.batch_id, row.partition, row.start, row.end, "abandoned")

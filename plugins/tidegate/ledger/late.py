@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 from tidegate.core.files.receipt import LATE
 from tidegate.core.window.states import CURRENT
 from tidegate.ledger import schema
+from tidegate.ledger.store import matched
 
 t, g, made, losses = schema.batch_window_totals, schema.generations, schema.generation_batches, schema.losses
 
@@ -19,16 +20,8 @@ def lost_and_late(c: Connection, names: Sequence[str]) -> tuple[dict[str, int], 
     no generation in force holds."""
     of = (losses.c.pipeline.in_(names), t.c.pipeline.in_(names))
     lost = select(literal("lost").label("what"), losses.c.pipeline, func.sum(losses.c.end - losses.c.start))
-    taken = exists().where(
-        g.c.pipeline == t.c.pipeline,
-        g.c.window_ms == t.c.window_ms,
-        g.c.state == CURRENT,
-        made.c.pipeline == g.c.pipeline,
-        made.c.window_ms == g.c.window_ms,
-        made.c.number == g.c.number,
-        made.c.batch_id == t.c.batch_id,
-        made.c.kind == LATE,
-    )
+    held = (matched(made, g, "window_ms", "number"), made.c.batch_id == t.c.batch_id, made.c.kind == LATE)
+    taken = exists().where(matched(g, t, "window_ms"), g.c.state == CURRENT, *held)
     late = select(literal("late"), t.c.pipeline, func.sum(t.c.rows))
     # the kind is written out: SQLite finds the index of late rows so
     late = late.where(of[1], literal_column("kind = 'late'"), ~taken)

@@ -24,8 +24,7 @@ def migrate(url: str | Engine, revision: str = "head") -> str:
     by two at once. Raises LedgerError where a transaction of somebody else holds a table for longer than LOCK_MS,
     WrongRevision where a newer release has migrated it, or it is older than 0.1.0; then nothing has changed."""
     engine = make_engine(url) if isinstance(url, str) else url
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config = _config()
     try:
         with engine.begin() as connection:
             if engine.dialect.name == "postgresql":
@@ -51,7 +50,11 @@ def migrate(url: str | Engine, revision: str = "head") -> str:
 
 def revisions() -> list[str]:
     """All schema revisions, oldest first."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    scripts = ScriptDirectory.from_config(config)
+    scripts = ScriptDirectory.from_config(_config())
     return [s.revision for s in reversed(list(scripts.walk_revisions()))]
+
+
+def _config() -> Config:
+    made = Config()
+    made.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import delete, insert, update
 from sqlalchemy.engine import Connection
@@ -12,6 +12,8 @@ from sqlalchemy.sql import ClauseElement, ColumnElement
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.transition import NOTHING, Step, Transition
 from tidegate.ledger.store import Store
+
+T = TypeVar("T")
 
 
 def move(
@@ -29,6 +31,19 @@ def move(
     LedgerError: whether the step was taken is unknown."""
     if not moved(store, c, table, step, content, now):
         raise LostComparison(f"{step.what}: somebody else has moved on")
+
+
+def alone(store: Store, table: Any, step: Step[T]) -> T:
+    """`move` in a transaction of its own; what the row is then."""
+    with store.begin() as c:
+        move(store, c, table, step)
+    return step.after
+
+
+def moved_alone(store: Store, table: Any, step: Step[Any]) -> None:
+    """`moved` in a transaction of its own; whether it was due does not matter."""
+    with store.begin() as c:
+        moved(store, c, table, step)
 
 
 def moved(

@@ -27,7 +27,7 @@ from tidegate.ledger.reads_rows import (
     window_row,
     window_total,
 )
-from tidegate.ledger.store import read_as, row_of, rows_of
+from tidegate.ledger.store import matched, read_as, row_of, rows_of
 
 PAGE_FILES, PAGE_BATCHES = 4_000, 2_000
 """About so many files and batches of the ledger are in memory at once."""
@@ -68,7 +68,7 @@ class AuditReads(Snapshots):
     def slabs(self, name: str, limit: int = SLAB_OFFSETS) -> list[Slab]:
         """The LANDED batches, cut into runs of at most about `limit` offsets."""
         r = schema.batch_ranges
-        read = select(func.sum(r.c.read)).where(r.c.pipeline == b.c.pipeline, r.c.batch_id == b.c.batch_id)
+        read = select(func.sum(r.c.read)).where(matched(r, b, "batch_id"))
         sparse = and_(b.c.kind == INGEST, b.c.records > 16 * SLAB_OFFSETS)  # of a table: a window with few rows
         weight = case(
             (sparse, func.coalesce(read.scalar_subquery(), 0)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,14 +27,13 @@ from tidegate.ledger.reads_rows import (
     Snapshots,
     batch_row,
     batches,
-    event,
     events,
     generation_row,
     grouped,
     window_row,
 )
 from tidegate.ledger.reads_rows import window_total as total_of
-from tidegate.ledger.store import asked, read_as, row_of, rows_of
+from tidegate.ledger.store import asked, in_parts, matched, read_as, row_of, rows_of
 
 b, g, w, t = schema.batches, schema.generations, schema.windows, schema.batch_window_totals
 made = schema.generation_batches
@@ -42,8 +41,6 @@ _WINDOWS = 100
 """Windows of a batch that are listed."""
 _DIRTY_LOOK = 300
 """Batches that are looked at for dirty rows."""
-_BATCHES = 500
-"""Ids in one statement."""
 
 
 class BoardReads(Snapshots):
@@ -119,7 +116,7 @@ class BoardReads(Snapshots):
             row and window_row(row),
             tuple(generations),
             tuple(totals),
-            tuple(_batches(c, name, sorted(ids))),
+            tuple(_batches(c, name, ids)),
             tuple(read_as(Intent, x, window=key) for x in c.execute(asked)),
             tuple(events(c, name, events_shown, f"window {window_id(key.start_ms)}")),
         )
@@ -170,13 +167,8 @@ class BoardReads(Snapshots):
         return found[0], detail, newest
 
     def event_page(self, name: str, limit: int, before: int | None, subject: str | None) -> list[Event]:
-        e = schema.events
-        mine = [e.c.pipeline == name]
-        mine += [e.c.id < before] if before is not None else []
-        mine += [e.c.subject == subject] if subject else []
         with self._snapshot() as c:
-            found = c.execute(select(e).where(*mine).order_by(e.c.id.desc()).limit(limit))
-            return [event(x) for x in found]
+            return events(c, name, limit, subject, before)
 
     def bindings(self, name: str, batch_id: int) -> list[Binding]:
         with self._snapshot() as c:
@@ -207,12 +199,7 @@ def _late(c: Connection, inside: Any) -> dict[int, int]:
     """Rows by window that no generation in force has taken up. The kind is written out: SQLite finds the index so."""
     late = select(t.c.window_ms, t.c.batch_id, func.sum(t.c.rows).label("rows"))
     late = late.where(inside(t), literal_column("kind = 'late'")).group_by(t.c.window_ms, t.c.batch_id).subquery()
-    current = and_(
-        g.c.pipeline == made.c.pipeline,
-        g.c.window_ms == made.c.window_ms,
-        g.c.number == made.c.number,
-        g.c.state == CURRENT,
-    )
+    current = and_(matched(g, made, "window_ms", "number"), g.c.state == CURRENT)
     taken = select(made.c.window_ms, made.c.batch_id).select_from(made.join(g, current))
     taken = taken.where(inside(made), made.c.kind == LATE)
     up = {(x.window_ms, x.batch_id) for x in c.execute(taken)}
@@ -240,12 +227,11 @@ def _mark(start: int, row: Any | None, generations: Sequence[Any], late: int, an
     )
 
 
-def _batches(c: Connection, name: str, ids: Sequence[int]) -> list[BatchRow]:
+def _batches(c: Connection, name: str, ids: Iterable[int]) -> list[BatchRow]:
     """Batches without ranges; of a redrive its sources."""
     s = schema.batch_sources
     found: list[BatchRow] = []
-    for at in range(0, len(ids), _BATCHES):
-        part = ids[at : at + _BATCHES]
+    for part in in_parts(ids):
         rows = c.execute(select(*_BATCH_COLUMNS).where(b.c.pipeline == name, b.c.batch_id.in_(part)))
         sources: dict[int, set[int]] = defaultdict(set)
         redrives = select(s.c.batch_id, s.c.source).where(s.c.pipeline == name, s.c.batch_id.in_(part)).distinct()

@@ -157,14 +157,13 @@ def generation_row(row: Any, made: Iterable[Any] = (), files: Iterable[Any] = ()
     )
 
 
-def events(c: Connection, name: str, limit: int, subject: str | None) -> list[Event]:
-    """The newest, newest first."""
+def events(c: Connection, name: str, limit: int, subject: str | None = None, before: int | None = None) -> list[Event]:
+    """The newest of those before this id, newest first."""
     e = schema.events
-    statement = select(e).where(e.c.pipeline == name)
-    if subject is not None:
-        statement = statement.where(e.c.subject == subject)
-    found = c.execute(statement.order_by(e.c.id.desc()).limit(limit))
-    return [event(x) for x in found]
+    mine = [e.c.pipeline == name]
+    mine += [e.c.id < before] if before is not None else []
+    mine += [e.c.subject == subject] if subject else []
+    return [event(x) for x in c.execute(select(e).where(*mine).order_by(e.c.id.desc()).limit(limit))]
 
 
 def event(row: Any) -> Event:

@@ -41,7 +41,7 @@ from tidegate.ledger.notices import audits_and_pauses, told_and_untold
 from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
 from tidegate.ledger.reads_rows import Snapshots, grouped, of_batch
 from tidegate.ledger.reopenings import candidates
-from tidegate.ledger.store import asked, sql_list
+from tidegate.ledger.store import asked, in_parts, sql_list
 from tidegate.ledger.totals import totals
 
 b, g, r, p = schema.batches, schema.generations, schema.batch_ranges, schema.pipelines
@@ -100,11 +100,10 @@ class SurveyReads(Snapshots):
 
     def _each(self, names: Collection[str], ask: Callable[[Connection, Sequence[str]], dict[str, T]]) -> dict[str, T]:
         """Ask for as many at once as a statement takes, each time in one snapshot."""
-        wanted = sorted(names)
         found: dict[str, T] = {}
-        for at in range(0, len(wanted), NAMES):
+        for some in in_parts(names, NAMES):
             with self._snapshot() as c:
-                found |= ask(c, wanted[at : at + NAMES])
+                found |= ask(c, some)
         return found
 
     def heads(self) -> dict[str, Head]:

@@ -19,7 +19,7 @@ from tidegate.core.window.lateness import Floor
 from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
 from tidegate.ledger import log_cut, rows, schema
 from tidegate.ledger.reads_rows import Snapshots, batches, events, generation_row, window_row
-from tidegate.ledger.store import read_as, row_of, rows_of
+from tidegate.ledger.store import matched, read_as, row_of, rows_of
 
 b, r, p = schema.batches, schema.batch_ranges, schema.batch_partitions
 
@@ -146,7 +146,7 @@ class _Look:
         """(where reading began, planned end); None if no batch has the partition."""
         key = (era.topic_id, era.first, partition)
         if key not in self._ends:
-            of = and_(b.c.pipeline == p.c.pipeline, b.c.batch_id == p.c.batch_id, b.c.topic_id == era.topic_id)
+            of = and_(matched(b, p, "batch_id"), b.c.topic_id == era.topic_id)
             mine = (p.c.pipeline == self._name, p.c.partition == partition, p.c.batch_id.between(era.first, era.last))
             found = select(p).select_from(p.join(b, of)).where(*mine).limit(1)
             first = self._c.execute(found.order_by(p.c.batch_id)).first()
@@ -169,7 +169,7 @@ class _Look:
         for batch_id, (row, _, _) in self._batches.items():
             if era.has(row) and not row.is_redrive and _holds(row, partition, offset):
                 return batch_id
-        same = and_(b.c.pipeline == r.c.pipeline, b.c.batch_id == r.c.batch_id, b.c.kind == INGEST)
+        same = and_(matched(b, r, "batch_id"), b.c.kind == INGEST)
         statement = (
             select(r.c.batch_id, r.c.end)
             .select_from(r.join(b, same))

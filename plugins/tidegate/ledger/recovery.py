@@ -37,7 +37,7 @@ from tidegate.core.window.transitions import UNFINISHED
 from tidegate.ledger import ends, log_cut, moves, reopenings, rows, schema
 from tidegate.ledger.comparison import subject
 from tidegate.ledger.specs import registered
-from tidegate.ledger.store import Part, Store, insert_all, row_of, scalar
+from tidegate.ledger.store import Part, Store, in_parts, insert_all, row_of, scalar
 
 b, g, w = schema.batches, schema.generations, schema.windows
 # runs stay bound to the id
@@ -48,7 +48,6 @@ _OF_A_BATCH = (
     schema.batch_files,
     schema.batch_sources,
 )
-_CHUNK = 200
 _DECODED = (REPLAY, HEAL, REREAD)
 """Kinds whose rows are all by the columns of one spec."""
 
@@ -109,10 +108,9 @@ class SqlRecovery(Part):
 
     def unknown_generations(self, name: str, found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         wanted, known = sorted(set(found)), set()
-        starts = sorted({start for start, _ in wanted})
         with self._store.begin() as c:
-            for at in range(0, len(starts), _CHUNK):
-                mine = and_(g.c.pipeline == name, g.c.window_ms.in_(starts[at : at + _CHUNK]))
+            for starts in in_parts(start for start, _ in wanted):
+                mine = and_(g.c.pipeline == name, g.c.window_ms.in_(starts))
                 known |= {(start, number) for start, number in c.execute(select(g.c.window_ms, g.c.number).where(mine))}
         return [one for one in wanted if one not in known]
 

@@ -16,11 +16,10 @@ from tidegate.core.batch.states import LANDED, OPEN_STATES, DirtySource, Plan
 from tidegate.core.dirty.redrive import ASK_LASTS_MS, KINDS, Ask, DirtyBatch, InTheWay, add_up, source_batches
 from tidegate.core.files.receipt import DIRTY, PartitionRows
 from tidegate.ledger import schema
-from tidegate.ledger.store import Part, Store, columns, read_as
+from tidegate.ledger.store import Part, Store, columns, in_parts, matched, read_as
 
 b, f, o, r = schema.batches, schema.batch_files, schema.row_owners, schema.batch_ranges
 e, k = schema.events, schema.run_bindings
-_CHUNK = 200
 SUBJECT, ASKED, WITHDRAWN = "redrive", "asked for its turn", "had asked for its turn"
 _LOOKED_AT = 20
 """Asks that commands left when they were killed, and those of others that wait."""
@@ -32,7 +31,7 @@ class SqlRedrives(Part):
     def dirty_batches(self, name: str) -> list[DirtyBatch]:
         statement = (
             select(b.c.batch_id, b.c.topic, b.c.topic_id, b.c.side_moved, b.c.side_registered, f.c.partitions)
-            .select_from(f.join(b, and_(b.c.pipeline == f.c.pipeline, b.c.batch_id == f.c.batch_id)))
+            .select_from(f.join(b, matched(b, f, "batch_id")))
             .where(f.c.pipeline == name, f.c.kind == DIRTY, b.c.state == LANDED, ~owned(f.c.batch_id, name))
         )
         told: dict[int, Any] = {}
@@ -120,9 +119,8 @@ def insert_sources(c: Connection, plan: Plan) -> None:
         return
     name, wanted = plan.pipeline, source_batches(plan)
     free: set[int] = set()
-    for at in range(0, len(wanted), _CHUNK):
-        mine = b.c.batch_id.in_(wanted[at : at + _CHUNK])
-        landed = select(b.c.batch_id).where(b.c.pipeline == name, mine, b.c.state == LANDED)
+    for some in in_parts(wanted):
+        landed = select(b.c.batch_id).where(b.c.pipeline == name, b.c.batch_id.in_(some), b.c.state == LANDED)
         free |= set(c.scalars(landed.where(~owned(b.c.batch_id, name))))
     taken = sorted(set(wanted) - free)
     if taken:

@@ -19,7 +19,7 @@ from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import CURRENT, DISCARDED, FORGOTTEN, REOPEN, WindowKey
 from tidegate.core.window.transitions import BEGIN, TAKE, UNFINISHED
 from tidegate.ledger import moves, schema
-from tidegate.ledger.store import Part, Store, asked, insert_all, row_of, rows_of, scalar
+from tidegate.ledger.store import Part, Store, asked, insert_all, matched, row_of, rows_of, scalar
 
 b, g, t, x = schema.batches, schema.generations, schema.batch_window_totals, schema.generation_batches
 _BEGUN = (BEGIN.event, TAKE.event)
@@ -100,7 +100,7 @@ def duties(c: Connection, name: str) -> list[tuple[int, int, int]]:
     """See core.reopening.ReopenLedger."""
     statement = (
         select(x.c.window_ms, x.c.number, x.c.batch_id)
-        .select_from(x.join(g, _same_generation()))
+        .select_from(x.join(g, matched(g, x, "window_ms", "number")))
         .where(x.c.pipeline == name, x.c.kind == LATE, x.c.cleared.is_(False), g.c.state == CURRENT)
     )
     return [tuple(row) for row in c.execute(statement.order_by(x.c.window_ms, x.c.batch_id))]
@@ -128,28 +128,24 @@ def settled(c: Connection, name: str, key: WindowKey, taken: Iterable[int]) -> l
     """Other LANDED batches with late rows of the window that are in the late table, by the ledger."""
     statement = (
         select(t.c.batch_id)
-        .select_from(t.join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id)))
+        .select_from(t.join(b, matched(b, t, "batch_id")))
         .where(t.c.pipeline == name, t.c.window_ms == key.start_ms, t.c.kind == LATE)
         .where(b.c.state == LANDED, b.c.side_moved.is_(True), b.c.side_registered.is_(True))
     )
     return sorted(set(c.scalars(statement)) - set(taken))
 
 
-def _same_generation() -> Any:
-    return and_(g.c.pipeline == x.c.pipeline, g.c.window_ms == x.c.window_ms, g.c.number == x.c.number)
-
-
 def candidates(
     c: Connection, names: Sequence[str], window_ms: int | None = None, since_ms: int | None = None
 ) -> dict[str, list[LateWindow]]:
     """See core.late.reopen.ReopenLedger; of many pipelines: three statements."""
-    taken_up = and_(g.c.pipeline == t.c.pipeline, g.c.window_ms == t.c.window_ms, g.c.state == CURRENT)
-    taken_up = exists().where(taken_up, _same_generation(), x.c.batch_id == t.c.batch_id, x.c.kind == LATE)
+    held = (matched(g, x, "window_ms", "number"), x.c.batch_id == t.c.batch_id, x.c.kind == LATE)
+    taken_up = exists().where(matched(g, t, "window_ms"), g.c.state == CURRENT, *held)
     moved = and_(b.c.side_moved.is_(True), b.c.side_registered.is_(True)).label("settled")
     whose = (t.c.pipeline, t.c.window_ms, t.c.batch_id)
     statement = (
         select(*whose, func.sum(t.c.rows).label("rows"), b.c.landed_ms, moved)
-        .select_from(t.join(b, and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id)))
+        .select_from(t.join(b, matched(b, t, "batch_id")))
         .where(t.c.pipeline.in_(names), literal_column("batch_window_totals.kind = 'late'"), b.c.state == LANDED)
         .where(~taken_up)
         .group_by(*whose, b.c.landed_ms, b.c.side_moved, b.c.side_registered)

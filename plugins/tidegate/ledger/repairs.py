@@ -17,17 +17,14 @@ class SqlRepairs(Part):
     Raises LostComparison where the block is gone, or another one by now: look again before clearing it."""
 
     def clear_batch(self, name: str, batch_id: int, reason: str, why: str) -> None:
-        with self._store.begin() as c:
-            moves.move(self._store, c, schema.batches, batch.unblock(name, batch_id, reason, why))
+        moves.alone(self._store, schema.batches, batch.unblock(name, batch_id, reason, why))
 
     def clear_window(self, name: str, key: WindowKey, reason: str, why: str) -> None:
-        with self._store.begin() as c:
-            moves.move(self._store, c, schema.windows, window.unblock(name, key, reason, why))
+        moves.alone(self._store, schema.windows, window.unblock(name, key, reason, why))
 
     def release(self, name: str, batch_id: int, refused: str, why: str) -> None:
         step = batch.release(name, batch_id, refused, self._store.actor, why)
-        with self._store.begin() as c:
-            moves.move(self._store, c, schema.batches, step)
+        moves.alone(self._store, schema.batches, step)
 
     def released(self, name: str, batch_id: int) -> str | None:
         b = schema.batches

@@ -6,9 +6,10 @@ from sqlalchemy import and_, exists, or_, select
 
 from tidegate.core.clean.dry_runs import EVENT, NO_WINDOW, Rehearsal
 from tidegate.core.replay.abandoned import OF_REPLAYS, Unfinished
-from tidegate.core.window.states import BUILDING, BUILT, CURRENT, DISCARDED, REPLAY, SWAPPING, WindowKey
+from tidegate.core.window.states import CURRENT, DISCARDED, REPLAY, WindowKey
+from tidegate.core.window.transitions import UNFINISHED
 from tidegate.ledger import schema
-from tidegate.ledger.store import Part
+from tidegate.ledger.store import Part, matched
 
 g = schema.generations
 
@@ -18,10 +19,10 @@ class SqlReplays(Part):
 
     def rebuilt_by(self, name: str, spec_version: int) -> dict[int, int]:
         made = g.alias()
-        joined = and_(made.c.pipeline == g.c.pipeline, made.c.window_ms == g.c.window_ms, made.c.number >= g.c.number)
+        joined = and_(matched(made, g, "window_ms"), made.c.number >= g.c.number)
         newer = g.alias()
-        mine = and_(newer.c.pipeline == g.c.pipeline, newer.c.window_ms == g.c.window_ms, newer.c.number > g.c.number)
-        begun = exists().where(mine, newer.c.state.in_((BUILDING, BUILT, SWAPPING)))
+        mine = and_(matched(newer, g, "window_ms"), newer.c.number > g.c.number)
+        begun = exists().where(mine, newer.c.state.in_(UNFINISHED))
         same = or_(made.c.state == CURRENT, and_(made.c.state == DISCARDED, made.c.digest == g.c.digest))
         statement = (
             select(g.c.window_ms, g.c.number)
@@ -33,7 +34,7 @@ class SqlReplays(Part):
             return {row.window_ms: row.number for row in c.execute(statement)}
 
     def unfinished(self, name: str) -> list[Unfinished]:
-        working = g.c.state.in_((BUILDING, BUILT, SWAPPING)), g.c.kind.in_(OF_REPLAYS)
+        working = g.c.state.in_(UNFINISHED), g.c.kind.in_(OF_REPLAYS)
         columns = g.c.window_ms, g.c.number, g.c.kind, g.c.state, g.c.began_ms
         statement = select(*columns).where(g.c.pipeline == name, *working).order_by(g.c.window_ms)
         with self._store.begin() as c:

@@ -11,7 +11,8 @@ from sqlalchemy.engine import Connection
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.look.views import Event
 from tidegate.ledger import schema
-from tidegate.ledger.store import Part, read_as
+from tidegate.ledger.reads_rows import event
+from tidegate.ledger.store import Part
 
 _LOOKED_AT = 100
 """So many requests of a kind may come between two clicks on one button."""
@@ -29,12 +30,12 @@ class SqlRequests(Part):
                 raise LedgerError(
                     f"pipeline {name} is not in the ledger", advice="let its DAG be parsed, or register it"
                 )
-            event = _find(c, name, what, subject, token)
-            if event is None:
+            number = _find(c, name, what, subject, token)
+            if number is None:
                 self._store.note(c, name, what, subject, detail | {"token": token})
-                event = _find(c, name, what, subject, token)
-            assert event is not None
-            return event
+                number = _find(c, name, what, subject, token)
+            assert number is not None
+            return number
 
     def find(self, name: str, what: str, subject: str, token: str) -> int | None:
         """The id of the request that `ask` has noted."""
@@ -46,7 +47,7 @@ class SqlRequests(Part):
         e = schema.events
         with self._store.begin() as c:
             x = c.execute(select(e).where(e.c.pipeline == name, e.c.id == number)).first()
-        return None if x is None else read_as(Event, x, detail=json.loads(x.detail))
+        return None if x is None else event(x)
 
 
 def _find(c: Connection, name: str, what: str, subject: str, token: str) -> int | None:

@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, UniqueConstr
 
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.batch.states import INGEST, BatchKind, BatchState
+from tidegate.core.deliver.states import WANTED, DeliveryState
 from tidegate.core.mirror.applies import ApplyState
 from tidegate.core.window.states import CLOSED, GenerationKind, GenerationState, WindowState
 from tidegate.ledger import columns
@@ -16,7 +17,7 @@ from tidegate.ledger.texts import String, Text, Word
 
 metadata = columns.metadata
 _NAME, _ROWID = columns.NAME, columns.ROWID
-_table, _required, _partial_index = columns.table, columns.required, columns.partial_index
+_table, _key, _required, _partial_index = columns.table, columns.key, columns.required, columns.partial_index
 
 pipelines = _table(
     "pipelines",
@@ -28,8 +29,7 @@ pipelines = _table(
 )
 spec_versions = _table(
     "spec_versions",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("version", Integer, primary_key=True, autoincrement=False),
+    *_key(version=Integer),
     _required("fingerprint", String(64)),
     _required("compiled", Text),
     _required("created_ms", BigInteger),
@@ -37,8 +37,7 @@ spec_versions = _table(
 )
 batches = _table(
     "batches",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    *_key(batch_id=BigInteger),
     _required("state", Word(BatchState)),
     _required("epoch", Integer),
     _required("nonce", String(32)),
@@ -74,9 +73,7 @@ batches = _table(
 )
 batch_ranges = _table(
     "batch_ranges",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("partition", Integer, primary_key=True, autoincrement=False),
+    *_key(batch_id=BigInteger, partition=Integer),
     _required("start", BigInteger),
     _required("end", BigInteger),
     Column("read", BigInteger),
@@ -93,9 +90,7 @@ batch_ranges = _table(
 )
 batch_partitions = _table(
     "batch_partitions",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("partition", Integer, primary_key=True, autoincrement=False),
+    *_key(batch_id=BigInteger, partition=Integer),
     _required("planned_end", BigInteger),
     _required("log_start", BigInteger),
     _required("last_stable_offset", BigInteger),
@@ -125,48 +120,37 @@ def _file_columns() -> list[Column]:
 
 batch_files = _table(
     "batch_files",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    *_key(batch_id=BigInteger),
     Column("window_ms", BigInteger),  # null for dirty files
     *_file_columns(),
     Index("ix_batch_files_window", "pipeline", "window_ms", "batch_id"),
 )
 batch_window_totals = _table(
     "batch_window_totals",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
-    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("kind", String(8), primary_key=True),
-    Column("partition", Integer, primary_key=True, autoincrement=False),
+    *_key(window_ms=BigInteger, batch_id=BigInteger, kind=String(8), partition=Integer),
     _required("rows", BigInteger),
     _required("min_offset", BigInteger),
     _required("max_offset", BigInteger),
     Column("rerouted", BigInteger, nullable=False, server_default="0"),  # of the rows: late ones that were sent here
     _partial_index("ix_totals_late", "kind = 'late'", "pipeline", "window_ms"),
 )
-batch_sources = _table(  # of a redrive: the dirty rows that it takes up; offsets inclusive
+batch_sources = _table(  # of a redrive: the dirty rows of batch `source` that it takes up; offsets inclusive
     "batch_sources",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("source", BigInteger, primary_key=True, autoincrement=False),  # the batch whose rows these were
-    Column("partition", Integer, primary_key=True, autoincrement=False),
+    *_key(batch_id=BigInteger, source=BigInteger, partition=Integer),
     _required("rows", BigInteger),
     _required("min_offset", BigInteger),
     _required("max_offset", BigInteger),
 )
 row_owners = _table(  # a batch's rows of this kind belong to another batch since that one has landed
     "row_owners",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("kind", String(8), primary_key=True),
+    *_key(batch_id=BigInteger, kind=String(8)),
     _required("owner", BigInteger),
     _required("cleared", Boolean),  # whether their files have left the side table
     Index("ix_row_owners_owner", "pipeline", "owner"),
 )
 windows = _table(
     "windows",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("start_ms", BigInteger, primary_key=True, autoincrement=False),
+    *_key(start_ms=BigInteger),
     _required("end_ms", BigInteger),
     _required("state", Word(WindowState)),
     _required("closing_batch", BigInteger),
@@ -176,9 +160,7 @@ windows = _table(
 )
 generations = _table(
     "generations",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
-    Column("number", Integer, primary_key=True, autoincrement=False),
+    *_key(window_ms=BigInteger, number=Integer),
     _required("state", Word(GenerationState)),
     _required("epoch", Integer),
     _required("nonce", String(32)),
@@ -201,33 +183,26 @@ generations = _table(
 )
 generation_batches = _table(
     "generation_batches",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    *_key(window_ms=BigInteger, number=Integer, batch_id=BigInteger),
     # data | late: a batch has rows of one kind for a window; late ones belong to the generations that took them up
     Column("kind", String(8), nullable=False, server_default="data"),
     Column("cleared", Boolean, nullable=False, server_default=false()),  # whether late files have left the late table
 )
 generation_files = _table(
     "generation_files",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
-    Column("number", Integer, primary_key=True, autoincrement=False),
+    *_key(window_ms=BigInteger, number=Integer),
     *_file_columns(),
 )
 certificates = _table(
     "certificates",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    *_key(window_ms=BigInteger),
     _required("ready", Boolean),
     _required("content", Text),
     _required("decided_ms", BigInteger),
 )
 truths = _table(  # what another system said of a window when it was last asked
     "truths",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("window_ms", BigInteger, primary_key=True, autoincrement=False),
+    *_key(window_ms=BigInteger),
     _required("source", Text),
     _required("rows", BigInteger),  # ours, landed before it was asked
     Column("expected", BigInteger),
@@ -238,19 +213,18 @@ truths = _table(  # what another system said of a window when it was last asked
 )
 archive_notes = _table(  # what the maintenance DAG last saw of a pipeline's windows and their runs
     "archive_notes",
-    Column("pipeline", _NAME, primary_key=True),
+    *_key(),
     _required("content", Text),
 )
 totals = _table(  # sums over the ranges of all batches up to one; what has landed is final
     "totals",
-    Column("pipeline", _NAME, primary_key=True),
+    *_key(),
     _required("through_batch", BigInteger),
     _required("content", Text),
 )
 notices = _table(  # what people are to be told, once for each key
     "notices",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("key", String(300), primary_key=True),
+    *_key(key=String(300)),
     _required("content", Text),
     _required("first_ms", BigInteger),
     Column("told_ms", BigInteger),
@@ -269,18 +243,14 @@ intents = _table(
 )
 losses = _table(
     "losses",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("partition", Integer, primary_key=True, autoincrement=False),
-    Column("start", BigInteger, primary_key=True, autoincrement=False),
-    # part of the key: a recreated topic can lose the same offsets again
-    Column("batch_id", BigInteger, primary_key=True, autoincrement=False),
+    # the batch too: a recreated topic can lose the same offsets again
+    *_key(partition=Integer, start=BigInteger, batch_id=BigInteger),
     _required("end", BigInteger),
     _required("reason", Text),
 )
 log_cuts = _table(  # logs that end below what was planned, or did: nothing is planned until somebody has decided
     "log_cuts",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("partition", Integer, primary_key=True, autoincrement=False),
+    *_key(partition=Integer),
     _required("topic_id", String(100)),
     _required("after_batch", BigInteger),  # the newest one when it was found
     _required("start", BigInteger),
@@ -290,9 +260,7 @@ log_cuts = _table(  # logs that end below what was planned, or did: nothing is p
 )
 resumptions = _table(  # where the batch after this one goes on in a partition, if not at the planned end
     "resumptions",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("after_batch", BigInteger, primary_key=True, autoincrement=False),  # 0: before the first on the topic
-    Column("partition", Integer, primary_key=True, autoincrement=False),
+    *_key(after_batch=BigInteger, partition=Integer),  # 0: before the first on the topic
     _required("topic_id", String(100)),
     _required("offset", BigInteger),
     Column("lost_start", BigInteger),  # offsets from here up to `offset` are a loss of the next batch
@@ -302,8 +270,7 @@ resumptions = _table(  # where the batch after this one goes on in a partition, 
 )
 applies = _table(  # tries to merge batches `first_batch` to `last_batch` (inclusive) into the pipeline's keyed table
     "applies",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("epoch", Integer, primary_key=True, autoincrement=False),
+    *_key(epoch=Integer),
     _required("first_batch", BigInteger),
     _required("last_batch", BigInteger),
     _required("nonce", String(32)),
@@ -316,7 +283,7 @@ applies = _table(  # tries to merge batches `first_batch` to `last_batch` (inclu
 )
 prefixes = _table(  # what a keyed table said of itself when it was last looked at: the table tells, this is a copy
     "prefixes",
-    Column("pipeline", _NAME, primary_key=True),
+    *_key(),
     _required("upto", BigInteger),
     Column("snapshot", String(100)),
     _required("attempt", String(100)),
@@ -336,8 +303,7 @@ prefixes = _table(  # what a keyed table said of itself when it was last looked 
 )
 schema_changes = _table(  # columns that came or grew by `unknown_fields: evolve`; of a row only its type grows
     "schema_changes",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("number", Integer, primary_key=True, autoincrement=False),
+    *_key(number=Integer),
     _required("column_name", String(200)),
     _required("type", Text),
     _required("path", Text),
@@ -349,10 +315,45 @@ schema_changes = _table(  # columns that came or grew by `unknown_fields: evolve
     _required("at_ms", BigInteger),
     UniqueConstraint("pipeline", "column_name", name="uq_schema_change"),
 )
+deliveries = _table(  # what stands of windows in further systems; a window without a row was never sent
+    "deliveries",
+    *_key(name=String(100), window_ms=BigInteger),
+    _required("generation", Integer),  # of the newest try
+    _required("digest", String(64)),
+    _required("state", Word(DeliveryState)),
+    _required("epoch", Integer),
+    _required("nonce", String(32)),
+    _required("since_ms", BigInteger),
+    _required("why", Text),
+    Column("stood", Integer),  # the newest generation that was read back there
+    Column("rows", BigInteger),  # of it
+    Column("checksum", String(20)),
+    Column("stood_ms", BigInteger),
+    _partial_index("ix_deliveries_wanted", f"state IN ('{WANTED[0]}', '{WANTED[1]}')", "pipeline", "name"),
+)
+failovers = _table(  # switches of the active site; the newest one's is active
+    "failovers",
+    *_key(number=Integer),
+    _required("site", String(100)),
+    _required("before", String(100)),
+    _required("certificate", Text),  # core.failover.states.Certificate
+    _required("why", Text),
+    _required("at_ms", BigInteger),
+)
+stretches = _table(  # offsets of a topic that are never read: they hold copies
+    "stretches",
+    *_key(topic_id=String(100), partition=Integer, start=BigInteger, number=Integer),  # the switch's number
+    _required("end", BigInteger),
+)
+site_ends = _table(  # where a site's own records end that returned after this switch, before anything is copied
+    "site_ends",
+    *_key(number=Integer, site=String(100), partition=Integer),
+    _required("end", BigInteger),
+    _required("noted_ms", BigInteger),
+)
 run_bindings = _table(
     "run_bindings",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("run", String(500), primary_key=True),
+    *_key(run=String(500)),
     _required("batch_id", BigInteger),
 )
 events = _table(

@@ -8,12 +8,11 @@ from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.ledger import columns
 from tidegate.ledger.texts import String, Text, Word
 
-_NAME, _table, _required = columns.NAME, columns.table, columns.required
+_table, _key, _required = columns.table, columns.key, columns.required
 
 copies = _table(  # rounds: each reads the whole source table of a keyed one
     "copies",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("round", Integer, primary_key=True, autoincrement=False),
+    *_key(round=Integer),
     _required("table_name", Text),
     _required("key", Text),  # a list of columns
     _required("state", Word(RoundState)),
@@ -25,8 +24,7 @@ copies = _table(  # rounds: each reads the whole source table of a keyed one
 )
 chunks = _table(  # key ranges of rounds
     "chunks",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("chunk", BigInteger, primary_key=True, autoincrement=False),
+    *_key(chunk=BigInteger),
     _required("round", Integer),
     _required("table_name", Text),  # schema.name
     _required("key_range", Text),  # core.copy.port.KeyRange
@@ -43,8 +41,7 @@ chunks = _table(  # key ranges of rounds
 )
 source_looks = _table(  # of the connector, the source and the topic together: core.copy.complete.Look
     "source_looks",
-    Column("pipeline", _NAME, primary_key=True),
-    Column("look", BigInteger, primary_key=True, autoincrement=False),
+    *_key(look=BigInteger),
     _required("position", String(100)),  # commit,row
     _required("log_end", String(100)),
     _required("at_ms", BigInteger),

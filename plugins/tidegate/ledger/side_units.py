@@ -13,11 +13,11 @@ from tidegate.core.deliver.states import SKIPPED, STANDING
 from tidegate.core.deliver.units import name_of
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.window.states import CURRENT
-from tidegate.ledger import rows, schema, schema_deliveries
-from tidegate.ledger.store import rows_of
+from tidegate.ledger import rows, schema
+from tidegate.ledger.store import matched, rows_of
 
 b, f, g, o = schema.batches, schema.batch_files, schema.generations, schema.row_owners
-t, x, d = schema.batch_window_totals, schema.generation_batches, schema_deliveries.deliveries
+t, x, d = schema.batch_window_totals, schema.generation_batches, schema.deliveries
 
 
 def versions(name: str, side: str) -> Any:
@@ -30,7 +30,7 @@ def _late(name: str) -> Any:
     """What a generation in force has taken up has left."""
     taken = _taken(name)
     gone = and_(taken.c.batch_id == t.c.batch_id, taken.c.window_ms == t.c.window_ms)
-    landed = and_(b.c.pipeline == t.c.pipeline, b.c.batch_id == t.c.batch_id, b.c.state == LANDED)
+    landed = and_(matched(b, t, "batch_id"), b.c.state == LANDED)
     found = (
         select(
             t.c.pipeline.label("pipeline"),
@@ -45,16 +45,20 @@ def _late(name: str) -> Any:
 
 
 def _taken(name: str) -> Any:
-    same = and_(g.c.pipeline == x.c.pipeline, g.c.window_ms == x.c.window_ms, g.c.number == x.c.number)
     mine = and_(x.c.pipeline == name, x.c.kind == LATE, g.c.state == CURRENT)
-    return select(x.c.window_ms, x.c.batch_id, g.c.published_ms).select_from(x.join(g, same)).where(mine).subquery()
+    return (
+        select(x.c.window_ms, x.c.batch_id, g.c.published_ms)
+        .select_from(x.join(g, matched(g, x, "window_ms", "number")))
+        .where(mine)
+        .subquery()
+    )
 
 
 def _dirty(name: str) -> Any:
     """What a redrive has taken up has left."""
     owner = b.alias()
-    landed = and_(b.c.pipeline == f.c.pipeline, b.c.batch_id == f.c.batch_id, b.c.state == LANDED)
-    owned = and_(o.c.pipeline == f.c.pipeline, o.c.batch_id == f.c.batch_id, o.c.kind == DIRTY)
+    landed = and_(matched(b, f, "batch_id"), b.c.state == LANDED)
+    owned = and_(matched(o, f, "batch_id"), o.c.kind == DIRTY)
     by = and_(owner.c.pipeline == o.c.pipeline, owner.c.batch_id == o.c.owner)
     found = (
         select(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from sqlalchemy import and_, func, insert, select
+from sqlalchemy import func, insert, select
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.ledger import schema, schema_changes
-from tidegate.ledger.store import Part, Store, row_of, scalar
+from tidegate.ledger.store import Part, Store, matched, row_of, scalar
 
 b, s = schema.batches, schema.spec_versions
 
@@ -31,8 +31,7 @@ class SqlSpecs(Part):
 
     def of_table(self, table: str) -> list[str]:
         newest = select(s.c.pipeline, func.max(s.c.version).label("version")).group_by(s.c.pipeline).subquery()
-        same = and_(s.c.pipeline == newest.c.pipeline, s.c.version == newest.c.version)
-        statement = select(s.c.pipeline, s.c.compiled).select_from(s.join(newest, same))
+        statement = select(s.c.pipeline, s.c.compiled).select_from(s.join(newest, matched(s, newest, "version")))
         likely = statement.where(s.c.compiled.contains(json.dumps(table), autoescape=True))
         with self._store.begin() as c:
             found = c.execute(likely.order_by(s.c.pipeline)).all()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
+    and_,
     bindparam,
     create_engine,
     event,
@@ -40,6 +41,7 @@ from tidegate.ledger import schema
 from tidegate.ledger.texts import storable
 
 T = TypeVar("T")
+V = TypeVar("V", int, str)
 
 HEAD = "0016"
 """The schema revision that this code reads and writes."""
@@ -207,6 +209,8 @@ def in_our_words(error: SQLAlchemyError) -> LedgerError:
 
 SPANS = 5_000
 """Rows of values in one statement; SQLite takes no more than about 32,000 values."""
+AT_ONCE = 500
+"""Values in one IN."""
 
 
 def sql_list(words: Sequence[Choice]) -> str:
@@ -231,6 +235,13 @@ def _marks(c: Connection, values: tuple[Any, ...]) -> list[str]:
     if c.dialect.paramstyle == "qmark":
         return ["?"] * len(values)
     return ["CAST(%s AS BIGINT)" if isinstance(value, int) else "%s" for value in values]
+
+
+def in_parts(values: Iterable[V], most: int = AT_ONCE) -> Iterator[list[V]]:
+    """All of them, once and in order, so many for one statement."""
+    wanted = sorted(set(values))
+    for at in range(0, len(wanted), most):
+        yield wanted[at : at + most]
 
 
 def rows_of(connection: Connection, table: Any, **where: Any) -> list[Any]:
@@ -261,6 +272,11 @@ def read_as(kind: Callable[..., T], row: Any, **others: Any) -> T:
 @functools.cache
 def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
+
+
+def matched(one: Any, other: Any, *names: str) -> ColumnElement:
+    """That rows of two tables agree in the pipeline and these columns."""
+    return and_(*(one.c[name] == other.c[name] for name in ("pipeline", *names)))
 
 
 def columns(value: Any, *names: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tidegate.core.batch.states import LANDED
 from tidegate.core.files.receipt import DATA
 from tidegate.core.window.states import CLOSED
 from tidegate.ledger import schema
+from tidegate.ledger.store import matched
 
 
 def landed_values(
@@ -21,7 +22,7 @@ def landed_values(
     """Values by window: of the data files of landed batches, in windows that start in `[first_ms, last_ms]` and,
     without a `last_ms`, are not CLOSED."""
     b, f, w = schema.batches, schema.batch_files, schema.windows
-    landed = and_(b.c.pipeline == f.c.pipeline, b.c.batch_id == f.c.batch_id, b.c.state == LANDED)
+    landed = and_(matched(b, f, "batch_id"), b.c.state == LANDED)
     source = f.join(b, landed)
     wanted = [f.c.pipeline == name, f.c.kind == DATA, f.c.window_ms >= first_ms]
     if last_ms is None:

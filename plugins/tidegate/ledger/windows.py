@@ -268,8 +268,7 @@ class SqlWindows(Part):
         return step.after
 
     def discard(self, generation: BuildingGeneration | BuiltGeneration, why: str) -> None:
-        with self._store.begin() as c:
-            moves.move(self._store, c, g, transitions.discard(generation, why))
+        moves.alone(self._store, g, transitions.discard(generation, why))
 
     def begin_swap(self, generation: BuiltGeneration, location: str | None = None) -> BuiltGeneration:
         name, key, step = generation.pipeline, generation.window, transitions.begin_swap(generation, location)
@@ -315,8 +314,7 @@ class SqlWindows(Part):
             intents.answer(c, call_id)
 
     def block(self, name: str, key: WindowKey, reason: str) -> None:
-        with self._store.begin() as c:
-            moves.move(self._store, c, w, transitions.block(name, key, reason))
+        moves.alone(self._store, w, transitions.block(name, key, reason))
 
 
 def _why(noted: Mapping[str, str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from spark_jobs.engine.formats.avro_code import Read, reader
 from spark_jobs.engine.formats.avro_program import AvroProgram, program_for
 from spark_jobs.engine.formats.avro_unknown import known_at
 from spark_jobs.engine.formats.known import known_fields
-from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, WrongSchema, registry_of_job
+from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, registry_of_job
 from spark_jobs.engine.formats.undecodable import Malformed, Values
 from spark_jobs.engine.formats.wire_program import why_not
 from spark_jobs.engine.formats.writer_schemas import HEADER, WriterSchemas, missing, number_of, unusable
@@ -35,15 +35,15 @@ class AvroDecoder:
         vectorised: bool = True,
     ) -> None:
         self._assembly, self._version = Assembly(pipeline, also_known), rules_version
-        self._settings = pipeline.format.avro or AvroFormat()
-        self._schemas = WriterSchemas(self._settings, registry)
-        framed = self._settings.wire != "plain"
+        settings = pipeline.format.avro or AvroFormat()
+        self._schemas = WriterSchemas(settings, registry)
+        framed = settings.wire != "plain"
         self._program: AvroProgram | None = None
         self._why_not = why_not(pipeline)
         if vectorised:
             learn = self._learn if framed else None
             self._program = program_for(pipeline, self._assembly.targets, learn)
-        self._plain = None if framed else self._reader(0, self._settings.schema or "", ())
+        self._plain = None if framed else self._reader(0, settings.schema or "", ())
         self._readers: dict[int, Read | Malformed] = {}
         self._chunk: Chunk | None = None
 
@@ -74,15 +74,12 @@ class AvroDecoder:
 
     def _reader_of(self, number: int, value: bytes) -> Read | Malformed:
         try:
-            return self._reader(number, *self._schemas.text(number))
-        except WrongSchema as e:
-            return Malformed(str(e))
+            found = self._schemas.text(number)
         except UnknownSchema as e:
-            if self._settings.unknown_schema == "dirty":
-                return Malformed(str(e))
             assert self._chunk is not None
             offset = self._chunk.offsets[next(i for i, v in enumerate(self._chunk.values) if v is value)]
             raise missing(e, offset) from None
+        return found if isinstance(found, Malformed) else self._reader(number, *found)
 
     def _reader(self, number: int, text: str, references: tuple[str, ...]) -> Read:
         """Raises JobError."""

@@ -8,7 +8,7 @@ from typing import Any
 from spark_jobs.engine.formats.avro_code import Read, Target, reader
 from spark_jobs.engine.formats.avro_rules import JSON
 from spark_jobs.engine.formats.json_rows import Object
-from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, WrongSchema
+from spark_jobs.engine.formats.registry import SchemaRegistry
 from spark_jobs.engine.formats.undecodable import Malformed, Misfits
 from spark_jobs.engine.formats.writer_schemas import HEADER, WriterSchemas, number_of, unusable
 from spark_jobs.engine.strict import Unfit
@@ -25,8 +25,7 @@ class AvroMessages:
     def __init__(
         self, settings: AvroFormat, registry: Callable[[], SchemaRegistry], skipped: Collection[str] = ()
     ) -> None:
-        self._schemas, self._takes_unknown = WriterSchemas(settings, registry), settings.unknown_schema == "dirty"
-        self._skipped = skipped
+        self._schemas, self._skipped = WriterSchemas(settings, registry), skipped
         self._values: dict[int, Schema] = {}
         self._readers: dict[tuple[str, int], tuple[Fields, Read] | Malformed] = {}
 
@@ -57,16 +56,11 @@ class AvroMessages:
         return self._values.get(number_of(message))
 
     def _reader(self, number: int, is_value: bool) -> tuple[Fields, Read] | Malformed:
+        found = self._schemas.text(number)
+        if isinstance(found, Malformed):
+            return found
         try:
-            text, references = self._schemas.text(number)
-        except WrongSchema as e:
-            return Malformed(str(e))
-        except UnknownSchema as e:
-            if self._takes_unknown:
-                return Malformed(str(e))
-            raise
-        try:
-            schema = parse(text, references)
+            schema = parse(*found)
             if schema.type != "record":
                 return Malformed(f"expected a record, got {schema}")
             if is_value:

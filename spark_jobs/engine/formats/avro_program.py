@@ -38,6 +38,8 @@ Part = Callable[[list[Step]], None]
 class AvroProgram(WireProgram):
     """A pipeline's columns, and the schemas that messages were written with."""
 
+    reads, frees = "tg_avro_read", "tg_avro_free"
+
     def __init__(
         self,
         library: ctypes.CDLL,
@@ -50,14 +52,9 @@ class AvroProgram(WireProgram):
         super().__init__(library, pipeline)
         self._wanted = [(node, path, kind) for node, (path, kind) in zip(self.nodes, targets, strict=True)]
         self._form, self._learn = pipeline.event_time.format, learn
-        self._avro = library.tg_avro_new(self._address, learn is not None)
-        if not self._avro:
+        self._handle = library.tg_avro_new(self._address, learn is not None)
+        if not self._handle:
             raise MemoryError("the Avro decoder's library could not be set up")
-
-    def __del__(self) -> None:
-        if getattr(self, "_avro", None):
-            self._library.tg_avro_free(self._avro)
-        super().__del__()
 
     def add(self, number: int, schema: Schema | None, known: dict[str, Known] | None = None) -> None:
         """What messages of this id are; None: nothing that the library should read. `known`: as for
@@ -68,7 +65,7 @@ class AvroProgram(WireProgram):
     def _added(self, number: int, code: tuple[array, array, bytes]) -> int:
         steps, pool, names = code
         done = self._library.tg_avro_add(
-            self._avro, number, steps.buffer_info()[0], len(steps) // 6, pool.buffer_info()[0], len(pool), names,
+            self._handle, number, steps.buffer_info()[0], len(steps) // 6, pool.buffer_info()[0], len(pool), names,
             len(names),
         )  # fmt: skip
         if done == -1:
@@ -87,11 +84,11 @@ class AvroProgram(WireProgram):
         place, count = lengths.buffer_info()[0], len(values)
         strange = -1
         while self._learn is not None:
-            strange = self._library.tg_avro_stranger(self._avro, data, len(data), place, count, strange + 1)
+            strange = self._library.tg_avro_stranger(self._handle, data, len(data), place, count, strange + 1)
             if strange < 0:
                 break
             self._learn(values[strange])  # type: ignore[arg-type]
-        self.read_by(self._library.tg_avro_read, self._avro, data, lengths, expected, first, look)
+        self.read_by(self._library.tg_avro_read, self._handle, data, lengths, expected, first, look)
 
 
 _NOTHING = array("i"), array("i"), b""
@@ -309,5 +306,5 @@ def program_for(
     pipeline: Pipeline, targets: Sequence[Target], learn: Callable[[bytes], None] | None
 ) -> AvroProgram | None:
     """None where there is no library, or it has no columns for what the pipeline wants."""
-    library = wire_program.library() if wire_program.fits(pipeline) else None
+    library = wire_program.library_for(pipeline)
     return None if library is None else AvroProgram(library, pipeline, targets, learn)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from spark_jobs.engine import native
 from spark_jobs.engine.formats import wire_program
-from spark_jobs.engine.formats.wire_program import Unsure, WireProgram, laid_out
+from spark_jobs.engine.formats.wire_program import Unsure, WireProgram
 from tidegate.core.spec.pipeline import CsvFormat, Pipeline
 
 _NONE = -1
@@ -17,6 +17,8 @@ _LINE_BREAKS = "\r\n"
 
 class CsvProgram(WireProgram):
     """A pipeline's columns for CSV messages."""
+
+    reads, frees = "tg_csv_read", "tg_csv_free"
 
     def __init__(
         self,
@@ -31,21 +33,12 @@ class CsvProgram(WireProgram):
         super().__init__(library, pipeline)
         numbers = [(position, node.number) for position, node in zip(wanted, self.nodes, strict=True)]
         self.layout = about, positions, takers, names = _layout(pipeline, settings, numbers, spare)
-        self._csv = library.tg_csv_new(
+        self._handle = library.tg_csv_new(
             self._address, about.buffer_info()[0], positions.buffer_info()[0], len(settings.fields),
             takers.buffer_info()[0], len(takers), names, len(names),
         )  # fmt: skip
-        if not self._csv:
+        if not self._handle:
             raise MemoryError("the CSV decoder's library could not be set up")
-
-    def __del__(self) -> None:
-        if getattr(self, "_csv", None):
-            self._library.tg_csv_free(self._csv)
-        super().__del__()
-
-    def _read(self, values: Sequence[bytes | None], expected: int, first: int, look: list[int]) -> None:
-        data, lengths = laid_out(values)
-        self.read_by(self._library.tg_csv_read, self._csv, data, lengths, expected, first, look)
 
 
 def _layout(
@@ -85,7 +78,7 @@ def program_for(
     pipeline: Pipeline, settings: CsvFormat, wanted: Sequence[int], spare: Collection[int]
 ) -> CsvProgram | None:
     """Program for the pipeline; None without a library, or where it cannot read such messages."""
-    library = wire_program.library() if wire_program.fits(pipeline) else None
+    library = wire_program.library_for(pipeline)
     if library is None or not hasattr(library, native.CSV):
         return None
     try:

@@ -11,7 +11,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from spark_jobs.engine.formats import wire_program
 from spark_jobs.engine.formats.known import Items, Known
-from spark_jobs.engine.formats.wire_program import How, Node, Unsure, WireProgram, laid_out
+from spark_jobs.engine.formats.wire_program import How, Node, Unsure, WireProgram
+from spark_jobs.engine.varint import varint
 from tidegate import descriptors
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
 from tidegate.core.spec.pipeline import Pipeline
@@ -34,6 +35,8 @@ Wanted = tuple[tuple[str, ...], HiveType | None, Node]
 class ProtobufProgram(WireProgram):
     """A pipeline's columns, and the messages that fill them."""
 
+    reads, frees = "tg_protobuf_read", "tg_protobuf_free"
+
     def __init__(
         self, library: ctypes.CDLL, pipeline: Pipeline, message: Descriptor, targets: Sequence[Target],
         known: Known, index: tuple[int, ...] | None,
@@ -47,18 +50,9 @@ class ProtobufProgram(WireProgram):
         wanted = [(path, kind, node) for node, (path, kind) in zip(self.nodes, targets, strict=True)]
         plans.plan(message, wanted, known)
         headers = _headers(index) if index is not None else []
-        self._protobuf = library.tg_protobuf_new(self._address, *plans.parts(headers))
-        if not self._protobuf:
+        self._handle = library.tg_protobuf_new(self._address, *plans.parts(headers))
+        if not self._handle:
             raise Unsure
-
-    def __del__(self) -> None:
-        if getattr(self, "_protobuf", None):
-            self._library.tg_protobuf_free(self._protobuf)
-        super().__del__()
-
-    def _read(self, values: Sequence[bytes | None], expected: int, first: int, look: list[int]) -> None:
-        data, lengths = laid_out(values)
-        self.read_by(self._library.tg_protobuf_read, self._protobuf, data, lengths, expected, first, look)
 
 
 class _Plans:
@@ -260,18 +254,10 @@ class _Parts(ctypes.Structure):
 
 def _headers(index: tuple[int, ...]) -> list[bytes]:
     """Usual spelling of an index path; others are not sure."""
-    whole = b"".join(_varint(n << 1) for n in (len(index), *index))
+    whole = b"".join(varint(n << 1) for n in (len(index), *index))
     if len(whole) > _LONGEST_HEADER:
         raise Unsure
     return [whole, b"\0"] if index == (0,) else [whole]
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
 
 
 def program_for(
@@ -282,7 +268,7 @@ def program_for(
     index: tuple[int, ...] | None,
 ) -> ProtobufProgram | None:
     """Program for the pipeline; None without a library, or where it cannot read such messages."""
-    library = wire_program.library() if wire_program.fits(pipeline) else None
+    library = wire_program.library_for(pipeline)
     if library is None:
         return None
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from spark_jobs.engine import native
 from spark_jobs.engine.event_time import EPOCH_UNITS
-from spark_jobs.engine.formats import scalars
+from spark_jobs.engine.formats import json_program, scalars
 from spark_jobs.engine.formats.json_program import Program, is_plain, reads_text, unreadable
 from tidegate.core.base.hivetypes import HiveType
 from tidegate.core.files import slow_path
@@ -37,7 +37,11 @@ class Node:
 class WireProgram(Program):
     """A pipeline's columns for binary messages. Not for two threads at once."""
 
+    reads, frees = "", ""
+    """Functions of the library, which take `_handle`: what a format adds to the columns."""
+
     def __init__(self, library: ctypes.CDLL, pipeline: Pipeline) -> None:
+        self._handle: int | None = None
         super().__init__(library, pipeline, watched=False)
         numbers, nodes = self.description.numbers, [Node(i) for i in range(self.description.count)]
         for i, node in enumerate(nodes[1:], 1):
@@ -47,6 +51,15 @@ class WireProgram(Program):
         """Of the columns, then of the event time if it is in the message."""
         if pipeline.event_time.path is not None:
             self.nodes.append(found[max(found)])
+
+    def __del__(self) -> None:
+        if self._handle:
+            getattr(self._library, self.frees)(self._handle)
+        super().__del__()
+
+    def _read(self, values: Sequence[bytes | None], expected: int, first: int, look: list[int]) -> None:
+        data, lengths = laid_out(values)
+        self.read_by(getattr(self._library, self.reads), self._handle, data, lengths, expected, first, look)
 
 
 def fits(pipeline: Pipeline) -> bool:
@@ -64,6 +77,11 @@ def why_not(pipeline: Pipeline) -> str:
     return slow_path.SCHEMA if fits(pipeline) else slow_path.TIME
 
 
+def library_for(pipeline: Pipeline) -> ctypes.CDLL | None:
+    """The library, if it reads binary messages and has columns for all that the pipeline wants."""
+    return library() if fits(pipeline) else None
+
+
 def library() -> ctypes.CDLL | None:
     """The library, if it reads binary messages."""
     found = native.library()
@@ -71,16 +89,13 @@ def library() -> ctypes.CDLL | None:
 
 
 def laid_out(values: Sequence[bytes | None]) -> tuple[bytes, array]:
-    """Messages as the library wants them, each followed by a NUL, with padding at the end; and their lengths, -1 for a
-    null."""
-    present = [v or b"" for v in values] if None in values else list(values)
-    lengths = array("i", map(len, present))  # type: ignore[arg-type]
+    """As `json_program.laid_out`; the length of a null is -1."""
+    data, lengths = json_program.laid_out(values)
     if None in values:
         for i, value in enumerate(values):
             if value is None:
                 lengths[i] = -1
-    present.append(bytes(native.PADDING))
-    return b"\0".join(present), lengths  # type: ignore[arg-type]
+    return data, lengths
 
 
 def event_integer(form: str) -> How:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spark_jobs.engine.failures import JobError, refuse
-from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema
+from spark_jobs.engine.formats.registry import SchemaRegistry, UnknownSchema, WrongSchema
 from spark_jobs.engine.formats.undecodable import Malformed
 from tidegate.core.spec.pipeline import AvroFormat
 
@@ -27,9 +27,20 @@ class WriterSchemas:
         self._settings = settings
         self._open, self._registry = registry, None
 
-    def text(self, number: int) -> tuple[str, tuple[str, ...]]:
-        """A schema's text, and those that it refers to. Raises UnknownSchema, WrongSchema, and JobError when the
-        registry does not answer or refuses us."""
+    def text(self, number: int) -> tuple[str, tuple[str, ...]] | Malformed:
+        """A schema's text, and those that it refers to; why its messages are dirty.
+
+        Raises UnknownSchema where that stops the batch; JobError when the registry does not answer or refuses us."""
+        try:
+            return self._text(number)
+        except WrongSchema as e:
+            return Malformed(str(e))
+        except UnknownSchema as e:
+            if self._settings.unknown_schema == "dirty":
+                return Malformed(str(e))
+            raise
+
+    def _text(self, number: int) -> tuple[str, tuple[str, ...]]:
         text = self._settings.schemas.get(number)
         if text is not None:
             return text, ()

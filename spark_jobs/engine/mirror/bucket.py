@@ -51,34 +51,24 @@ class GroupDone:
 
 def merge_group(plan: ApplyPlan, open_storage: Callable[[str], Any], group: Group, attempt: int) -> GroupDone:
     """Merge the events of each of the buckets, and write the files of those that they change. Raises JobError."""
-    shape, base, bounds = Shape(plan), {b.number: b for b in plan.base}, dict[str, Bounds]()
+    shape, base = Shape(plan), {b.number: b for b in plan.base}
+    writing = _Writing(plan, shape, open_storage, attempt)
     done: list[BucketDone] = []
     samples: list[str] = []
     events = taken(open_storage, group.handed, group.low, group.high)
     also = {n for n in base if plan.visits_all and group.low <= n <= group.high}
     for number in sorted(events.keys() | also):
-        one, kept_out = _merged(
-            plan, shape, open_storage, base.get(number), number, events.pop(number, None), attempt, bounds
-        )
+        one, kept_out = _merged(plan, shape, open_storage, base.get(number), number, events.pop(number, None), writing)
         done.append(one)
         samples += kept_out
-    _write_bounds(plan, open_storage, group, attempt, bounds)
+    writing.tell_bounds(group)
     return GroupDone(tuple(done), tuple(samples))
-
-
-def _write_bounds(
-    plan: ApplyPlan, open_storage: Callable[[str], Any], group: Group, attempt: int, bounds: dict[str, Bounds]
-) -> None:
-    if not bounds:
-        return
-    uri = bounds_uri(plan.attempt_dir, f"{group.low:05d}-{group.high:05d}-{attempt}")
-    with open_storage(plan.attempt_dir).open_new(uri) as sink:
-        sink.write(dumps(bounds).encode())
 
 
 def recut_group(plan: ApplyPlan, open_storage: Callable[[str], Any], group: Group, attempt: int) -> GroupDone:
     """Cut the lumps of a task into the plan's buckets (`core.mirror.recut`): in memory is one lump. Raises JobError."""
-    shape, ids, bounds = Shape(plan), dict(plan.fields), dict[str, Bounds]()
+    shape, ids = Shape(plan), dict(plan.fields)
+    writing = _Writing(plan, shape, open_storage, attempt)
     count, done = lumps(plan), list[BucketDone]()
     for lump in range(group.low, group.high + 1):
         base = [b for b in plan.base if b.number % count == lump]
@@ -88,12 +78,11 @@ def recut_group(plan: ApplyPlan, open_storage: Callable[[str], Any], group: Grou
         numbers = buckets_of([rows[name] for name in shape.key], plan.buckets)
         for number in range(lump, plan.buckets, count):
             mine = rows.filter(mask_of(numbers == number))
-            files, found = _files(plan, shape, open_storage, number, mine, attempt)
-            bounds |= found
+            files = writing.files(number, mine)
             if files:
                 tombstones = sum(f.tombstones for f in files)
                 done.append(BucketDone(number, True, Counts(), files, len(mine), tombstones))
-    _write_bounds(plan, open_storage, group, attempt, bounds)
+    writing.tell_bounds(group)
     return GroupDone(tuple(done))
 
 
@@ -104,8 +93,7 @@ def _merged(
     bucket: Bucket | None,
     number: int,
     events: pa.Table | None,
-    attempt: int,
-    bounds: dict[str, Bounds],
+    writing: _Writing,
 ) -> tuple[BucketDone, tuple[str, ...]]:
     ids = dict(plan.fields)
     if plan.drops and bucket is not None and not has_any(shape, ids, open_storage, bucket, plan):
@@ -122,8 +110,7 @@ def _merged(
         merged = _as_a_whole(plan, shape, rows, merged)
     now = merged.rows
     del rows, events
-    files, found = _files(plan, shape, open_storage, number, now, attempt)
-    bounds |= found
+    files = writing.files(number, now)
     changed, counts = now is not None, merged.counts
     done = BucketDone(number, changed, counts, files, before, merged.tombstones_before, merged.purged, merged.swept)
     return done, merged.below_purge
@@ -137,93 +124,78 @@ def _as_a_whole(plan: ApplyPlan, shape: Shape, rows: pa.Table, merged: Merged) -
     return replace(merged, rows=now if left.rows is None else left.rows, purged=left.purged, swept=left.swept)
 
 
-def _files(
-    plan: ApplyPlan,
-    shape: Shape,
-    open_storage: Callable[[str], Any],
-    number: int,
-    rows: pa.Table | None,
-    attempt: int,
-) -> tuple[tuple[MirrorFile, ...], dict[str, Bounds]]:
-    """What is written of a bucket, with the bounds of each file by its path."""
-    made = [
-        one
-        for part, some in _parts(plan, shape, rows)
-        for one in _written(plan, shape, open_storage, number, part, some, attempt)
-    ]
-    return tuple(file for file, _ in made), {file.path: found for file, found in made if found is not None}
-
-
 def _untouched(bucket: Bucket) -> BucketDone:
     """A bucket in which a purge has found nothing: how many other tombstones it has, nobody has counted."""
     return BucketDone(bucket.number, False, Counts(), (), sum(f.rows for f in bucket.files))
 
 
-def _parts(plan: ApplyPlan, shape: Shape, rows: pa.Table | None) -> Iterator[tuple[str, pa.Table]]:
-    """What goes into files of its own, and how those are called."""
-    if rows is None:
-        return
-    if not plan.whole:
-        yield "part", rows
-        return
-    deleted = shape.deleted(rows)
-    yield "part", rows.filter(pc.invert(deleted))
-    yield "gone", rows.filter(deleted)
+class _Writing:
+    """What one attempt of a task writes: the files of its buckets, and the bounds of those whose table keeps them."""
 
+    def __init__(self, plan: ApplyPlan, shape: Shape, open_storage: Callable[[str], Any], attempt: int) -> None:
+        self._plan, self._shape, self._open_storage, self._attempt = plan, shape, open_storage, attempt
+        self._codec = str(plan.pipeline["sink"].get("compression", "zstd"))
+        self._bounds: dict[str, Bounds] = {}
 
-def _written(
-    plan: ApplyPlan,
-    shape: Shape,
-    open_storage: Callable[[str], Any],
-    number: int,
-    part: str,
-    rows: pa.Table,
-    attempt: int,
-) -> Iterator[tuple[MirrorFile, Bounds | None]]:
-    """The bucket's files: a further one once one has reached the plan's size."""
-    stored = shape.with_bucket(rows, number)
-    groups = list(_row_groups(stored))
-    storage, file_number = open_storage(plan.attempt_dir), 0
-    while groups:
-        path = f"bucket-{number:05d}/{part}-{attempt}-{file_number:04d}{_extension(plan)}"
-        with storage.open_new(join(plan.attempt_dir, path)) as sink:
-            made = _file(plan, shape, number, path, sink, groups)
-        yield made
-        file_number += 1
+    def files(self, number: int, rows: pa.Table | None) -> tuple[MirrorFile, ...]:
+        """A bucket's files; nothing of one that stays as it is."""
+        return tuple(one for part, some in self._parts(rows) for one in self._written(number, part, some))
 
+    def tell_bounds(self, group: Group) -> None:
+        if not self._bounds:
+            return
+        uri = bounds_uri(self._plan.attempt_dir, f"{group.low:05d}-{group.high:05d}-{self._attempt}")
+        with self._open_new(uri) as sink:
+            sink.write(dumps(self._bounds).encode())
 
-def _file(
-    plan: ApplyPlan, shape: Shape, number: int, path: str, sink: Any, groups: list[pa.Table]
-) -> tuple[MirrorFile, Bounds | None]:
-    """Takes the row groups that it writes from `groups`."""
-    encoding = choose_encoding(sample_of(groups[0]))
-    writer = format_of(FORMAT).open(sink, shape.stored, encoding, _codec(plan))
-    count = tombstones = 0
-    while groups and (not count or writer.size() < plan.target_file_size):
-        rows = groups.pop(0)
-        writer.write(rows)
-        count += len(rows)
-        tombstones += pc.sum(shape.deleted(rows)).as_py() or 0
-    told = writer.close({"tidegate.kind": "mirror", "tidegate.bucket": str(number), "tidegate.attempt": plan.attempt})
-    if told != count:
-        raise refuse(f"{path}: {told} rows in the file, {count} written", retry=True)
-    known = not plan.whole  # bounds go by field ids
-    found = bounds_of(writer.footer, leaf_ids(shape.stored)) if known else None  # type: ignore[attr-defined]
-    return MirrorFile(path, sink.tell(), count, tombstones), found
+    def _open_new(self, uri: str) -> Any:
+        return self._open_storage(self._plan.attempt_dir).open_new(uri)
+
+    def _parts(self, rows: pa.Table | None) -> Iterator[tuple[str, pa.Table]]:
+        """What goes into files of its own, and how those are called."""
+        if rows is None:
+            return
+        if not self._plan.whole:
+            yield "part", rows
+            return
+        deleted = self._shape.deleted(rows)
+        yield "part", rows.filter(pc.invert(deleted))
+        yield "gone", rows.filter(deleted)
+
+    def _written(self, number: int, part: str, rows: pa.Table) -> Iterator[MirrorFile]:
+        """A further file once one has reached the plan's size."""
+        groups, file_number = list(_row_groups(self._shape.with_bucket(rows, number))), 0
+        while groups:
+            extension = format_of(FORMAT).extension(self._codec)
+            path = f"bucket-{number:05d}/{part}-{self._attempt}-{file_number:04d}{extension}"
+            with self._open_new(join(self._plan.attempt_dir, path)) as sink:
+                made = self._file(number, path, sink, groups)
+            yield made
+            file_number += 1
+
+    def _file(self, number: int, path: str, sink: Any, groups: list[pa.Table]) -> MirrorFile:
+        """Takes the row groups that it writes from `groups`."""
+        plan, shape = self._plan, self._shape
+        writer = format_of(FORMAT).open(sink, shape.stored, choose_encoding(sample_of(groups[0])), self._codec)
+        count = tombstones = 0
+        while groups and (not count or writer.size() < plan.target_file_size):
+            rows = groups.pop(0)
+            writer.write(rows)
+            count += len(rows)
+            tombstones += pc.sum(shape.deleted(rows)).as_py() or 0
+        labels = {"tidegate.kind": "mirror", "tidegate.bucket": str(number), "tidegate.attempt": plan.attempt}
+        told = writer.close(labels)
+        if told != count:
+            raise refuse(f"{path}: {told} rows in the file, {count} written", retry=True)
+        if not plan.whole:  # bounds go by field ids
+            self._bounds[path] = bounds_of(writer.footer, leaf_ids(shape.stored))  # type: ignore[attr-defined]
+        return MirrorFile(path, sink.tell(), count, tombstones)
 
 
 def _row_groups(rows: pa.Table) -> Iterator[pa.Table]:
     size = max(1, min(GROUP_ROWS, len(rows) * GROUP_BYTES // max(1, rows.nbytes)))
     for at in range(0, len(rows), size):
         yield rows.slice(at, size)
-
-
-def _codec(plan: ApplyPlan) -> str:
-    return str(plan.pipeline["sink"].get("compression", "zstd"))
-
-
-def _extension(plan: ApplyPlan) -> str:
-    return format_of(FORMAT).extension(_codec(plan))
 
 
 def cut(weights: Sequence[tuple[int, int]], groups: int) -> list[tuple[int, int]]:

@@ -23,6 +23,7 @@ from spark_jobs.engine.mirror.numbers import column_of, numbers
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.rewrite.sources import BATCH_ROWS, spoilt
 from spark_jobs.engine.sinks import finished
+from spark_jobs.engine.types import filled
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.refusal import RefusalKind
@@ -143,16 +144,8 @@ def _read(shape: Shape, open_storage: Callable[[str], Any], file: EventFile) -> 
 
 def _as_rows(shape: Shape, batch: pa.RecordBatch, n: int) -> pa.Table:
     """A column that the batch did not have yet, or that the spec has dropped, is null. `N` is the file's."""
-    columns = []
-    for column in shape.rows:
-        of = shape.source[column.name]
-        if of and of in batch.schema.names:
-            columns.append(batch.column(of).cast(column.type))
-        elif column.name == shape.n:
-            columns.append(pa.repeat(pa.scalar(n, column.type), len(batch)))
-        else:
-            columns.append(pa.nulls(len(batch), column.type))
-    return pa.Table.from_arrays(columns, schema=shape.rows)
+    there = {name: batch.column(of) for name, of in shape.source.items() if of in batch.schema.names}
+    return filled(shape.rows, there, len(batch), {shape.n: n})
 
 
 def _checked(shape: Shape, events: pa.Table, file: EventFile) -> pa.Table:

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import Any
 
 VERSION = 6
 """What Python and the library have agreed on (TG_VERSION in json_native.h)."""
@@ -26,6 +27,27 @@ ADVICE = (
 """For machines without the library."""
 NAME, ROW_HASHES, WIRE, CSV = "_native", "tg_row_hashes", "tg_protobuf_read", "tg_csv_read"
 FOLDER = Path(__file__).parent
+_POINTER, _NUMBER, _SIZE, _BYTES = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_char_p
+_READ = [_POINTER, _BYTES, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER]
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "tg_new": (_POINTER, [_POINTER, _NUMBER, _BYTES, _SIZE]),
+    "tg_free": (None, [_POINTER]),
+    "tg_read": (_SIZE, _READ),
+    "tg_take": (_SIZE, [_POINTER, _POINTER]),
+    "tg_avro_new": (_POINTER, [_POINTER, _NUMBER]),
+    "tg_avro_free": (None, [_POINTER]),
+    "tg_avro_add": (_SIZE, [_POINTER, _SIZE, _POINTER, _NUMBER, _POINTER, _NUMBER, _BYTES, _SIZE]),
+    "tg_avro_stranger": (_SIZE, [_POINTER, _BYTES, _SIZE, _POINTER, _SIZE, _SIZE]),
+    "tg_avro_read": (_SIZE, _READ),
+    "tg_protobuf_new": (_POINTER, [_POINTER, _POINTER]),
+    "tg_protobuf_free": (None, [_POINTER]),
+    WIRE: (_SIZE, _READ),
+    "tg_csv_new": (_POINTER, [_POINTER, _POINTER, _POINTER, _NUMBER, _POINTER, _NUMBER, _BYTES, _SIZE]),
+    "tg_csv_free": (None, [_POINTER]),
+    CSV: (_SIZE, _READ),
+    ROW_HASHES: (_SIZE, [_POINTER, _SIZE, _POINTER, _POINTER]),
+}
+"""What each returns and takes. Which of them an older library lacks is asked where they are used."""
 
 
 _asked = False
@@ -99,40 +121,8 @@ def open_library(path: Path) -> ctypes.CDLL | str:
         return f"the C library {path} cannot be loaded on this machine ({here()}): {e}"
     if version != VERSION:
         return f"the C library {path} was built from other sources (version {version}, needed is {VERSION})"
-    pointer, number, size = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
-    found.tg_new.restype = pointer
-    found.tg_new.argtypes = [pointer, number, ctypes.c_char_p, size]
-    found.tg_free.restype = None
-    found.tg_free.argtypes = [pointer]
-    found.tg_read.restype = size
-    found.tg_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
-    found.tg_take.restype = size
-    found.tg_take.argtypes = [pointer, pointer]
-    if hasattr(found, WIRE):
-        found.tg_avro_new.restype = pointer
-        found.tg_avro_new.argtypes = [pointer, number]
-        found.tg_avro_free.restype = None
-        found.tg_avro_free.argtypes = [pointer]
-        found.tg_avro_add.restype = size
-        found.tg_avro_add.argtypes = [pointer, size, pointer, number, pointer, number, ctypes.c_char_p, size]
-        found.tg_avro_stranger.restype = size
-        found.tg_avro_stranger.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size]
-        found.tg_protobuf_new.restype = pointer
-        found.tg_protobuf_new.argtypes = [pointer, pointer]
-        found.tg_protobuf_free.restype = None
-        found.tg_protobuf_free.argtypes = [pointer]
-        found.tg_protobuf_read.restype = size
-        found.tg_protobuf_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
-        found.tg_avro_read.restype = size
-        found.tg_avro_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
-    if hasattr(found, CSV):
-        found.tg_csv_new.restype = pointer
-        found.tg_csv_new.argtypes = [pointer, pointer, pointer, number, pointer, number, ctypes.c_char_p, size]
-        found.tg_csv_free.restype = None
-        found.tg_csv_free.argtypes = [pointer]
-        found.tg_csv_read.restype = size
-        found.tg_csv_read.argtypes = [pointer, ctypes.c_char_p, size, pointer, size, size, pointer]
-    if hasattr(found, ROW_HASHES):
-        found.tg_row_hashes.restype = size
-        found.tg_row_hashes.argtypes = [pointer, size, pointer, pointer]
+    for name, (result, arguments) in _FUNCTIONS.items():
+        if hasattr(found, name):
+            function = getattr(found, name)
+            function.restype, function.argtypes = result, arguments
     return found

@@ -30,7 +30,7 @@ class Encoding:
 class Writer(Protocol):
     """One file that is being written. It never closes its stream."""
 
-    bounds: Bounds | None
+    bounds: Bounds | None = None
     """Of a closed file, where its kind of table keeps them."""
 
     def write(self, rows: pa.Table) -> None:
@@ -53,6 +53,7 @@ class Joiner(Writer, Protocol):
 
     def takes(self, content: bytes) -> bool:
         """Append a whole finished file as it is. False if it is of another kind than this one: nothing was done."""
+        return False
 
 
 class Finished(Protocol):
@@ -80,7 +81,7 @@ class Finished(Protocol):
 
 
 class FileFormat(Protocol):
-    """A value of `sink.format`."""
+    """A value of `sink.format`. Unless it says otherwise, it keeps any value, and joins files row by row."""
 
     def extension(self, codec: str) -> str:
         """End of a file's name, with its dot. `codec` is a value of `sink.compression`."""
@@ -93,12 +94,15 @@ class FileFormat(Protocol):
 
     def worth_taking(self, size: int, file: Finished) -> bool:
         """Whether a finished file of so many bytes had better be taken as it is than written again."""
+        return False
 
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> Finished:
         """`schema` is what the file was written with, for formats that do not say it. Raises for a spoilt file."""
 
     def unfit(self, rows: pa.Table) -> dict[int, tuple[str, str]]:
         """Rows with a value that the format cannot keep: their indices, each with the field and the reason."""
+        return {}
 
     def stamp(self, ms: int) -> int | None:
         """Kafka's timestamp, which may be -1 for none, as files can keep it."""
+        return ms

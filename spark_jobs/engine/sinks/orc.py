@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.orc as po
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.sinks.base import NANOSECONDS_END_MS, Encoding, Finished, Unreadable
+from spark_jobs.engine.sinks.base import NANOSECONDS_END_MS, Encoding, FileFormat, Joiner, Unreadable
 from spark_jobs.engine.sinks.orc_tail import with_labels
+from spark_jobs.engine.streams import Tap
 from spark_jobs.engine.types import TIMESTAMP
 
 STRIPE_BYTES, COLUMN_BYTES = 8 * 1024 * 1024, 1024 * 1024
@@ -24,9 +25,7 @@ _CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "none": "uncompre
 _LOCAL = pa.timestamp("us")
 
 
-class Orc:
-    """FileFormat."""
-
+class Orc(FileFormat):
     def extension(self, codec: str) -> str:
         return ".orc"
 
@@ -34,9 +33,6 @@ class Orc:
         return _Writer(stream, schema, codec)
 
     join = open
-
-    def worth_taking(self, size: int, file: Finished) -> bool:
-        return False
 
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:
         return _Finished(po.ORCFile(stream))
@@ -53,9 +49,7 @@ class Orc:
         return None if (ms < 0 and ms % 1000) or abs(ms) > NANOSECONDS_END_MS else ms
 
 
-class _Writer:
-    bounds = None
-
+class _Writer(Joiner):
     def __init__(self, stream: BinaryIO, schema: pa.Schema, codec: str) -> None:
         self._stream, self._end = stream, _End(stream)
         self._schema, self._codec = _without_zone(schema), codec
@@ -81,9 +75,6 @@ class _Writer:
     def held(self) -> int:
         return self._waiting_bytes if self._encoder is None else self._encoder_bytes
 
-    def takes(self, content: bytes) -> bool:
-        return False
-
     def close(self, labels: Mapping[str, str]) -> int:
         self._encode()
         assert self._encoder is not None
@@ -103,43 +94,14 @@ class _Writer:
         self._waiting, self._waiting_bytes = [], 0
 
 
-class _End:
-    """Passes bytes on to a stream, the last ones not before the labels are among them."""
-
-    closed = False
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._start = stream.tell()
-        self._written = 0
-        self._kept: list[bytes] | None = None
-
-    def write(self, data: bytes) -> int:
-        self._written += len(data)
-        if self._kept is None:
-            self._stream.write(data)
-        else:
-            self._kept.append(bytes(data))
-        return len(data)
-
-    def tell(self) -> int:
-        return self._start + self._written
-
-    def flush(self) -> None:
-        """The stream is flushed when it is closed."""
-
-    def keep(self) -> None:
-        """Keep what comes from now on: the end of the file."""
-        self._kept = []
-
+class _End(Tap):
     def release(self, labels: Mapping[str, str]) -> int:
-        """Write the end. Returns the rows that it tells of."""
-        assert self._kept is not None
-        end = with_labels(b"".join(self._kept), labels)
+        """Write what was kept, with the labels in it. Returns the rows that it tells of."""
+        end = with_labels(b"".join(self.kept), labels)
         told = po.ORCFile(pa.BufferReader(end))  # a reader looks for the footer from the end of a file
         if _labels(told) != dict(labels):
             raise refuse("an ORC footer does not say what was written into it", retry=True)
-        self._stream.write(end)
+        self.stream.write(end)
         return told.nrows
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from spark_jobs.engine.varint import varint
+
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE = 1, 2, 3  # fields of the postscript
 _METADATA, _CALENDAR = 5, 11  # fields of the footer
 _PROLEPTIC_GREGORIAN = 2
@@ -26,14 +28,14 @@ def with_labels(end: bytes, labels: Mapping[str, str]) -> bytes:
     footer_length, at = told.get(_FOOTER_LENGTH), len(end) - 1 - length
     if b"ORC" not in postscript or not isinstance(footer_length, int) or footer_length > at:
         raise ValueError("this is not the end of an ORC file")
-    added = _key(_CALENDAR, _VARINT) + _varint(_PROLEPTIC_GREGORIAN)
+    added = _key(_CALENDAR, _VARINT) + varint(_PROLEPTIC_GREGORIAN)
     for name, value in labels.items():
         added += _field(_METADATA, _field(1, name.encode()) + _field(2, value.encode()))
     block = told.get(_BLOCK_SIZE, _MIB)
     assert isinstance(block, int)
     stored = _chunks(added, block) if told.get(_COMPRESSION, 0) else added
     rest = b"".join(raw for number, _, raw in fields if number != _FOOTER_LENGTH)
-    postscript = _key(_FOOTER_LENGTH, _VARINT) + _varint(footer_length + len(stored)) + rest
+    postscript = _key(_FOOTER_LENGTH, _VARINT) + varint(footer_length + len(stored)) + rest
     if len(postscript) > 255:
         raise ValueError("the postscript has grown too long")
     return end[:at] + stored + postscript + bytes([len(postscript)])
@@ -46,20 +48,11 @@ def _chunks(content: bytes, block: int) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    return _key(number, _BYTES) + _varint(len(content)) + content
+    return _key(number, _BYTES) + varint(len(content)) + content
 
 
 def _key(number: int, wire: int) -> bytes:
-    return _varint(number << 3 | wire)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return varint(number << 3 | wire)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.engine.sinks.base import Encoding, Finished
+from spark_jobs.engine.sinks.base import Encoding, FileFormat, Finished
 from spark_jobs.engine.sinks.parquet_join import Joined, large_groups
 from spark_jobs.engine.streams import KeptOpen
 
@@ -24,9 +24,7 @@ _CALENDAR = {"org.apache.spark.version": "3.5.0", "writer.date.proleptic": "true
 with dates before 1582 or times before 1900, and Hive shows such dates days off."""
 
 
-class Parquet:
-    """FileFormat."""
-
+class Parquet(FileFormat):
     def extension(self, codec: str) -> str:
         return ".parquet"
 
@@ -41,12 +39,6 @@ class Parquet:
 
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:
         return _Finished(pq.ParquetFile(stream))
-
-    def unfit(self, rows: pa.Table) -> dict[int, tuple[str, str]]:
-        return {}
-
-    def stamp(self, ms: int) -> int | None:
-        return ms
 
 
 class _PassedOn(KeptOpen):

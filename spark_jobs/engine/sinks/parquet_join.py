@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.sinks.base import Encoding, FileFormat, Writer
+from spark_jobs.engine.sinks.base import Encoding, FileFormat, Joiner, Writer
 from spark_jobs.engine.sinks.thrift import Field, decode, encode, get, put
-from spark_jobs.engine.streams import KeptOpen
+from spark_jobs.engine.streams import Tap
 
 COPIED_ROWS, COPIED_BYTES = 50_000, 4 * 1024 * 1024
 """A row group is worth copying from one of these on: readers pay for each one, and small ones compress badly."""
@@ -32,17 +32,13 @@ _CODECS = {"none": 0, "snappy": 1, "gzip": 2, "zstd": 6}
 _ENCRYPTED = (8, 9)
 
 
-class Joined:
-    """Writer."""
-
-    bounds = None
-
+class Joined(Joiner):
     def __init__(
         self, stream: BinaryIO, schema: pa.Schema, encoding: Encoding, codec: str, file_format: FileFormat
     ) -> None:
         self._stream, self._schema, self._encoding, self._codec = stream, schema, encoding, codec
         self._format = file_format
-        self._tap = _Tap(stream)
+        self._tap = Tap(stream)
         self._plain: Writer | None = None
         self._footer: list[Field] | None = None
         self._groups: list[list[Field]] = []
@@ -84,10 +80,11 @@ class Joined:
         """What pyarrow has written so far becomes the first row groups of a file that is joined."""
         if self._plain is None:
             return
+        self._position = self._tap.tell()
         self._tap.keep()
         self._plain.close({})
         self._plain = None
-        self._footer, self._position = decode(b"".join(self._tap.kept)[:-8]), self._tap.tell()
+        self._footer = decode(b"".join(self._tap.kept)[:-8])
         self._groups = list(get(self._footer, _GROUPS)[1])
         self.rows = get(self._footer, _ROWS)
 
@@ -184,27 +181,3 @@ def _move(struct: list[Field], numbers: tuple[int, ...], shift: int) -> None:
     for field in struct:
         if field[0] in numbers and field[2] > 0:  # 0 says that nothing is there
             field[2] += shift
-
-
-class _Tap(KeptOpen):
-    """Passes bytes on to a stream; after `keep` they are kept instead: the footer of a file that goes on."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._position = stream, 0
-        self._keeps = False
-        self.kept: list[bytes] = []
-
-    def keep(self) -> None:
-        self._keeps = True
-
-    def write(self, data: bytes) -> int:
-        size = memoryview(data).nbytes
-        if self._keeps:
-            self.kept.append(bytes(data))
-        else:
-            self._stream.write(data)
-            self._position += size
-        return size
-
-    def tell(self) -> int:
-        return self._position

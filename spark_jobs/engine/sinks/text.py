@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from spark_jobs.engine.failures import refuse
-from spark_jobs.engine.sinks.base import Encoding, Finished
+from spark_jobs.engine.sinks.base import Encoding, FileFormat, Joiner
 from spark_jobs.engine.types import TIMESTAMP, schema_of
 from tidegate.core.files.overflow import OVERFLOW_COLUMN
 
@@ -38,9 +38,7 @@ _WIDE = pa.large_string()
 """The lines of a batch may pass 2 GiB."""
 
 
-class Text:
-    """FileFormat."""
-
+class Text(FileFormat):
     def extension(self, codec: str) -> str:
         if codec not in _EXTENSIONS:
             raise refuse(
@@ -55,27 +53,15 @@ class Text:
 
     join = open
 
-    def worth_taking(self, size: int, file: Finished) -> bool:
-        return False
-
     def read(self, stream: BinaryIO, name: str, schema: pa.Schema | None) -> _Finished:
         if schema is None:
             raise ValueError("a text file does not say what its columns are")
         return _Finished(stream, name.endswith(".gz"), schema)
 
-    def unfit(self, rows: pa.Table) -> dict[int, tuple[str, str]]:
-        return {}
 
-    def stamp(self, ms: int) -> int | None:
-        return ms
-
-
-class _Writer:
-    bounds = None
-
+class _Writer(Joiner):
     def __init__(self, stream: BinaryIO, codec: str) -> None:
         self._stream = stream
-        self.size = stream.tell
         self._packer = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, 31) if codec == "gzip" else None
         self._begun = False
 
@@ -93,11 +79,11 @@ class _Writer:
     def _put(self, content: bytes | memoryview) -> None:
         self._stream.write(content if self._packer is None else self._packer.compress(content))
 
+    def size(self) -> int:
+        return self._stream.tell()
+
     def held(self) -> int:
         return 0 if self._packer is None else _PACKER_BYTES
-
-    def takes(self, content: bytes) -> bool:
-        return False
 
     def close(self, labels: Mapping[str, str]) -> None:
         if self._packer is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_jobs.engine.varint import varint
+
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 _INTEGERS = (4, 5, 6)
 I64 = 6
@@ -102,32 +104,25 @@ def _put(out: bytearray, kind: int, value: Any) -> None:
                 out.append(number - last << 4 | inner)
             else:
                 out.append(inner)
-                _put_varint(out, _zigzag(number))
+                out += varint(_zigzag(number))
             last = number
             if inner not in (_TRUE, _FALSE):
                 _put(out, inner, each)
         out.append(0)
     elif kind in _INTEGERS:
-        _put_varint(out, _zigzag(value))
+        out += varint(_zigzag(value))
     elif kind == _BINARY:
-        _put_varint(out, len(value))
+        out += varint(len(value))
         out += value
     elif kind in (_LIST, _SET):
         inner, values = value
         out.append(min(len(values), 15) << 4 | inner)
         if len(values) >= 15:
-            _put_varint(out, len(values))
+            out += varint(len(values))
         for each in values:
             _put(out, inner, each)
     else:
         out += value
-
-
-def _put_varint(out: bytearray, value: int) -> None:
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
 
 
 def _zigzag(value: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.copy.port import Bound, Checksums, KeyRange, LogPosition, SourceTable, Value
+from tidegate.databases.driver import Unusable
 from tidegate.databases.jdbc import session
 from tidegate.databases.jdbc.columns import KEYS, described, value_of
 from tidegate.databases.sql import key_columns
@@ -124,7 +125,7 @@ class JDBC:
             if self._session is None or self._session.isClosed():
                 self._session = session.connect(self._settings, self._timeout_s)
             yield self._session
-        except session.Unusable as error:
+        except Unusable as error:
             _refuse(error.what, error.advice)
         except Exception as error:
             if not session.is_of_the_driver(error):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.core.copy.port import KeyRange, SourceColumn, SourceTable, Times, Value
+from tidegate.databases.driver import Unusable
 from tidegate.databases.sql import key_columns, spelled_out, within
 from tidegate.databases.types import family
 
@@ -33,14 +34,6 @@ _PARAMETERS = re.compile(r"[?;].*|[:/,&]\w+=.*", re.DOTALL)
 _PASSWORDS = re.compile(r"(?i)(\w*(?:password|passwd|pwd|passphrase|secret|token))(\s*=\s*)[^\s;,&]+")
 _ELSEWHERE = ("MySQL", "MariaDB")
 _starting = threading.Lock()
-
-
-class Unusable(Exception):
-    """There is no driver, no Java, or no such database; `advice` says what to do."""
-
-    def __init__(self, what: str, advice: str) -> None:
-        super().__init__(what)
-        self.what, self.advice = what, advice
 
 
 def java() -> Any:

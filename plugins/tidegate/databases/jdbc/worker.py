@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.copy.port import KeyRange, LogPosition, ReadAfter, SourceTable, Times
 from tidegate.core.files.failure import refuse
 from tidegate.databases.conversions import planned
+from tidegate.databases.driver import Unusable
 from tidegate.databases.jdbc import session
 from tidegate.databases.jdbc.columns import value_of
 from tidegate.databases.sql import BATCH_BYTES, BATCH_ROWS
@@ -113,7 +114,7 @@ def _answering(settings: Mapping[str, str]) -> Iterator[None]:
     """What goes wrong becomes a job's last words."""
     try:
         yield
-    except session.Unusable as error:
+    except Unusable as error:
         raise refuse(error.what, advice=error.advice) from None
     except UnicodeError:
         raise refuse("a row of the source is no text in UTF-8", advice="look for its bytes in the source") from None
@@ -129,5 +130,4 @@ def _answering(settings: Mapping[str, str]) -> Iterator[None]:
         ) from None
 
 
-def opened(settings: Mapping[str, str], binary: Bytes = "bytes") -> JDBCChunks:
-    return JDBCChunks(settings, binary)
+opened = JDBCChunks

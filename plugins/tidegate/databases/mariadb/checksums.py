@@ -3,6 +3,7 @@ too."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tidegate.core.copy.port import Form, KeyRange
@@ -17,7 +18,7 @@ class MariaDBChecksums(SummedTable):
 
     def _statement(self, cursor: Any, keys: KeyRange) -> tuple[str, list[Any]]:
         """A row whose text is longer than the server makes has no number: its range differs, and is read."""
-        where, given = sql.within(keys, lambda bound, operator: session.comparison(self._table, bound, operator))
+        where, given = sql.within(keys, partial(session.comparison, self._table))
         defaults = worker.with_default(cursor, self._table)
         texts = [field(made, form, made.column.name in defaults) for made, form in self._summed]
         row = "CONCAT({})".format(", ',', ".join(texts))  # not CONCAT_WS, which leaves out what is NULL

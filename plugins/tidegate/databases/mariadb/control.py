@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pymysql
-
-from tidegate.core.base.errors import SourceError, SourceUnavailable
-from tidegate.core.copy.port import Bound, KeyRange, LogPosition, SourceColumn, SourceTable
-from tidegate.databases import sql
+from tidegate.core.copy.port import LogPosition, SourceColumn, SourceTable, Value
+from tidegate.databases.driver import LoggedDatabase, refused
 from tidegate.databases.mariadb import mysql, session
 from tidegate.databases.mariadb.checksums import MariaDBChecksums
+from tidegate.databases.sql import key_columns
 
 ENGINES = ("innodb", "rocksdb")
 """Those that have snapshots."""
@@ -35,13 +31,9 @@ _WIDTH = re.compile(r"^(tinyint|smallint|mediumint|int|bigint)\(([0-9]+)\)")
 _LIST = re.compile(r"^(enum|set)\(.*\)$", re.DOTALL)
 
 
-class MariaDB:
-    """Implements `core.copy.port.Database`."""
-
-    def __init__(self, settings: Mapping[str, str], timeout_s: float, logged: bool = True) -> None:
-        self._settings, self._timeout_s, self._logged = settings, timeout_s, logged
-        self._session: pymysql.connections.Connection[Any] | None = None
-        self._used = 0.0
+class MariaDB(LoggedDatabase):
+    driver, summed, listing = session.DRIVER, MariaDBChecksums, _TABLES
+    clock = "SELECT UNIX_TIMESTAMP(NOW(3)) * 1000"
 
     def describe(self, table: str) -> SourceTable:
         """Generated columns are left out. Without a log a table may have no key, and be a view."""
@@ -51,7 +43,7 @@ class MariaDB:
             found = cursor.fetchone()
             kinds = ("BASE TABLE", "SYSTEM VERSIONED") if self._logged else ("BASE TABLE", "SYSTEM VERSIONED", "VIEW")
             if found is None or found[0] not in kinds:
-                raise _refused(f"there is no table {table}", "name it as database.table, in the case it has there")
+                raise refused(f"there is no table {table}", "name it as database.table, in the case it has there")
             if self._logged:
                 _check_engine(table, found[1])
                 session.end(cursor, schema)
@@ -62,13 +54,8 @@ class MariaDB:
         made = SourceTable(schema=schema, name=name, key=tuple(n for n, _ in key), columns=columns)
         why = _unfit_key(made, {n for n, part in key if part})
         if why is not None and self._logged:
-            raise _refused(*why)
+            raise refused(*why)
         return made if why is None else replace(made, key=())
-
-    def tables(self) -> Sequence[str]:
-        with self._asking() as cursor:
-            cursor.execute(_TABLES)
-            return [f"{schema}.{name}" for schema, name in cursor.fetchall()]
 
     def event_names(self, table: SourceTable) -> Mapping[str, str]:
         return {"db": table.schema, "table": table.name}
@@ -79,24 +66,6 @@ class MariaDB:
             found = cursor.fetchone()
             return int(found[0] or 0) if found else 0
 
-    def bounds(self, table: SourceTable, after: Bound | None, rows: int, most: int) -> Sequence[Bound]:
-        columns = sql.key_columns(table)
-        wanted = ", ".join(session.key_expression(c) for c in columns)
-        order = ", ".join(f"t.{session.column_name(c.name)}" for c in columns)  # not of what is selected
-        found: list[Bound] = []
-        with self._asking() as cursor:
-            while len(found) < most:
-                where, given = sql.within(
-                    KeyRange(lower=found[-1] if found else after), lambda b, op: session.comparison(table, b, op)
-                )
-                start = f"SELECT {wanted} FROM {session.table_name(table)} t FORCE INDEX (PRIMARY)"
-                cursor.execute(f"{start} WHERE {where} ORDER BY {order} LIMIT 1 OFFSET %s", [*given, rows - 1])
-                row = cursor.fetchone()
-                if row is None:
-                    break
-                found.append(tuple(row))
-        return found
-
     def position(self) -> LogPosition:
         with self._asking() as cursor:
             return session.end(cursor)
@@ -104,53 +73,26 @@ class MariaDB:
     def in_progress(self) -> tuple[int, ...]:
         return ()
 
-    def checksums(
-        self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool, rate: int | None = None
-    ) -> MariaDBChecksums:
-        return MariaDBChecksums(self._asking, table, columns, base64, rate)
+    def _comparison(self, table: SourceTable, bound: Sequence[Value], operator: str) -> tuple[str, list[Any]]:
+        return session.comparison(table, bound, operator)
 
-    def now_ms(self) -> int:
-        with self._asking() as cursor:
-            cursor.execute("SELECT UNIX_TIMESTAMP(NOW(3)) * 1000")
-            return int(cursor.fetchone()[0])
+    def _keys(self, table: SourceTable, where: str) -> str:
+        columns = key_columns(table)
+        wanted = ", ".join(session.key_expression(c) for c in columns)
+        order = ", ".join(f"t.{session.column_name(c.name)}" for c in columns)  # not of what is selected
+        source = f"{session.table_name(table)} t FORCE INDEX (PRIMARY)"
+        return f"SELECT {wanted} FROM {source} WHERE {where} ORDER BY {order}"
 
-    def close(self) -> None:
-        if self._session is not None:
-            if self._session.open:
-                self._session.close()
-            self._session = None
+    def _connect(self) -> Any:
+        return session.connect(self._settings, self._timeout_s)
 
-    @contextmanager
-    def _asking(self) -> Iterator[Any]:
-        """A cursor; what goes wrong becomes an error of sources."""
-        try:
-            with self._connected().cursor() as cursor:
-                yield cursor
-            self._used = time.monotonic()
-        except (pymysql.err.Error, OSError) as error:
-            if self._session is not None and not self._session.open:
-                self._session = None
-            if session.passes(error):
-                what = f"{session.TITLE} did not answer: {session.said(error)}"
-                raise SourceUnavailable(what, advice=sql.NO_ANSWER) from None
-            raise _refused(f"{session.TITLE} refused: {session.said(error)}", "") from None
-        except session.Unusable as error:
-            self.close()
-            raise _refused(error.what, error.advice) from None
+    def _begin(self, cursor: Any) -> None:
+        session.check_server(cursor, self._logged)
+        cursor.execute("SET SESSION TRANSACTION READ ONLY")
+        cursor.execute(mysql.limited(cursor.connection.get_server_info(), self._timeout_s))
 
-    def _connected(self) -> pymysql.connections.Connection[Any]:
-        if self._session is not None and time.monotonic() - self._used >= sql.IDLE_S:
-            try:
-                self._session.ping(reconnect=False)
-            except (pymysql.err.Error, OSError):
-                self.close()
-        if self._session is None or not self._session.open:
-            self._session = session.connect(self._settings, self._timeout_s)
-            with self._session.cursor() as cursor:
-                session.check_server(cursor, self._logged)
-                cursor.execute("SET SESSION TRANSACTION READ ONLY")
-                cursor.execute(mysql.limited(self._session.get_server_info(), self._timeout_s))
-        return self._session
+    def _ping(self, found: Any) -> None:
+        found.ping(reconnect=False)
 
 
 def _type(text: str) -> str:
@@ -162,7 +104,7 @@ def _type(text: str) -> str:
 
 def _check_engine(table: str, engine: str | None) -> None:
     if (engine or "").lower() not in ENGINES:
-        raise _refused(f"table {table} is of {engine}, which has no snapshots", "ALTER TABLE ... ENGINE=InnoDB")
+        raise refused(f"table {table} is of {engine}, which has no snapshots", "ALTER TABLE ... ENGINE=InnoDB")
 
 
 def _unfit_key(table: SourceTable, prefixes: set[str]) -> tuple[str, str] | None:
@@ -172,16 +114,11 @@ def _unfit_key(table: SourceTable, prefixes: set[str]) -> tuple[str, str] | None
         return f"table {name} has no primary key", "a mirror needs one: add it"
     if {*table.key} - {c.name for c in table.columns}:
         return f"the primary key of {name} has a generated column", "a mirror needs one of plain columns"
-    for column in sql.key_columns(table):
+    for column in key_columns(table):
         why = "its key has a part of it only" if column.name in prefixes else session.unordered(column)
         if why:
             return f"table {name}, key column {column.name}: {why}", "a copy needs another primary key"
     return None
 
 
-def _refused(what: str, advice: str) -> SourceError:
-    return SourceError(what, advice=advice or "correct the connection or the table", retry=False)
-
-
-def opened(settings: Mapping[str, str], timeout_s: float, logged: bool = True) -> MariaDB:
-    return MariaDB(settings, timeout_s, logged)
+opened = MariaDB

@@ -8,6 +8,7 @@ from typing import Any
 import pymysql
 
 from tidegate.core.copy.port import LogPosition, SourceColumn, SourceTable, Value
+from tidegate.databases.driver import Driver, Unusable
 from tidegate.databases.mariadb import mysql, tls
 from tidegate.databases.mariadb.places import place
 from tidegate.databases.sql import key_columns, quoted, spelled_out
@@ -19,17 +20,7 @@ _TRANSIENT = frozenset((1040, 1053, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 12
 _TRANSIENT |= frozenset((2002, 2003, 2006, 2013, 2055, 3024, 3169))
 """Too many connections, shutting down, lost, killed, timed out, locked, changed meanwhile, unreachable."""
 _SESSION = "SET SESSION time_zone = '+00:00', sql_mode = '', net_write_timeout = 3600, net_read_timeout = 600"
-_MARK = "`"
 SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
-TITLE = "MariaDB or MySQL"
-
-
-class Unusable(Exception):
-    """The server is not one that we can copy from; `advice` says what would make it one."""
-
-    def __init__(self, what: str, advice: str) -> None:
-        super().__init__(what)
-        self.what, self.advice = what, advice
 
 
 def connect(settings: Mapping[str, str], timeout_s: float) -> pymysql.connections.Connection[Any]:
@@ -110,7 +101,7 @@ def table_name(table: SourceTable) -> str:
 
 
 def column_name(name: str) -> str:
-    return quoted(name, _MARK)
+    return quoted(name, "`")
 
 
 def comparison(table: SourceTable, bound: Sequence[Value], operator: str) -> tuple[str, list[Any]]:
@@ -144,3 +135,6 @@ def _mark(column: SourceColumn) -> str:
     if found is not None and found.name == "decimal":
         return f"CAST(%s AS DECIMAL({found.digits},{found.scale}))"
     return "UNHEX(%s)" if found is not None and found.name == "bytes" else "%s"
+
+
+DRIVER = Driver("MariaDB or MySQL", (pymysql.err.Error, OSError), passes, said)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pymysql
-
 from tidegate.core.copy.port import KeyRange, LogPosition, ReadAfter, SourceTable, Times
-from tidegate.core.files.failure import refuse
 from tidegate.databases import sql
 from tidegate.databases.conversions import planned
+from tidegate.databases.driver import LoggedRows
 from tidegate.databases.mariadb import session
 from tidegate.databases.mariadb.stream import lines
 from tidegate.databases.types import Bytes, Conversion
@@ -49,10 +48,10 @@ class MariaDBChunks:
         from tidegate.databases.arrow import Parser
 
         made = planned(session.KIND, table, columns, self._binary)
-        with _answering():
+        with session.DRIVER.answering():
             found = session.connect(self._settings, ANSWER_S)
         try:
-            with _answering(), found.cursor() as cursor:
+            with session.DRIVER.answering(), found.cursor() as cursor:
                 session.check_server(cursor, after is not None)
                 if after is not None:
                     session.end(cursor, table.schema)
@@ -67,38 +66,24 @@ class MariaDBChunks:
             found._force_close()  # else an abandoned query is read to its end
 
 
-class MariaDBRows:
-    """Implements `core.copy.port.Rows`."""
+class MariaDBRows(LoggedRows):
+    anew = "RESET MASTER"
 
     def __init__(
         self, found: Any, query: str, parser: Parser, low: LogPosition | None, known: LogPosition | None
     ) -> None:
         """`low` None: nobody asks for a place in the log."""
-        self._found, self._query, self._parser, self._known = found, query, parser, known
-        self.low, self._logged = low or (0, 0), low is not None
-        self._high: LogPosition | None = None
+        super().__init__(low or (0, 0), known)
+        self._found, self._query, self._parser, self._logged = found, query, parser, low is not None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        with _answering():
+        with session.DRIVER.answering():
             for rows in lines(self._found, self._query):
                 yield self._parser.batch(rows)
             with self._found.cursor() as cursor:
                 cursor.execute("COMMIT")
                 high = session.end(cursor) if self._logged else self.low
-        self._check(high)
-        self._high = high
-
-    def _check(self, high: LogPosition) -> None:
-        if self._known is not None and high < (self._known[0], 0):
-            raise refuse(
-                f"events have landed up to {self._known[0]}, and the server's log ends at {high[0]}: it is another log",
-                advice="let copy.conn_id name the server that the connector reads; after RESET MASTER copy anew",
-            )
-
-    @property
-    def high(self) -> LogPosition:
-        assert self._high is not None, "the rows have not ended"
-        return self._high
+        self._end(high)
 
 
 def with_default(cursor: Any, table: SourceTable) -> set[str]:
@@ -116,9 +101,7 @@ def _query(
     times: Times | None,
 ) -> str:
     fields = ", ',', ".join(field(each, each.column.name in defaults) for _, each in made)
-    where, given = sql.within(
-        keys, lambda bound, operator: session.comparison(table, bound, operator), times, session.column_name
-    )
+    where, given = sql.within(keys, partial(session.comparison, table), times, session.column_name)
     source = session.table_name(table) + (" FORCE INDEX (PRIMARY)" if table.key and times is None else "")
     statement = f"SELECT CONCAT({fields}, '\\n') FROM {source} WHERE {where}"
     found: str = cursor.mogrify(statement, given)
@@ -167,21 +150,4 @@ def _zero(each: Conversion, name: str, has_default: bool) -> str:
     return "'zero'" if has_default else f"'{begin}'"
 
 
-@contextmanager
-def _answering() -> Iterator[None]:
-    """What goes wrong becomes a job's last words."""
-    try:
-        yield
-    except (pymysql.err.Error, OSError) as error:
-        passing = session.passes(error)
-        raise refuse(
-            f"{session.TITLE} {'did not answer' if passing else 'refused'}: {session.said(error)}",
-            advice="check the connection to the source's database, and the rights of its user",
-            retry=passing,
-        ) from None
-    except session.Unusable as error:
-        raise refuse(error.what, advice=error.advice) from None
-
-
-def opened(settings: Mapping[str, str], binary: Bytes = "bytes") -> MariaDBChunks:
-    return MariaDBChunks(settings, binary)
+opened = MariaDBChunks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tidegate.core.copy.port import Form, KeyRange
@@ -16,7 +17,7 @@ class PostgreSQLChecksums(SummedTable):
     kind = session.KIND
 
     def _statement(self, cursor: Any, keys: KeyRange) -> tuple[str, list[Any]]:
-        where, given = sql.within(keys, lambda bound, operator: session.comparison(self._table, bound, operator))
+        where, given = sql.within(keys, partial(session.comparison, self._table))
         texts = [field(made, form) for made, form in self._summed]
         row = f"convert_to({' || chr(44) || '.join(texts)}, 'UTF8')"
         number = f"('x' || substr(encode(sha256({row}), 'hex'), 1, 15))::bit(60)::bigint"

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import psycopg2
-
-from tidegate.core.base.errors import SourceError, SourceUnavailable
-from tidegate.core.copy.port import Bound, KeyRange, LogPosition, SourceColumn, SourceTable
-from tidegate.databases import sql
+from tidegate.core.copy.port import LogPosition, SourceColumn, SourceTable, Value
+from tidegate.databases.driver import LoggedDatabase, refused
 from tidegate.databases.postgresql import session
 from tidegate.databases.postgresql.checksums import PostgreSQLChecksums
-
-if TYPE_CHECKING:
-    from psycopg2.extensions import connection
+from tidegate.databases.sql import key_columns
 
 _TABLE = """
 SELECT c.oid, c.relkind, c.relpersistence, EXISTS (SELECT 1 FROM pg_inherits i WHERE i.inhparent = c.oid)
@@ -33,6 +26,7 @@ JOIN pg_attribute a ON a.attrelid = %(oid)s AND a.attnum = b.attnum ORDER BY a.a
 _TABLES = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'"""
+"""A partitioned table is listed once, without its partitions."""
 _KEY = """
 SELECT a.attname FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
@@ -58,13 +52,9 @@ open on a quiet server. But each holds a lock on its own number until all see it
 lies within 2^31 of the snapshot's."""
 
 
-class PostgreSQL:
-    """Implements `core.copy.port.Database`."""
-
-    def __init__(self, settings: Mapping[str, str], timeout_s: float, logged: bool = True) -> None:
-        self._settings, self._timeout_ms, self._logged = settings, max(1, int(timeout_s * 1000)), logged
-        self._session: connection | None = None
-        self._used = 0.0
+class PostgreSQL(LoggedDatabase):
+    driver, summed, listing = session.DRIVER, PostgreSQLChecksums, _TABLES
+    clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
     def describe(self, table: str) -> SourceTable:
         """Generated columns are left out: the log does not have them. Without a log a table may have no key, and be a
@@ -74,29 +64,23 @@ class PostgreSQL:
             cursor.execute(_TABLE, (schema, name))
             found = cursor.fetchone()
             if found is None or found[1] not in (("r", "p") if self._logged else ("r", "p", "v")):
-                raise _refused(f"there is no table {table}", "name it as schema.table, in the case it has there")
+                raise refused(f"there is no table {table}", "name it as schema.table, in the case it has there")
             oid, kind, persistence, has_children = found
             if self._logged and persistence != "p":
-                raise _refused(f"table {table} is unlogged or temporary: the log has none of its changes", "")
+                raise refused(f"table {table} is unlogged or temporary: the log has none of its changes")
             if self._logged and kind == "r" and has_children:
-                raise _refused(
+                raise refused(
                     f"other tables inherit from {table}: the log calls their rows theirs", "mirror each of them"
                 )
             cursor.execute(_KEY, (oid,))
             key = tuple(row[0] for row in cursor.fetchall())
             if self._logged and not key:
-                raise _refused(f"table {table} has no primary key", "a mirror needs one: add it")
+                raise refused(f"table {table} has no primary key", "a mirror needs one: add it")
             cursor.execute(_COLUMNS, {"oid": oid})
             columns = tuple(SourceColumn(*row) for row in cursor.fetchall())
         if not self._logged and ((kind == "r" and has_children) or {*key} - {c.name for c in columns}):
             key = ()  # one query alone sees rows of a table and of those that inherit from it by one key
         return SourceTable(schema=schema, name=name, key=key, columns=columns)
-
-    def tables(self) -> Sequence[str]:
-        """A partitioned table is listed once, without its partitions."""
-        with self._asking() as cursor:
-            cursor.execute(_TABLES)
-            return [f"{schema}.{name}" for schema, name in cursor.fetchall()]
 
     def event_names(self, table: SourceTable) -> Mapping[str, str]:
         return {"db": self._settings["database"], "schema": table.schema, "table": table.name}
@@ -105,25 +89,6 @@ class PostgreSQL:
         with self._asking() as cursor:
             cursor.execute(_ROWS, {"table": session.table_name(table).replace("%%", "%")})
             return int(cursor.fetchone()[0])
-
-    def bounds(self, table: SourceTable, after: Bound | None, rows: int, most: int) -> Sequence[Bound]:
-        columns = sql.key_columns(table)
-        wanted = ", ".join(session.key_expression(c) for c in columns)
-        # with the table's name: without it the order would be that of the texts which are selected
-        order = ", ".join(f"t.{session.column_name(c.name)}" for c in columns)
-        found: list[Bound] = []
-        with self._asking() as cursor:
-            while len(found) < most:
-                where, given = sql.within(
-                    KeyRange(lower=found[-1] if found else after), lambda b, op: session.comparison(table, b, op)
-                )
-                statement = f"SELECT {wanted} FROM {session.table_name(table)} t WHERE {where} ORDER BY {order}"
-                cursor.execute(f"{statement} LIMIT 1 OFFSET %s", [*given, rows - 1])
-                row = cursor.fetchone()
-                if row is None:
-                    break
-                found.append(tuple(map(session.key_value, row)))
-        return found
 
     def position(self) -> LogPosition:
         with self._asking() as cursor:
@@ -142,61 +107,29 @@ class PostgreSQL:
             found = cursor.fetchone()
             return None if found is None or found[0] is None else int(found[0])
 
-    def checksums(
-        self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool, rate: int | None = None
-    ) -> PostgreSQLChecksums:
-        return PostgreSQLChecksums(self._asking, table, columns, base64, rate)
+    def _comparison(self, table: SourceTable, bound: Sequence[Value], operator: str) -> tuple[str, list[Any]]:
+        return session.comparison(table, bound, operator)
 
-    def now_ms(self) -> int:
-        with self._asking() as cursor:
-            cursor.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
-            return int(cursor.fetchone()[0])
+    def _keys(self, table: SourceTable, where: str) -> str:
+        columns = key_columns(table)
+        wanted = ", ".join(session.key_expression(c) for c in columns)
+        # with the table's name: without it the order would be that of the texts which are selected
+        order = ", ".join(f"t.{session.column_name(c.name)}" for c in columns)
+        return f"SELECT {wanted} FROM {session.table_name(table)} t WHERE {where} ORDER BY {order}"
 
-    def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+    def _connect(self) -> Any:
+        return session.connect(self._settings)
 
-    @contextmanager
-    def _asking(self) -> Iterator[Any]:
-        """A cursor; what goes wrong becomes an error of sources."""
-        try:
-            with self._connected().cursor() as cursor:
-                yield cursor
-            self._used = time.monotonic()
-        except psycopg2.Error as error:
-            if self._session is not None and self._session.closed:
-                self.close()
-            if session.passes(error):
-                what = f"PostgreSQL did not answer: {session.said(error)}"
-                raise SourceUnavailable(what, advice=sql.NO_ANSWER) from None
-            raise _refused(f"PostgreSQL refused: {session.said(error)}", "") from None
-        except session.Unusable as error:
-            self.close()
-            raise _refused(error.what, error.advice) from None
+    def _begin(self, cursor: Any) -> None:
+        cursor.execute("SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET row_security = off")
+        limit = max(1, int(self._timeout_s * 1000))
+        cursor.execute("SET default_transaction_read_only = on; SET statement_timeout = %s", (limit,))
+        if self._logged:
+            session.check_server(cursor)
 
-    def _connected(self) -> connection:
-        if self._session is not None and time.monotonic() - self._used >= sql.IDLE_S:
-            try:
-                with self._session.cursor() as cursor:
-                    cursor.execute("SELECT 1")
-            except psycopg2.Error:
-                self.close()
-        if self._session is None or self._session.closed:
-            self._session = session.connect(self._settings)
-            with self._session.cursor() as cursor:
-                cursor.execute("SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET row_security = off")
-                cursor.execute(
-                    "SET default_transaction_read_only = on; SET statement_timeout = %s", (self._timeout_ms,)
-                )
-                if self._logged:
-                    session.check_server(cursor)
-        return self._session
+    def _ping(self, found: Any) -> None:
+        with found.cursor() as cursor:
+            cursor.execute("SELECT 1")
 
 
-def _refused(what: str, advice: str) -> SourceError:
-    return SourceError(what, advice=advice or "correct the connection or the table", retry=False)
-
-
-def opened(settings: Mapping[str, str], timeout_s: float, logged: bool = True) -> PostgreSQL:
-    return PostgreSQL(settings, timeout_s, logged)
+opened = PostgreSQL

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 
 from tidegate.core.copy.port import SourceColumn, SourceTable, Value
+from tidegate.databases.driver import Driver, Unusable
 from tidegate.databases.sql import key_columns, quoted
 from tidegate.databases.types import family
 
@@ -27,14 +28,6 @@ _DENIED = (
     "certificate verify failed", "does not match host name", "server does not support SSL",
 )  # fmt: skip
 _ABOUT = "SELECT pg_is_in_recovery(), current_setting('wal_level'), current_setting('server_version_num')::int"
-
-
-class Unusable(Exception):
-    """The server is not one that we can copy from; `advice` says what would make it one."""
-
-    def __init__(self, what: str, advice: str) -> None:
-        super().__init__(what)
-        self.what, self.advice = what, advice
 
 
 def connect(settings: Mapping[str, str]) -> connection:
@@ -81,14 +74,11 @@ def said(error: Exception) -> str:
 
 
 def table_name(table: SourceTable) -> str:
-    return f"{quoted(table.schema, _MARK)}.{quoted(table.name, _MARK)}"
+    return f"{column_name(table.schema)}.{column_name(table.name)}"
 
 
 def column_name(name: str) -> str:
-    return quoted(name, _MARK)
-
-
-_MARK = '"'
+    return quoted(name, '"')
 
 
 def comparison(table: SourceTable, bound: Sequence[Value], operator: str) -> tuple[str, list[Any]]:
@@ -108,11 +98,10 @@ def key_expression(column: SourceColumn) -> str:
     return name if plain else f"{name}::text"
 
 
-def key_value(found: Any) -> Value:
-    return int(found) if isinstance(found, bool) else found
-
-
 def _given(column: SourceColumn, value: Value) -> Any:
     if column.type == "bytea":
         return f"\\x{value}"
     return bool(value) if column.type == "boolean" else value
+
+
+DRIVER = Driver("PostgreSQL", (psycopg2.Error,), passes, said)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import psycopg2
 
 from tidegate.core.copy.port import KeyRange, LogPosition, ReadAfter, SourceTable, Times
 from tidegate.core.files.failure import JobError, refuse
 from tidegate.databases import sql
 from tidegate.databases.conversions import planned
+from tidegate.databases.driver import LoggedRows
 from tidegate.databases.postgresql import session
 from tidegate.databases.postgresql.stream import copied
 from tidegate.databases.types import Bytes, Conversion
@@ -71,14 +71,14 @@ class PostgreSQLChunks:
                 "no change event of this database has landed yet: a chunk would have no place among them",
                 advice="change a row, or let the connector write heartbeats (heartbeat.action.query)",
             )
-        with _answering():
+        with session.DRIVER.answering():
             found = session.connect(self._settings)
         try:
-            with _answering():
+            with session.DRIVER.answering():
                 self._snapshot(found, table, after)
                 query = _query(found, table, made, keys, times)
-            commit = None if after is None or after.position is None else after.position[0]
-            with closing(PostgreSQLRows(found, query, Parser(made, table.key), commit)) as rows:
+            known = None if after is None or after.position is None else (after.position[0], 0)
+            with closing(PostgreSQLRows(found, query, Parser(made, table.key), known)) as rows:
                 yield rows
         finally:
             found.close()
@@ -108,44 +108,30 @@ class PostgreSQLChunks:
         return [row[0] for row in cursor.fetchall()]
 
 
-class PostgreSQLRows:
-    """Implements `core.copy.port.Rows`."""
+class PostgreSQLRows(LoggedRows):
+    anew = "a failover"
 
-    def __init__(self, found: connection, query: str, parser: Parser, commit: int | None) -> None:
-        """`commit` None: nobody asks for a place in the log, which a standby does not have."""
-        self._found, self._parser, self._logged = found, parser, commit is not None
-        self.low: LogPosition = (commit or 0, 0)
-        self._high: LogPosition | None = None
+    def __init__(self, found: connection, query: str, parser: Parser, known: LogPosition | None) -> None:
+        """`known` None: nobody asks for a place in the log, which a standby does not have."""
+        super().__init__(known or (0, 0), known)
+        self._found, self._parser = found, parser
         self._parts = copied(found, f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')")
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        with _answering():
+        with session.DRIVER.answering():
             for rows in self._parts:
                 yield self._parser.batch(rows)
             high = self.low
             with self._found.cursor() as cursor:
-                if self._logged:
+                if self._known is not None:
                     cursor.execute(session.END)
                     high = (int(cursor.fetchone()[0]), 0)
                 cursor.execute("COMMIT")
-        self._check(high)
-        self._high = high
+        self._end(high)
 
     def close(self) -> None:
         """End a query that nobody reads to its end."""
         self._parts.close()
-
-    def _check(self, high: LogPosition) -> None:
-        if high < self.low:
-            raise refuse(
-                f"events have landed up to {self.low[0]}, and the server's log ends at {high[0]}: it is another log",
-                advice="let copy.conn_id name the server that the connector reads; after a failover copy anew",
-            )
-
-    @property
-    def high(self) -> LogPosition:
-        assert self._high is not None, "the rows have not ended"
-        return self._high
 
 
 def _query(
@@ -156,9 +142,7 @@ def _query(
     times: Times | None,
 ) -> str:
     wanted = ", ".join(expression(each) for _, each in made)
-    where, given = sql.within(
-        keys, lambda bound, operator: session.comparison(table, bound, operator), times, session.column_name
-    )
+    where, given = sql.within(keys, partial(session.comparison, table), times, session.column_name)
     statement = f"SELECT {wanted} FROM {session.table_name(table)} WHERE {where}"
     with found.cursor() as cursor:
         done: bytes = cursor.mogrify(statement, given)
@@ -194,21 +178,4 @@ def _still_open(cursor: Any, waits: list[str], patience_s: float) -> JobError:
     )
 
 
-@contextmanager
-def _answering() -> Iterator[None]:
-    """What goes wrong becomes a job's last words."""
-    try:
-        yield
-    except psycopg2.Error as error:
-        passing = session.passes(error)
-        raise refuse(
-            f"PostgreSQL {'did not answer' if passing else 'refused'}: {session.said(error)}",
-            advice="check the connection to the source's database, and the rights of its user",
-            retry=passing,
-        ) from None
-    except session.Unusable as error:
-        raise refuse(error.what, advice=error.advice) from None
-
-
-def opened(settings: Mapping[str, str], binary: Bytes = "bytes") -> PostgreSQLChunks:
-    return PostgreSQLChunks(settings, binary)
+opened = PostgreSQLChunks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.core.source.port import Traits
 from tidegate.core.source.trouble import Trouble
-from tidegate.kinds import SourceKind, late
+from tidegate.kinds import SourceKind, found_at, late
 
 TRAITS = Traits(
     identity=False, transactions=False, dense=True, rereadable=False, expires=False, remembers=False, windowed=True
@@ -22,7 +22,7 @@ KIND = SourceKind(
     traits=TRAITS,
     connection_types=("mysql", "mariadb", "postgres", "postgresql", "jdbc"),
     remedy=remedy,
-    section=late("tidegate.sources.database.section:section"),
+    section=found_at("tidegate.sources.database.section:DatabaseSection"),
     opened=late("tidegate.sources.database.control:opened"),
     examined=late("tidegate.sources.database.doctor:examined"),
     reader=late("tidegate.sources.database.worker:TableReader"),

@@ -53,7 +53,3 @@ class DatabaseSection(SourceSection):
         None,
         unit="rows a second",
     )
-
-
-def section() -> type[DatabaseSection]:
-    return DatabaseSection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.source.port import Traits
-from tidegate.kinds import SourceKind, late
+from tidegate.kinds import SourceKind, found_at, late
 from tidegate.sources.kafka.words import remedy
 
 TRAITS = Traits(identity=True, transactions=True, dense=True, rereadable=True, expires=True, remembers=True)
@@ -14,7 +14,7 @@ KIND = SourceKind(
     traits=TRAITS,
     connection_types=("kafka",),
     remedy=remedy,
-    section=late("tidegate.sources.kafka.section:section"),
+    section=found_at("tidegate.sources.kafka.section:KafkaSection"),
     opened=late("tidegate.sources.kafka.control:opened"),
     examined=late("tidegate.sources.kafka.doctor:examined"),
     standby=late("tidegate.sources.kafka.standby:opened"),

@@ -39,7 +39,3 @@ class KafkaSection(SourceSection):
         "active is in the ledger; `tidegate failover` changes it. Each copy of a record must say where it comes from.",
         (),
     )
-
-
-def section() -> type[KafkaSection]:
-    return KafkaSection

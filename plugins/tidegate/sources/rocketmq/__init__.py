@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.core.source.port import Traits
 from tidegate.core.source.trouble import Trouble, What
-from tidegate.kinds import SourceKind, late
+from tidegate.kinds import SourceKind, found_at, late
 
 # half messages of open transactions lie in a topic of the broker's own and get their offset when they are committed
 TRAITS = Traits(identity=False, transactions=False, dense=True, rereadable=True, expires=True, remembers=False)
@@ -23,7 +23,7 @@ KIND = SourceKind(
     traits=TRAITS,
     connection_types=("rocketmq", "generic"),
     remedy=remedy,
-    section=late("tidegate.sources.rocketmq.section:section"),
+    section=found_at("tidegate.sources.rocketmq.section:RocketMQSection"),
     opened=late("tidegate.sources.rocketmq.control:opened"),
     examined=late("tidegate.sources.rocketmq.doctor:examined"),
     reader=late("tidegate.sources.rocketmq.worker:RocketMQReader"),

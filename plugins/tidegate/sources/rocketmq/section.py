@@ -18,7 +18,3 @@ class RocketMQSection(SourceSection):
         "Names of the brokers that have the topic. Queue 3 of the second one is partition 1003: append new brokers, "
         "and never change the order of the others."
     )
-
-
-def section() -> type[RocketMQSection]:
-    return RocketMQSection

@@ -9,7 +9,7 @@ from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import DeliveryRefused
 from tidegate.core.deliver.port import Checksum, FurtherSystem, Table
 from tidegate.core.spec.pipeline import Delivery, Pipeline
-from tidegate.kinds import DeliveryKind, late
+from tidegate.kinds import DeliveryKind, found_at, late
 
 _HERE = "tidegate.targets.clickhouse"
 _PORT, _SECURE_PORT = 8123, 8443
@@ -72,7 +72,7 @@ KIND = DeliveryKind(
     title="ClickHouse",
     connection_types=("clickhouse", "http", "https", "generic"),
     port=_PORT,
-    section=late(f"{_HERE}.section:section"),
+    section=found_at(f"{_HERE}.section:ClickHouseSection"),
     settings=settings,
     opened=opened,
     examined=late(f"{_HERE}.doctor:examined"),

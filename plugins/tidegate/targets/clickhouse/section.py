@@ -24,8 +24,3 @@ class ClickHouseSection(DeliverySection):
         "to. Others that lag are named ([replicas](clickhouse.md#replicas)).",
         None,
     )
-
-
-def section() -> type[DeliverySection]:
-    """Called by the kind."""
-    return ClickHouseSection

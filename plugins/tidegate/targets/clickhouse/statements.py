@@ -30,6 +30,10 @@ class Names:
     def target(self) -> str:
         return self.full(self.table)
 
+    def where(self, table: str, column: str = "table") -> str:
+        """Which rows of a system table are about `table`, whose name is in `column`."""
+        return f"database = {text(self.database)} AND {column} = {text(table)}"
+
 
 def sorted_by(order_by: Sequence[str], client: Client) -> str:
     """The key of a new table's order. Its columns may be null; older versions take a default for null there."""
@@ -115,15 +119,12 @@ def content_by(names: Names, columns: Sequence[Column], by: Sequence[str], windo
 
 def parts(names: Names, staging: str) -> str:
     """How many the server reads the staging from."""
-    where = f"database = {text(names.database)} AND table = {text(staging)} AND active"
-    return f"SELECT count() FROM system.parts WHERE {where}"
+    return f"SELECT count() FROM system.parts WHERE {names.where(staging)} AND active"
 
 
 def parts_of(names: Names, window_ms: int) -> str:
     """First and last block, level, rows, whether it is active: of each of the window's parts on the target's disk."""
-    where = (
-        f"database = {text(names.database)} AND table = {text(names.table)} AND partition_id = '{window_ms // 1000}'"
-    )
+    where = f"{names.where(names.table)} AND partition_id = '{window_ms // 1000}'"
     return f"SELECT min_block_number, max_block_number, level, rows, active FROM system.parts WHERE {where}"
 
 
@@ -141,27 +142,22 @@ def replaces_under_way(names: Names, more: str) -> str:
 
 def described(names: Names) -> str:
     """Engine and partition key of the target; no row where it is missing."""
-    where = f"database = {text(names.database)} AND name = {text(names.table)}"
-    return f"SELECT engine, partition_key FROM system.tables WHERE {where}"
+    return f"SELECT engine, partition_key FROM system.tables WHERE {names.where(names.table, 'name')}"
 
 
 def sorting_key(names: Names) -> str:
     """The target's."""
-    return (
-        f"SELECT sorting_key FROM system.tables WHERE database = {text(names.database)} AND name = {text(names.table)}"
-    )
+    return f"SELECT sorting_key FROM system.tables WHERE {names.where(names.table, 'name')}"
 
 
 def replica_path(names: Names) -> str:
     """Path of the target's replicas; no row where it is not replicated."""
-    where = f"database = {text(names.database)} AND table = {text(names.table)}"
-    return f"SELECT zookeeper_path FROM system.replicas WHERE {where}"
+    return f"SELECT zookeeper_path FROM system.replicas WHERE {names.where(names.table)}"
 
 
 def described_columns(names: Names) -> str:
     """Name, type and comment of the target's columns."""
-    where = f"database = {text(names.database)} AND table = {text(names.table)}"
-    return f"SELECT name, type, comment FROM system.columns WHERE {where}"
+    return f"SELECT name, type, comment FROM system.columns WHERE {names.where(names.table)}"
 
 
 def window_name(window_ms: int) -> str:

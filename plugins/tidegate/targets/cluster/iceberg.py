@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pyiceberg.table.metadata import TableMetadata
 
-from tidegate.core.base.errors import CatalogueError, CatalogueUnsure, DeliveryAhead, LostComparison
+from tidegate.core.base.errors import DeliveryAhead, LostComparison
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.port import Holds
@@ -19,15 +19,15 @@ from tidegate.targets.cluster.copying import Files
 from tidegate.targets.cluster.table import ClusterTable, Met, Options, Site
 from tidegate.targets.cluster.tries import Record
 from tidegate.targets.iceberg import live, snapshot
-from tidegate.targets.iceberg.catalogue import Conflict, Loaded
+from tidegate.targets.iceberg.catalogue import Loaded
 from tidegate.targets.iceberg.columns import WINDOW
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import below, data_files, held
+from tidegate.targets.iceberg.in_catalogue import in_rounds
 from tidegate.targets.iceberg.leftovers import leftovers
 from tidegate.targets.iceberg.rules import Held
 from tidegate.targets.iceberg.table import IcebergTable
-from tidegate.workflow.base.context import ATTEMPTS
 
 
 class IcebergCopy(ClusterTable):
@@ -55,20 +55,11 @@ class IcebergCopy(ClusterTable):
         return [f"removed {many(len(gone), 'file')} of metadata that nothing needs"] if gone else []
 
     def _show(self, record: Record, name: str, holds: Holds) -> None:
-        """Commit until readers meet it. Each round loads, looks, asks the ledger, and commits on what it loaded."""
+        """Commit until readers meet it."""
         ids = self._ids(record)
-        trouble: CatalogueError | None = None
-        for _ in range(ATTEMPTS):
-            try:
-                loaded = self._fitted(ids)
-                if self._commit(loaded, record, holds):
-                    return
-            except (Conflict, CatalogueUnsure) as e:
-                trouble = e
-        assert trouble is not None
-        raise trouble
+        in_rounds(lambda: self._commit(self._fitted(ids), record, holds), lambda words: None)
 
-    def _commit(self, loaded: Loaded, record: Record, holds: Holds) -> bool:
+    def _commit(self, loaded: Loaded, record: Record, holds: Holds) -> None:
         """Raises DeliveryAhead, LostComparison, CatalogueError."""
         token, metadata, unit = record.token, loaded.metadata, self._tries.words(record.token.unit)
         entries = [copied.entry for copied in record.files]
@@ -83,13 +74,12 @@ class IcebergCopy(ClusterTable):
         batch = token.unit if self._options.side else 0
         stands = held(self._definition, seen, below(record.place, entries), batch)
         if stands is Held.AS_WRITTEN or (stands is Held.EMPTY and newest == token):
-            return True
+            return
         if not holds():
             raise LostComparison(f"{unit}: a later try or generation has taken over")
         added = data_files(self._definition, metadata, below(record.place, entries), {}, batch)
         said = self._said(token, sum(entry.rows for entry in entries), record.place)
         self._catalogue.commit(loaded, (), snapshot.replaced(metadata, loaded.io, seen, added, said, None))
-        return True
 
     def _fitted(self, ids: fields.Ids) -> Loaded:
         """The table, with all columns of files that have these ids."""

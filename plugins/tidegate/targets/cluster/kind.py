@@ -11,7 +11,7 @@ from tidegate.core.base.storage import can_rename
 from tidegate.core.deliver.port import Checksum, FurtherSystem, Table
 from tidegate.core.spec.pipeline import HIVE, Delivery, Pipeline
 from tidegate.core.target.paths import join, usual_workdir
-from tidegate.kinds import DeliveryKind, Need, late
+from tidegate.kinds import DeliveryKind, Need, found_at, late
 
 _HERE = "tidegate.targets.cluster"
 THRIFT_PORT = 9083
@@ -96,7 +96,7 @@ KIND = DeliveryKind(
     title="another cluster",
     connection_types=("hiveserver2", "iceberg", "postgres", "sqlite", "generic"),
     port=10000,
-    section=late(f"{_HERE}.section:section"),
+    section=found_at(f"{_HERE}.section:ClusterSection"),
     settings=_settings,
     opened=_opened,
     examined=late(f"{_HERE}.doctor:examined"),

@@ -43,8 +43,3 @@ class ClusterSection(DeliverySection):
     def sides(self) -> tuple[str, ...]:
         """Each once, in this order."""
         return tuple(side for side in SIDES if side in self.side_tables)
-
-
-def section() -> type[DeliverySection]:
-    """Called by the kind."""
-    return ClusterSection

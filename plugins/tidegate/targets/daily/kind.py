@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.port import Site, Target, Targets
-from tidegate.kinds import Connect
+from tidegate.kinds import Connect, found_at
 from tidegate.targets.daily.rules import problems
 from tidegate.targets.hive.kind import KIND as HIVE
 from tidegate.targets.hive.kind import Hive
@@ -23,12 +22,6 @@ class Daily(Hive):
         return DailyTable(site, self.catalogue, self.switch)
 
 
-def _section() -> type[Any]:
-    from tidegate.targets.daily.section import DailySection
-
-    return DailySection
-
-
 def _opened(pipeline: Pipeline, connect: Connect, looking: bool) -> Targets:
     opened = HIVE.opened(pipeline, connect, looking)
     assert isinstance(opened, Hive)
@@ -39,7 +32,7 @@ KIND = replace(
     HIVE,
     name="hive_daily",
     title="Hive",
-    section=_section,
+    section=found_at("tidegate.targets.daily.section:DailySection"),
     opened=_opened,
     follows=True,
     fixed=("store", "key", "buckets"),

@@ -8,10 +8,9 @@ from typing import Any
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.base.storage import can_rename
-from tidegate.core.doctor.findings import Finding
 from tidegate.core.spec.pipeline import HIVE, Pipeline
 from tidegate.core.target.port import SideTarget, Site, Target, Targets
-from tidegate.kinds import Connect, Need, TargetKind
+from tidegate.kinds import Connect, Need, TargetKind, found_at, late
 from tidegate.targets.hive.ports import Catalogue, PartitionSwitch
 
 THRIFT_PORT = 9083
@@ -35,12 +34,6 @@ class Hive:
         from tidegate.targets.hive.sides import HiveSide
 
         return HiveSide(site, self.catalogue, kind)
-
-
-def _section() -> type[Any]:
-    from tidegate.targets.hive.section import HiveSection
-
-    return HiveSection
 
 
 def _needs(pipeline: Pipeline) -> list[Need]:
@@ -80,12 +73,6 @@ def _metastore(c: Connection) -> PartitionSwitch:
     return HiveMetastore.from_connection_fields(c.host, c.port, c.extra, kerberos=airflow_kerberos())
 
 
-def _examined(pipeline: Pipeline, connection: Connection, seconds: float) -> list[Finding]:
-    from tidegate.targets.hive.doctor import examined
-
-    return examined(pipeline, connection, seconds)
-
-
 def problems(pipeline: Pipeline, instead: str = "set sink.kind: iceberg") -> list[tuple[tuple[str | int, ...], str]]:
     """(path in the YAML, what is wrong) of a pipeline that no such table can take. `instead`: which one can."""
     if can_rename(pipeline.sink.location):
@@ -98,8 +85,8 @@ KIND = TargetKind(
     name=HIVE,
     title="Hive",
     needs=_needs,
-    section=_section,
+    section=found_at("tidegate.targets.hive.section:HiveSection"),
     opened=_opened,
-    examined=_examined,
+    examined=late("tidegate.targets.hive.doctor:examined"),
     problems=problems,
 )

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from tidegate.core.base.partition_values import PartitionValues
+from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import Layout
-from tidegate.core.target.port import Site
+from tidegate.core.target.port import Settled, Site
 from tidegate.core.window.cut import time_values
 from tidegate.core.window.states import BuiltGeneration, WindowKey
 from tidegate.targets.hive.ports import Catalogue, PartitionSwitch
+
+
+class Plain:
+    """What a Hive table says where tables of other kinds have more to say."""
+
+    def fields(self) -> Fields:
+        """None: files go by the columns' names."""
+        return ()
+
+    def agrees(self, expected: str, shown: str) -> bool:
+        """A place is a place."""
+        return expected == shown
+
+    def sweep(self, settled: Settled) -> list[str]:
+        """The table keeps nothing for tasks."""
+        return []
+
+    def leftovers(self, now_ms: int) -> list[str]:
+        """The table has no files beside its data."""
+        return []
 
 
 class Places:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tidegate.core.base.partition_values import PartitionValues, parse_partition_path
 from tidegate.core.files.receipt import LATE
-from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import Layout, join
-from tidegate.core.target.port import Batches, Holds, Settled, Shown, Site, Unit
+from tidegate.core.target.port import Batches, Holds, Shown, Site, Unit
+from tidegate.targets.hive.places import Plain
 from tidegate.targets.hive.ports import Catalogue, TableDef
 from tidegate.targets.hive.table import bring_up
 from tidegate.targets.hive.tables import BATCH_PARTITION, dirty_table, late_table
 
 
-class HiveSide:
+class HiveSide(Plain):
     """Implements `core.target.port.SideTarget`. No change needs an intent: a batch's directory never changes its place,
     and what shows it no more is never followed by an ADD but one that was on its way, which shows an empty directory.
     """
@@ -35,10 +35,6 @@ class HiveSide:
         """Create the table, or give it the pipeline's columns. Raises CatalogueError."""
         bring_up(self.catalogue, self.definition, self.site)
 
-    def fields(self) -> Fields:
-        """None: files go by the columns' names."""
-        return ()
-
     def publish(self, batches: Batches, holds: Holds) -> None:
         """Add the batches' partitions; those that are there stay. Raises CatalogueError."""
         self.catalogue.add_partitions(self.name, self.expected(batches))
@@ -46,18 +42,6 @@ class HiveSide:
     def retire(self, batches: Batches, holds: Holds) -> None:
         """Drop the partitions of these files; done if they are absent. Raises CatalogueError."""
         self.catalogue.drop_partitions(self.name, list(self.expected(batches)))
-
-    def agrees(self, expected: str, shown: str) -> bool:
-        """A place is a place."""
-        return expected == shown
-
-    def sweep(self, settled: Settled) -> list[str]:
-        """The table keeps nothing for tasks."""
-        return []
-
-    def leftovers(self, now_ms: int) -> list[str]:
-        """The table has no files beside its data."""
-        return []
 
     def expected(self, batches: Batches) -> Shown:
         """Where the files lie below their batch's directory: as the manifest says, never spelled again."""

@@ -10,12 +10,11 @@ from typing import Any
 from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueMismatch, TidegateError
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.mirror.jobs import Daily
-from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import CERTIFICATE, SUCCESS, join
-from tidegate.core.target.port import Fence, Settled, Shown, Site, Unit, Verified
+from tidegate.core.target.port import Fence, Shown, Site, Unit, Verified
 from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.targets.hive import partitions
-from tidegate.targets.hive.places import Places
+from tidegate.targets.hive.places import Places, Plain
 from tidegate.targets.hive.ports import Catalogue, TableDef
 from tidegate.targets.hive.success_marker import write_success
 from tidegate.targets.hive.swap import swap_in
@@ -27,7 +26,7 @@ COMPARED_S = 60.0
 """So long a table that was right is not compared again while many windows are published."""
 
 
-class HiveTable(Places):
+class HiveTable(Plain, Places):
     """Implements `core.target.port.Target` on a catalogue."""
 
     unit = Unit.WINDOW
@@ -55,10 +54,6 @@ class HiveTable(Places):
         """Create the table, or give it the pipeline's columns. Raises CatalogueError."""
         bring_up(self.catalogue, data_table(self.site.pipeline), self.site)
 
-    def fields(self) -> Fields:
-        """None: files go by the columns' names."""
-        return ()
-
     def refresh(self) -> None:
         """`archive.on_publish`: the window is published whether or not other engines answer."""
         for statement in self.site.pipeline.archive.on_publish:
@@ -67,18 +62,6 @@ class HiveTable(Places):
                 self.site.say(f"on_publish: {statement}")
             except CatalogueError as e:
                 self.site.say(f"WARNING: on_publish failed, the window is published all the same: {statement}: {e}")
-
-    def agrees(self, expected: str, shown: str) -> bool:
-        """A place is a place."""
-        return expected == shown
-
-    def sweep(self, settled: Settled) -> list[str]:
-        """The table keeps nothing for tasks."""
-        return []
-
-    def leftovers(self, now_ms: int) -> list[str]:
-        """The table has no files beside its data."""
-        return []
 
     def answers(self) -> bool:
         """Whether the endpoint answers at all."""

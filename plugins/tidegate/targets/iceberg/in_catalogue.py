@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
 
-from tidegate.core.base.errors import CatalogueError
+from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.target.port import Settled, Site
-from tidegate.targets.iceberg.catalogue import Catalogue, Loaded
-from tidegate.targets.iceberg.definition import Definition
+from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
+from tidegate.targets.iceberg.definition import Definition, Say
 from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.leftovers import leftovers
+from tidegate.workflow.base.context import ATTEMPTS
+
+T = TypeVar("T")
+
+
+def in_rounds(once: Callable[[], T], say: Say) -> T:
+    """What `once` returns, which loads the table, looks, asks whether it still holds, and commits on what it loaded
+    (C1): a refusal and an answer that was lost alike begin at the load, with a write set made anew (C2).
+
+    Raises Conflict, CatalogueUnsure in the end."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return once()
+        except (Conflict, CatalogueUnsure) as e:
+            say(f"{str(e).splitlines()[0]}; looking again")
+    return once()
 
 
 class InCatalogue:
@@ -41,6 +58,9 @@ class InCatalogue:
     def leftovers(self, now_ms: int) -> list[str]:
         """Metadata, lists and manifests that nothing needs any more (C10). Raises CatalogueError, StorageError."""
         return leftovers(self.catalogue, self.name, self.definition.location, self.site.storage, now_ms)
+
+    def _in_rounds(self, once: Callable[[], T]) -> T:
+        return in_rounds(once, lambda words: self.site.say(f"{self.name}: {words}"))
 
     def _load(self) -> Loaded:
         loaded = self.catalogue.load(self.name)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.base.connection import Connection
 from tidegate.core.base.storage import Storage
-from tidegate.core.doctor.findings import Finding
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.port import SideTarget, Site, Target, Targets
-from tidegate.core.target.stored import StoredForm
-from tidegate.kinds import Connect, Need, TargetKind
+from tidegate.kinds import Connect, Need, TargetKind, found_at, late
 
 if TYPE_CHECKING:
     from tidegate.targets.iceberg.catalogue import Catalogue
 
+_HERE = "tidegate.targets.iceberg"
 ANSWERS_S = 60.0
 
 
@@ -56,24 +54,6 @@ class Iceberg:
         return self._catalogue
 
 
-def _section() -> type[Any]:
-    from tidegate.targets.iceberg.section import IcebergSection
-
-    return IcebergSection
-
-
-def _stored() -> StoredForm:
-    from tidegate.targets.iceberg.columns import FORM
-
-    return FORM
-
-
-def _problems(pipeline: Pipeline) -> list[tuple[tuple[str | int, ...], str]]:
-    from tidegate.targets.iceberg.columns import problems
-
-    return problems(pipeline)
-
-
 def _needs(pipeline: Pipeline) -> list[Need]:
     from tidegate.targets.iceberg.opening import TYPES
 
@@ -86,21 +66,15 @@ def _opened(pipeline: Pipeline, connect: Connect, looking: bool) -> Targets:
     return Iceberg(pipeline, connect)
 
 
-def _examined(pipeline: Pipeline, connection: Connection, seconds: float) -> list[Finding]:
-    from tidegate.targets.iceberg.doctor import examined
-
-    return examined(pipeline, connection, seconds)
-
-
 KIND = TargetKind(
     name="iceberg",
     title="Iceberg",
     needs=_needs,
-    section=_section,
+    section=found_at(f"{_HERE}.section:IcebergSection"),
     opened=_opened,
-    examined=_examined,
+    examined=late(f"{_HERE}.doctor:examined"),
     each_table=True,
     names_files=True,
-    stored=_stored,
-    problems=_problems,
+    stored=found_at(f"{_HERE}.columns:FORM"),
+    problems=late(f"{_HERE}.columns:problems"),
 )

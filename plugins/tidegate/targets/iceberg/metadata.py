@@ -88,10 +88,10 @@ def read(name: str, io: FileIO, location: str) -> Loaded:
         raise
     except Exception as error:  # of a library that reads what somebody else has written
         raise CatalogueMismatch(
-            f"{name}: its metadata file {location} cannot be read: {_first_line(error)}",
+            f"{name}: its metadata file {location} cannot be read: {first_line(error)}",
             advice="restore it from a backup of the filesystem",
         ) from error
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -27,6 +27,7 @@ from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, Catalog
 from tidegate.core.base.storage import Storage
 from tidegate.targets.iceberg.catalogue import Conflict, Loaded, as_loaded, split_name
 from tidegate.targets.iceberg.file_io import StorageIO
+from tidegate.targets.iceberg.metadata import first_line
 
 _EXPIRED = 419
 """Status of an answer: the token is too old. Not of HTTP."""
@@ -135,7 +136,7 @@ class RestCatalogue:
             metadata = TableMetadataUtil.parse_obj(answer["metadata"])
             return Loaded(name, metadata, str(answer.get("metadata-location") or ""), self._io)
         except (ValidationError, InvalidMetadata, ValueError, KeyError, TypeError) as error:
-            words = f"{name}: the answer of the catalogue at {self.address} cannot be read: {_first_line(error)}"
+            words = f"{name}: the answer of the catalogue at {self.address} cannot be read: {first_line(error)}"
             raise (CatalogueUnsure if changed else CatalogueMismatch)(words) from error
 
     # ------------------------------------------------------------ requests
@@ -273,7 +274,3 @@ def _words(answer: requests.Response) -> str:
         text = None
     line = (str(text or "").strip().splitlines() or [answer.reason or ""])[0][:300]
     return f"{answer.status_code} {line}".strip()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -7,19 +7,17 @@ from collections.abc import Mapping
 
 from pyiceberg.manifest import DataFile
 
-from tidegate.core.base.errors import CatalogueError, CatalogueUnsure
 from tidegate.core.spec.pipeline import Fields
 from tidegate.core.target.paths import Layout, join
 from tidegate.core.target.port import Batches, Holds, Shown, Site, Unit
 from tidegate.core.target.stored import Bounds
 from tidegate.targets.iceberg import snapshot
-from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
+from tidegate.targets.iceberg.catalogue import Catalogue, Loaded
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.files import Placed, data_files, part_of, shown
 from tidegate.targets.iceberg.in_catalogue import InCatalogue
 from tidegate.targets.iceberg.live import PREFIX, Look, Part, look, part_in
 from tidegate.workflow.base import bounds
-from tidegate.workflow.base.context import ATTEMPTS
 
 Parts = Mapping[Part, list[Placed]]
 """Files (URI, entry) by the partition that they belong to."""
@@ -53,22 +51,15 @@ class IcebergSide(InCatalogue):
         self._change(batches, holds, present=False)
 
     def _change(self, batches: Batches, holds: Holds, present: bool) -> None:
-        """C1, C2: a round loads, looks, asks whether it still holds, and commits on what it loaded."""
-        trouble: CatalogueError | None = None
         wanted = self._by_part(batches)
-        for _ in range(ATTEMPTS):
+
+        def once() -> None:
             loaded = self._load()
             seen = self._wrong(loaded, wanted, present)
-            if seen is None or not holds():
-                return
-            try:
+            if seen is not None and holds():
                 self._commit(loaded, *seen)
-                return
-            except (Conflict, CatalogueUnsure) as e:
-                trouble = e
-                self.site.say(f"{self.name}: {str(e).splitlines()[0]}; looking again")
-        assert trouble is not None
-        raise trouble
+
+        self._in_rounds(once)
 
     def _by_part(self, batches: Batches) -> dict[Part, list[Placed]]:
         """Files, which never change their place, with their URIs."""

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from pyiceberg.manifest import DataFile
 
-from tidegate.core.base.errors import Alarm, CatalogueError, CatalogueUnsure, StorageAhead
+from tidegate.core.base.errors import Alarm, CatalogueError, StorageAhead
 from tidegate.core.base.instants import iso
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.renames import Seen, held_against
@@ -22,7 +22,7 @@ from tidegate.core.target.port import Fence, Shown, Token, Unit, Verified
 from tidegate.core.window.cut import window_id
 from tidegate.core.window.states import BuiltGeneration, Moved, WindowKey
 from tidegate.targets.iceberg import live, snapshot
-from tidegate.targets.iceberg.catalogue import Conflict, Loaded
+from tidegate.targets.iceberg.catalogue import Loaded
 from tidegate.targets.iceberg.complete import claim
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.files import below, data_files, held, part_of, shown
@@ -31,7 +31,6 @@ from tidegate.targets.iceberg.live import Look, newest_token, part_in, places_of
 from tidegate.targets.iceberg.rules import Do, decide
 from tidegate.targets.iceberg.tags import tag_of
 from tidegate.workflow.base import bounds
-from tidegate.workflow.base.context import ATTEMPTS
 from tidegate.workflow.base.listing import present
 from tidegate.workflow.base.renames import MovedOn, incomplete, manifest_of, move_directory
 
@@ -131,31 +130,23 @@ class IcebergTable(InCatalogue):
         return {CERTIFICATE: -1}  # matches nothing
 
     def _commit(self, fence: Fence, location: str) -> list[str]:
-        """Commit until readers meet the generation; returns what was changed, in words.
+        """Commit until readers meet the generation; returns what was changed, in words."""
+        return self._in_rounds(lambda: self._round(fence, location))
 
-        Each round loads, looks, asks the ledger, and commits on what it loaded (C1); a refusal and an answer that was
-        lost alike begin at the load, with a write set made anew (C2)."""
-        trouble: CatalogueError | None = None
-        for _ in range(ATTEMPTS):
-            loaded = self._load()
-            seen = self._look(loaded, fence.generation.window)
-            wanted = self._wanted(fence, loaded, location, seen)
-            if isinstance(fence.generation, BuiltGeneration):
-                fence.show(location)  # R12; a ledger that lost commits may have forgotten it of one that stands
-            if not wanted:
-                return []
-            self._refuse_if_gone(fence, location)
-            if not fence.still_mine():
-                raise MovedOn
-            fence.refuse_if_ahead()  # C8: tokens expire, records do not
-            try:
-                self._replace(fence, loaded, seen, location)
-                return [f"committed {many(len(fence.generation.files), 'file')}"]
-            except (Conflict, CatalogueUnsure) as e:
-                trouble = e
-                self.site.say(f"{self.name}: {str(e).splitlines()[0]}; looking again")
-        assert trouble is not None
-        raise trouble
+    def _round(self, fence: Fence, location: str) -> list[str]:
+        loaded = self._load()
+        seen = self._look(loaded, fence.generation.window)
+        wanted = self._wanted(fence, loaded, location, seen)
+        if isinstance(fence.generation, BuiltGeneration):
+            fence.show(location)  # R12; a ledger that lost commits may have forgotten it of one that stands
+        if not wanted:
+            return []
+        self._refuse_if_gone(fence, location)
+        if not fence.still_mine():
+            raise MovedOn
+        fence.refuse_if_ahead()  # C8: tokens expire, records do not
+        self._replace(fence, loaded, seen, location)
+        return [f"committed {many(len(fence.generation.files), 'file')}"]
 
     def _refuse_if_gone(self, fence: Fence, location: str) -> None:
         """Where files are named where they lie, no rename notices that one is gone: a ledger that lost commits may have

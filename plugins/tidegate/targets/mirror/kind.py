@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tidegate.core.base.connection import Connection
 from tidegate.core.doctor.findings import Finding
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.port import PrefixTarget, SideTarget, Site, Targets, Unit
-from tidegate.kinds import Connect, TargetKind
+from tidegate.kinds import Connect, TargetKind, found_at
 from tidegate.targets.iceberg.kind import KIND as ICEBERG
 from tidegate.targets.iceberg.kind import Iceberg
 from tidegate.targets.mirror.rules import problems
@@ -35,12 +34,6 @@ class Mirror:
         return NoSide(site, kind)
 
 
-def _section() -> type[Any]:
-    from tidegate.targets.mirror.section import MirrorSection
-
-    return MirrorSection
-
-
 def _opened(pipeline: Pipeline, connect: Connect, looking: bool) -> Targets:
     return Mirror(Iceberg(pipeline, connect))
 
@@ -58,7 +51,7 @@ KIND = TargetKind(
     name="mirror",
     title="mirror",
     needs=ICEBERG.needs,
-    section=_section,
+    section=found_at("tidegate.targets.mirror.section:MirrorSection"),
     opened=_opened,
     examined=_examined,
     each_table=True,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pyiceberg.manifest import DataFile
 
-from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure, LostComparison
+from tidegate.core.base.errors import CatalogueMismatch, LostComparison
 from tidegate.core.base.wording import many
 from tidegate.core.mirror.balance import after, imbalance
 from tidegate.core.mirror.copied import stays_hidden
@@ -30,7 +30,6 @@ from tidegate.targets.mirror.prefix import has, prefix_of, still, summary_of, te
 from tidegate.targets.mirror.rules import buckets_of, key_of, tombstones_of
 from tidegate.targets.mirror.taking_back import as_of, back_to, meant, on_branch
 from tidegate.workflow.base import bounds
-from tidegate.workflow.base.context import ATTEMPTS
 
 _TAKE_BACK = (
     "find out who changed it, and take the table back to a snapshot before that (tidegate apply <pipeline> --back-to "
@@ -96,12 +95,10 @@ class MirrorTable(InCatalogue):
         return self._prefix(loaded), _buckets(loaded, look(loaded.metadata, loaded.io, None))
 
     def apply(self, before: Prefix, merged: Merged, holds: Holds) -> Prefix:
-        """Commit the merge on the snapshot that it has read. Done if it stands already, whatever came after it.
+        """Commit the merge on the snapshot that it has read. Done if it stands already, whatever came after it. Raises
+        LostComparison, CatalogueError, CatalogueUnsure."""
 
-        Each round loads, looks for the attempt, asks the ledger, and commits on what it loaded (C1); a refusal and an
-        answer that was lost alike begin at the load (C2). Raises LostComparison, CatalogueError, CatalogueUnsure."""
-        trouble: CatalogueError | None = None
-        for _ in range(ATTEMPTS):
+        def once() -> Prefix:
             loaded = self._load()
             now = self._prefix(loaded)
             if has(loaded.metadata, merged.attempt):
@@ -110,13 +107,9 @@ class MirrorTable(InCatalogue):
                 raise LostComparison(f"{self.name} is no longer what the merge {merged.attempt} has read: merge anew")
             if not holds():
                 raise LostComparison(f"{self.name}: the merge {merged.attempt} is no longer wanted")
-            try:
-                return self._prefix(self._commit(loaded, before, merged))
-            except (Conflict, CatalogueUnsure) as e:
-                trouble = e
-                self.site.say(f"{self.name}: {str(e).splitlines()[0]}; looking again")
-        assert trouble is not None
-        raise trouble
+            return self._prefix(self._commit(loaded, before, merged))
+
+        return self._in_rounds(once)
 
     def at(self, to: str) -> Prefix:
         """What the snapshot of the tag `to`, or of that id, says of itself.

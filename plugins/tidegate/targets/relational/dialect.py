@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from tidegate.core.copy.port import SourceTable
+from tidegate.databases.driver import Driver
 from tidegate.targets.relational.columns import Column
 
 
@@ -14,9 +15,7 @@ class Dialect(Protocol):
     """One kind of database. Every method but `connect` works on an open connection and raises the driver's errors."""
 
     kind: str
-    title: str
-    errors: tuple[Any, ...]
-    """What the driver raises."""
+    driver: Driver
     count: str
     """Type of the token table's numbers, and a text of bounded length."""
     short: str
@@ -50,14 +49,6 @@ class Dialect(Protocol):
 
     def instant(self, ms: int) -> str:
         """A literal of a window's start."""
-        ...
-
-    def passes(self, error: BaseException) -> bool:
-        """Whether another try may succeed without a person."""
-        ...
-
-    def said(self, error: BaseException) -> str:
-        """The server's words in one line."""
         ...
 
 

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import DeliveryRefused
-from tidegate.kinds import DeliveryKind, late
+from tidegate.kinds import DeliveryKind, found_at, late
 
 _HERE = "tidegate.targets.relational"
-
-
-def _section() -> type[Any]:
-    from tidegate.spec.deliver import DeliverySection
-
-    return DeliverySection
 
 
 def settings(connection: Connection, kind: str) -> dict[str, str]:
@@ -38,7 +31,7 @@ POSTGRESQL = DeliveryKind(
     title="PostgreSQL",
     connection_types=("postgres", "postgresql"),
     port=5432,
-    section=_section,
+    section=found_at("tidegate.spec.deliver:DeliverySection"),
     settings=partial(settings, kind="postgresql"),
     opened=late(f"{_HERE}.system:postgresql"),
     examined=late(f"{_HERE}.doctor:examined"),
@@ -48,7 +41,7 @@ MARIADB = DeliveryKind(
     title="MariaDB",
     connection_types=("mysql", "mariadb"),
     port=3306,
-    section=_section,
+    section=found_at("tidegate.spec.deliver:DeliverySection"),
     settings=partial(settings, kind="mariadb"),
     opened=late(f"{_HERE}.system:mariadb"),
     examined=late(f"{_HERE}.doctor:examined"),

@@ -31,8 +31,7 @@ _NO_VARIABLE = 1193
 class MariaDB:
     """Implements `dialect.Dialect`."""
 
-    kind, title = session.KIND, session.TITLE
-    errors: tuple[Any, ...] = (pymysql.err.Error, OSError)
+    kind, driver = session.KIND, session.DRIVER
     count, short, when = "bigint", "varchar(200) CHARACTER SET ascii", "datetime(6)"
 
     def connect(self, settings: Mapping[str, str], timeout_s: float) -> Any:
@@ -79,9 +78,3 @@ class MariaDB:
 
     def instant(self, ms: int) -> str:
         return f"TIMESTAMP'{utc(ms)}'"
-
-    def passes(self, error: BaseException) -> bool:
-        return session.passes(error)  # type: ignore[arg-type]
-
-    def said(self, error: BaseException) -> str:
-        return session.said(error)  # type: ignore[arg-type]

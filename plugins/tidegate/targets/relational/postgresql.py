@@ -7,7 +7,6 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import psycopg2
 import pyarrow as pa
 from pyarrow import csv
 
@@ -32,8 +31,7 @@ _TYPES = {"numeric": "numeric", "timestamp(6) with time zone": "timestamp with t
 class PostgreSQL:
     """Implements `dialect.Dialect`."""
 
-    kind, title = session.KIND, "PostgreSQL"
-    errors: tuple[Any, ...] = (psycopg2.Error,)
+    kind, driver = session.KIND, session.DRIVER
     count, short, when = "bigint", "varchar(200)", "timestamp with time zone"
 
     def connect(self, settings: Mapping[str, str], timeout_s: float) -> Any:
@@ -75,12 +73,6 @@ class PostgreSQL:
 
     def instant(self, ms: int) -> str:
         return f"TIMESTAMP WITH TIME ZONE '{utc(ms)}+00'"
-
-    def passes(self, error: BaseException) -> bool:
-        return session.passes(error)  # type: ignore[arg-type]
-
-    def said(self, error: BaseException) -> str:
-        return session.said(error)  # type: ignore[arg-type]
 
 
 def _spelled(rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:

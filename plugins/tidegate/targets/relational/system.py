@@ -102,7 +102,7 @@ class Relational:
         if found is not None:
             try:
                 found.close()
-            except self._dialect.errors:
+            except self._dialect.driver.errors:
                 return
 
     # ------------------------------------------------------------ within the transaction
@@ -157,9 +157,9 @@ class Relational:
         """Raises DeliveryUnsure where it got no answer and the token does not say that it is done."""
         try:
             cursor.execute("COMMIT")
-        except self._dialect.errors as error:
+        except self._dialect.driver.errors as error:
             self.close()
-            what = f"{iso(attempt.token.unit)}: the commit got no answer ({self._dialect.said(error)})"
+            what = f"{iso(attempt.token.unit)}: the commit got no answer ({self._dialect.driver.said(error)})"
             try:
                 done = self._committed(attempt)
             except DeliveryRefused as e:
@@ -202,11 +202,12 @@ class Relational:
             if self._found is None:
                 self._found = self._dialect.connect(self._settings, self._timeout_s)
             yield self._found
-        except self._dialect.errors as error:
+        except self._dialect.driver.errors as error:
             self.close()
-            passing = self._dialect.passes(error)
+            driver = self._dialect.driver
+            passing = driver.passes(error)
             raise DeliveryRefused(
-                f"{self._dialect.title} {'did not answer' if passing else 'refused'}: {self._dialect.said(error)}",
+                f"{driver.title} {'did not answer' if passing else 'refused'}: {driver.said(error)}",
                 advice="check the delivery's connection, and the rights of its user",
                 retry=passing,
             ) from None
