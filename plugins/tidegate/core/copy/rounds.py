@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -79,6 +79,15 @@ class ChunkFile:
     path: str
     rows: int
     bytes: int
+
+
+def damaged(files: Iterable[ChunkFile], there: Mapping[str, int]) -> str | None:
+    """What is wrong with the first file that is missing, or not as long as it was; None if all are whole. `there`:
+    lengths by path."""
+    for one in files:
+        if there.get(one.path) != one.bytes:
+            return f"{one.path} is {'not as long as it was' if one.path in there else 'gone'}"
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
