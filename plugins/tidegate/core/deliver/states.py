@@ -84,6 +84,16 @@ class Delivered:
         return Attempt(token=self.token, nonce=self.nonce, rows=rows)
 
 
+@dataclass(frozen=True)
+class Version:
+    """A batch's part of a side table as it is now (D9): the number of that version, its rows, and their manifest's
+    digest."""
+
+    number: int
+    rows: int
+    digest: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Due:
     """A window whose generation in force does not stand in a further system. `published_ms`: when that generation came
