@@ -140,7 +140,8 @@ def parse_attempt(name: str) -> tuple[int, int, str] | None:
 class Reading:
     """How far a copy is, by the ledger: the newest round, the chunks that are cut of it, and how many of them are read,
     with their rows. `since_ms`: when the newest chunk was read (UTC); None: none was. `asked_ms`: when the connector
-    last said how far it is (UTC); None: never."""
+    last said how far it is (UTC); None: never. `whole`: the newest round of the whole table that is whole; None: none
+    is, or the ledger has forgotten it."""
 
     round: Round
     chunks: int = 0
@@ -148,6 +149,7 @@ class Reading:
     rows: int = 0
     since_ms: int | None = None
     asked_ms: int | None = None
+    whole: int | None = None
 
 
 class CopyLedger(Protocol):

@@ -199,7 +199,7 @@ class SurveyLedger(Protocol):
         ...
 
     def readings(self, names: Collection[str]) -> dict[str, Reading]:
-        """How far the newest copies into the keyed tables of `names` are, of those that have any: three statements."""
+        """How far the newest copies into the keyed tables of `names` are, of those that have any: four statements."""
         ...
 
     def kept_out(self, names: Collection[str]) -> dict[str, KeptOut]:
