@@ -9,7 +9,8 @@ from tests.contract.test_ledger_redrives import dirty_batch, insert, sealed
 from tests.contract.test_ledger_reopenings import begun, late_batch, published
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.deliver.port import Content
-from tidegate.core.deliver.states import Delivered, Due
+from tidegate.core.deliver.states import Delivered, Due, Version
+from tidegate.core.files.receipt import manifest_digest
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.ledger import SqlLedger
 
@@ -82,6 +83,38 @@ def test_a_batch_that_nobody_has_sent_holds_its_hour_back(ledger: SqlLedger) -> 
     assert ledger.deliveries.not_left(NAME, "site", hour(ledger), SIDES) == []
 
 
+def test_what_an_hour_waits_for_is_in_its_backlog(ledger: SqlLedger) -> None:
+    published(ledger, built(ledger))
+    late_batch(ledger)
+    published(ledger, begun(ledger, 1), 2)
+    wanted = [Delivery(kind="cluster", name=name, conn_id="c", table="t") for name in ("site", LATE, DIRTY)]
+    hours, late, dirty = ledger.reads.backlogs({NAME: wanted})[NAME]
+    assert (hours.held_by, late.held_by, dirty.held_by) == ((("late", 2),), (), ())
+    assert ledger.reads.backlogs({NAME: wanted[:1]})[NAME][0].held_by == (), "nobody sends the late table"
+    stands(ledger, LATE, 2)
+    assert ledger.reads.backlogs({NAME: wanted})[NAME][0].held_by == ()
+
+
+def test_an_audit_reads_versions_as_they_are_sent(ledger: SqlLedger) -> None:
+    def versions() -> dict[str, dict[int, tuple[int, int]]]:
+        spine = ledger.reads.spine(NAME)
+        assert spine is not None
+        for side, found in spine.versions.items():
+            for batch_id, one in found.items():
+                number, files = ledger.deliveries.side_files(NAME, side, batch_id)
+                expected = Version(number, sum(f.rows for f in files), manifest_digest(files))
+                assert one == expected, "as a delivery sends it"
+        return {side: {n: (v.number, v.rows) for n, v in found.items()} for side, found in spine.versions.items()}
+
+    published(ledger, built(ledger))
+    late_batch(ledger)
+    assert versions() == {}, "nothing was sent"
+    stands(ledger, LATE, 2)
+    assert versions() == {"late": {2: (1, 2)}}
+    published(ledger, begun(ledger, 1), 2)
+    assert versions() == {"late": {2: (2, 0)}}
+
+
 def test_dirty_rows_that_are_redriven_make_a_version(ledger: SqlLedger) -> None:
     dirty_batch(ledger)
     assert (due(ledger, DIRTY), due(ledger, LATE)) == ([(1, 1)], [])
@@ -91,6 +124,9 @@ def test_dirty_rows_that_are_redriven_make_a_version(ledger: SqlLedger) -> None:
     ledger.batches.land(sealed(ledger, insert(ledger)))
     assert due(ledger, DIRTY) == [(1, 2), (2, 1)]
     assert ledger.deliveries.side_files(NAME, "dirty", 1) == (2, [])
+    spine = ledger.reads.spine(NAME)
+    assert spine is not None
+    assert {n: (v.number, v.rows) for n, v in spine.versions["dirty"].items()} == {1: (2, 0), 2: (1, 1)}
     mine = one_due(ledger, DIRTY, 2)
     assert ledger.deliveries.not_left(NAME, DIRTY, mine, SIDES) == [("dirty", 1)]
     stands(ledger, DIRTY, 1)

@@ -317,6 +317,24 @@ def test_status_says_how_far_the_copy_is(world: CopiedDays) -> None:
     assert words() == "copy 1 is whole (10 rows): the next day that is built has its rows, if none has"
 
 
+def test_a_whole_copy_stays_whole_while_another_one_is_read(world: CopiedDays) -> None:
+    def found() -> tuple[bool, str]:
+        ctx = world.context()
+        told = status.status(ctx, ctx.ledger.reads, None)
+        world.close()
+        return told.is_copied, told.copy_words
+
+    assert found()[0] is False
+    world.until(1.5)
+    world.read()
+    assert found()[0]
+    world.again()
+    assert found() == (
+        True,
+        "copy 1 is whole; copy 2: 0 of 0 chunks so far read (0 rows); the next day after it takes it whole",
+    )
+
+
 def test_s7_a_copy_below_a_purge_is_not_taken(world: CopiedDays) -> None:
     """Tombstones that would outdate its rows are gone."""
     world.read()

@@ -37,3 +37,12 @@ def test_unread_records_are_about_to_be_lost(left, room, unread: int, warning: i
     one = LossForecast(partition=0, state=AHEAD, stopped_ms=left, room_ms=room, unread=unread)
     assert near_loss(TimeToLoss(WARN, (safe, one), warning, None, None)) is near
     assert not near_loss(TimeToLoss(WARN, (safe,), warning, None, None))
+
+
+@pytest.mark.parametrize("own", [("ingest", "archive", "replay"), ("ingest", "apply")])
+@pytest.mark.parametrize("more", [(), ("copy",), ("copy", "compare"), ("deliver",), ("copy", "deliver")])
+def test_a_pause_of_all_dags_names_none(own: tuple[str, ...], more: tuple[str, ...]) -> None:
+    words = Pause(1, 0, "anna", "works", (*own, *more, "maintain")).words()
+    assert words == "paused on purpose since 1970-01-01T00:00Z by anna: works"
+    some = Pause(1, 0, "anna", "works", (*own, *more)).words()
+    assert some == f"paused on purpose since 1970-01-01T00:00Z by anna ({', '.join((*own, *more))}): works"

@@ -81,29 +81,33 @@ def test_random_lives_on_files(tmp_path: Path, rng: random.Random) -> None:
         mirror, table = OnDisk(tmp_path / str(n), history.kinds, history.buckets), oracle.Rows()
         for first, last in cut_at_random(rng, len(history.batches)):
             batches = {n: history.batches[n - 1] for n in range(first, last + 1)}
-            receipt = mirror.merge(batches, files=2, run_tasks=shuffled, tasks=2)
+            receipt = mirror.merge(batches, files=2, run_tasks=shuffled(rng), tasks=2)
             table, fates = oracle.merged(table, history.events(first, last), mirror.purged_below)
             assert {k: n for k, n in vars(counts(receipt)).items() if n} == dict(fates)
             assert set(mirror.standing()) == spelled(history.kinds, table.values())
             floor = history.floors[last - 1]
             below = max((e.position[0] for e in history.batches[first - 1]), default=0)
             if floor is not None and 0 < below <= floor[0]:
-                mirror.purge(history.batches[first - 1], run_tasks=shuffled, tasks=2)
+                mirror.purge(history.batches[first - 1], run_tasks=shuffled(rng), tasks=2)
                 table = oracle.purged(table, (below, 0, 0))
                 assert set(mirror.standing()) == spelled(history.kinds, table.values())
             if rng.random() < 0.5:
-                mirror.recut(mirror.buckets * 3 if mirror.buckets % 2 else mirror.buckets // 2, run_tasks=shuffled)
+                mirror.recut(mirror.buckets * 3 if mirror.buckets % 2 else mirror.buckets // 2, run_tasks=shuffled(rng))
                 assert set(mirror.standing()) == spelled(history.kinds, table.values())
         assert mirror.totals.events == sum(map(len, history.batches))
 
 
-def shuffled(run: Callable[[Any, int], Any], works: Sequence[Any]) -> list[Any]:
+def shuffled(rng: random.Random) -> Callable[[Callable[[Any, int], Any], Sequence[Any]], list[Any]]:
     """Tasks in any order, each twice as if Spark had lost the first one's result."""
-    found = dict[int, Any]()
-    for n in random.sample(range(len(works)), len(works)):
-        run(works[n], 2 * n)
-        found[n] = run(works[n], 2 * n + 1)
-    return [found[n] for n in range(len(works))]
+
+    def run_tasks(run: Callable[[Any, int], Any], works: Sequence[Any]) -> list[Any]:
+        found = dict[int, Any]()
+        for n in rng.sample(range(len(works)), len(works)):
+            run(works[n], 2 * n)
+            found[n] = run(works[n], 2 * n + 1)
+        return [found[n] for n in range(len(works))]
+
+    return run_tasks
 
 
 def test_batches_without_events_are_merged_too(mirror: OnDisk) -> None:
@@ -183,7 +187,7 @@ def test_a_large_bucket_has_several_files(mirror: OnDisk, monkeypatch: pytest.Mo
     assert len(mirror.standing()) == 351
 
 
-def test_many_runs_and_tasks(mirror: OnDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_runs_and_tasks(mirror: OnDisk, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     monkeypatch.setattr(reading, "RUN_BYTES", 1)
     monkeypatch.setattr(reading, "BATCH_ROWS", 50)
     for name, value in (("TASK_EVENTS", 50), ("FEWEST_EVENTS", 10), ("TASK_BYTES", 2_000), ("FEWEST_BYTES", 100)):
@@ -192,7 +196,7 @@ def test_many_runs_and_tasks(mirror: OnDisk, monkeypatch: pytest.MonkeyPatch) ->
 
     def run_tasks(run: Callable[[Any, int], Any], works: Sequence[Any]) -> list[Any]:
         calls.append(len(works))
-        return shuffled(run, works)
+        return shuffled(rng)(run, works)
 
     mirror.buckets = 8
     events = [event(k % 100, k + 1, word=str(k), offset=k) for k in range(300)]

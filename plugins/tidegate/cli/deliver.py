@@ -215,11 +215,11 @@ def _send(
 
 
 def _print(name: str, sent: Sequence[Sent], error: str | None, idle: str) -> None:
-    """What became of the windows, those that are not as they should be with their next step."""
+    """What became of the windows, those that are not as they should be, or wait, with their next step."""
     counts = ", ".join(f"{n:,} {what}" for what, n in Counter(s.what for s in sent).items())
     did = f"{counts}, {many(sum(s.rows for s in sent), 'row')}" if sent else idle
     click.echo(f"{name}: {did if error is None else error}")
-    for s in [s for s in sent if not s.well][:SHOWN]:
+    for s in [s for s in sent if not s.well or s.advice][:SHOWN]:
         click.echo(f"  {s.unit} {s.what}: {s.why}")
         _print_parts(s)
         if s.advice:

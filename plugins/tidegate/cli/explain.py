@@ -96,6 +96,8 @@ def _print(e: Explanation) -> None:
     _print_shares(out, e)
     for reached in e.deliveries:
         paragraph(out, "delivery", f"{reached.name}: {reached.said}")
+        if reached.next_step:
+            advice(out, "", reached.next_step)
     for intent in e.view.intents:
         text = f"no answer yet for a change to {intent.location}; it may be executed until {iso(intent.deadline_ms)}"
         paragraph(out, "catalogue", text, "yellow")

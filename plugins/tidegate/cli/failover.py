@@ -169,11 +169,12 @@ def back(
     Exit code: 0 done; 1 refused; 2 usage; 3 the site's brokers or the ledger give no answer.
     """
     from tidegate.workflow.failover import switch
+    from tidegate.workflow.failover.survey import noted
 
     with _context(pipeline, stopped, marks, pairs) as (ctx, given):
         name = site or next((one.name for one in ctx.pipeline.source.sites), "")
         newest = ctx.ledger.failovers.newest(ctx.name)
-        if newest is not None and ctx.ledger.failovers.noted(ctx.name, newest.number, name):
+        if noted(ctx, ctx.ledger.failovers.history(ctx.name), name):
             _switch(ctx, name, given, digest, why, yes)
             return
         found = switch.ends_of(ctx, name)
@@ -257,6 +258,10 @@ def _lines(decision: Decision) -> Iterator[str]:
     yield f"site {facts.site}: topic {facts.topic.topic}, id {facts.topic.topic_id}; copying: {facts.stopped or '?'}"
     if facts.batch is not None and not decision.refusals:
         yield f"batch {facts.batch.plan.batch_id} is {facts.batch.state}: it is planned again at site {facts.site}"
+    if facts.others:
+        yield f"copies of topic id {', '.join(sorted(facts.others))} there are skipped: those sites were active before"
+    for name in facts.never:
+        yield f"site {name} was never active: what is copied from it behind a mark is taken for new records"
     for crossing in decision.crossings:
         yield from _of_partition(crossing, facts.before, facts.site)
     for refusal in decision.refusals:

@@ -191,7 +191,7 @@ def _of(arrow: Any, chunk: Chunk, after: Chunk, sets: dict[str, Any], detail: An
 
 
 def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
-    """How far the newest round of these pipelines is; those that have none are left out. Three statements."""
+    """How far the newest round of these pipelines is; those that have none are left out. Four statements."""
     newest = select(r.c.pipeline, func.max(r.c.round).label("round")).where(r.c.pipeline.in_(names))
     last = newest.group_by(r.c.pipeline).subquery()
     of_newest = select(r).select_from(r.join(last, matched(r, last, "round")))
@@ -211,6 +211,9 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
     counts = {row.pipeline: row for row in c.execute(sums)}
     newest_look = select(s.c.pipeline, func.max(s.c.at_ms).label("at_ms")).where(s.c.pipeline.in_(names))
     asked = {row.pipeline: int(row.at_ms) for row in c.execute(newest_look.group_by(s.c.pipeline))}
+    done = and_(r.c.pipeline.in_(names), r.c.state == RoundState.WHOLE, r.c.part.is_(None))
+    newest_whole = select(r.c.pipeline, func.max(r.c.round).label("round")).where(done).group_by(r.c.pipeline)
+    whole = {row.pipeline: int(row.round) for row in c.execute(newest_whole)}
     found = {}
     for name, one in rounds.items():
         row = counts.get(name)
@@ -221,6 +224,7 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
             rows=0 if row is None else int(row.rows),
             since_ms=None if row is None else row.since_ms,
             asked_ms=asked.get(name),
+            whole=whole.get(name),
         )
     return found
 

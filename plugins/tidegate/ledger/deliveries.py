@@ -67,9 +67,7 @@ class SqlDeliveries(Part):
 
     def not_left(self, name: str, delivery: str, due: Due, sides: Iterable[str]) -> list[tuple[str, int]]:
         with self._store.begin() as c:
-            return side_units.not_left(
-                c, name, base_of(delivery), side_of(delivery), due.window_ms, due.generation, sides
-            )
+            return _not_left(c, name, delivery, due, sides)
 
     def side_files(self, name: str, side: str, batch_id: int) -> tuple[int, list[FileEntry]]:
         with self._store.begin() as c:
@@ -114,8 +112,13 @@ class SqlDeliveries(Part):
         return replace(step.after, since_ms=now)
 
 
-def backlog(c: Connection, name: str, delivery: str, since_ms: int | None) -> Backlog:
-    """How far a delivery is: up to three statements."""
+def _not_left(c: Connection, name: str, delivery: str, due: Due, sides: Iterable[str]) -> list[tuple[str, int]]:
+    base, side = base_of(delivery), side_of(delivery)
+    return side_units.not_left(c, name, base, side, due.window_ms, due.generation, sides)
+
+
+def backlog(c: Connection, name: str, delivery: str, since_ms: int | None, sides: Iterable[str] = ()) -> Backlog:
+    """How far a delivery is: up to three statements, and one for each of the `sides` beside it."""
     u = _units(name, delivery)
     mine = _in_force(u, delivery).where(*_young(u, since_ms)).subquery()
     x = mine.c
@@ -133,6 +136,7 @@ def backlog(c: Connection, name: str, delivery: str, since_ms: int | None) -> Ba
     first = select(mine).order_by(x.published_ms, x.at_ms).limit(1)
     oldest = c.execute(first.where(due)).first() if row.due else None
     refusal = c.execute(first.where(refused)).first() if row.refused else None
+    first_due = None if oldest is None else _due(oldest, delivery)
     return Backlog(
         name=delivery,
         standing=int(row.standing),
@@ -141,7 +145,8 @@ def backlog(c: Connection, name: str, delivery: str, since_ms: int | None) -> Ba
         refused=int(row.refused),
         refusal=None if refusal is None else _due(refusal, delivery),
         newest_ms=row.newest_ms,
-        oldest=None if oldest is None else _due(oldest, delivery),
+        oldest=first_due,
+        held_by=() if first_due is None else tuple(_not_left(c, name, delivery, first_due, sides)),
     )
 
 

@@ -13,10 +13,11 @@ from sqlalchemy.engine import Connection
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.slabs import SCATTERED, SLAB_OFFSETS, Slab, slabs
 from tidegate.core.batch.states import INGEST, LANDED
+from tidegate.core.deliver.units import SIDES, side_of
 from tidegate.core.files.receipt import DATA, LATE, FileEntry
 from tidegate.core.look.views import BatchPage, GenerationRow, LossRow, Pinned, Spine, Weight, WindowPage
 from tidegate.core.window.states import BUILT, CURRENT, SWAPPING
-from tidegate.ledger import deliveries, failovers, log_cut, reopenings, rows, schema
+from tidegate.ledger import deliveries, failovers, log_cut, reopenings, rows, schema, side_units
 from tidegate.ledger.reads_rows import (
     Snapshots,
     batches,
@@ -45,6 +46,8 @@ class AuditReads(Snapshots):
             pipeline = row_of(c, schema.pipelines, name=name)
             if pipeline is None:
                 return None
+            tries = tuple(deliveries.all_of(c, name))
+            sent = {side_of(one.name) for one in tries}.intersection(SIDES)
             states = select(b.c.state, func.count()).where(b.c.pipeline == name).group_by(b.c.state)
             unlanded = select(b.c.batch_id, b.c.state).where(b.c.pipeline == name, b.c.state != LANDED)
             duties = select(func.count()).where(b.c.pipeline == name, b.c.state == LANDED, b.c.side_moved.is_(False))
@@ -61,7 +64,8 @@ class AuditReads(Snapshots):
                 generations=tuple(_without_files(c, name)),
                 newest_event=newest_event(c, name),
                 resumptions=log_cut.decided(c, name),
-                deliveries=tuple(deliveries.all_of(c, name)),
+                deliveries=tries,
+                versions={side: side_units.all_versions(c, name, side) for side in sent},
                 stretches=failovers.all_stretches(c, name),
             )
 

@@ -17,6 +17,7 @@ from tidegate.core.batch.totals import Spent, Totals
 from tidegate.core.copy.rounds import Reading
 from tidegate.core.daily.purge import KeptOut
 from tidegate.core.deliver.states import Backlog
+from tidegate.core.deliver.units import sides_beside
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.late.reopen import LateWindow
 from tidegate.core.look.survey import LATELY_MS, Head, Landed, Published, Survey, WindowSteps
@@ -91,7 +92,10 @@ class SurveyReads(Snapshots):
     def backlogs(self, wanted: Mapping[str, Sequence[Delivery]]) -> dict[str, tuple[Backlog, ...]]:
         with self._snapshot() as c:
             return {
-                name: tuple(deliveries.backlog(c, name, one.name, one.since_ms) for one in some)
+                name: tuple(
+                    deliveries.backlog(c, name, one.name, one.since_ms, sides_beside(one.name, (d.name for d in some)))
+                    for one in some
+                )
                 for name, some in wanted.items()
             }
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import and_, func, literal_column, or_, select
 from sqlalchemy.engine import Connection
 
 from tidegate.core.batch.states import LANDED
-from tidegate.core.deliver.states import SKIPPED, STANDING
+from tidegate.core.deliver.states import SKIPPED, STANDING, Version
 from tidegate.core.deliver.units import name_of
-from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
+from tidegate.core.files.receipt import DIRTY, LATE, FileEntry, manifest_digest
 from tidegate.core.window.states import CURRENT
 from tidegate.ledger import rows, schema
 from tidegate.ledger.store import matched, rows_of
@@ -85,6 +86,23 @@ def files(c: Connection, name: str, side: str, batch_id: int) -> tuple[int, list
     taken = _taken(name)
     gone = set(c.scalars(select(taken.c.window_ms).where(taken.c.batch_id == batch_id)))
     return number, [one for one in found if one.window_ms not in gone]
+
+
+def all_versions(c: Connection, name: str, side: str) -> dict[int, Version]:
+    """Each batch's version, with the rows and the digest of the files that have not left; three statements."""
+    known = versions(name, side)
+    numbers = {row.window_ms: int(row.number) for row in c.execute(select(known.c.window_ms, known.c.number))}
+    taken = _taken(name)
+    gone = {(row.batch_id, row.window_ms) for row in c.execute(select(taken))} if side == LATE else set()
+    mine = select(f).where(f.c.pipeline == name, f.c.kind == side).order_by(f.c.batch_id)
+    found = {batch_id: Version(number, 0, manifest_digest(())) for batch_id, number in numbers.items()}
+    for batch_id, several in groupby(c.execute(mine), lambda row: row.batch_id):
+        number = numbers.get(batch_id)
+        if number is None or (side == DIRTY and number > 1):
+            continue
+        left = [e for e in map(rows.file_entry, several) if (batch_id, e.window_ms) not in gone]
+        found[batch_id] = Version(number, sum(e.rows for e in left), manifest_digest(left))
+    return found
 
 
 def not_left(

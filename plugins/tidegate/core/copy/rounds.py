@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -81,6 +81,15 @@ class ChunkFile:
     bytes: int
 
 
+def damaged(files: Iterable[ChunkFile], there: Mapping[str, int]) -> str | None:
+    """What is wrong with the first file that is missing, or not as long as it was; None if all are whole. `there`:
+    lengths by path."""
+    for one in files:
+        if there.get(one.path) != one.bytes:
+            return f"{one.path} is {'not as long as it was' if one.path in there else 'gone'}"
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
     """A key range of a round, of `table`, `schema.name`. `number` is unique within the pipeline. `epoch` counts the
@@ -131,7 +140,8 @@ def parse_attempt(name: str) -> tuple[int, int, str] | None:
 class Reading:
     """How far a copy is, by the ledger: the newest round, the chunks that are cut of it, and how many of them are read,
     with their rows. `since_ms`: when the newest chunk was read (UTC); None: none was. `asked_ms`: when the connector
-    last said how far it is (UTC); None: never."""
+    last said how far it is (UTC); None: never. `whole`: the newest round of the whole table that is whole; None: none
+    is, or the ledger has forgotten it."""
 
     round: Round
     chunks: int = 0
@@ -139,6 +149,7 @@ class Reading:
     rows: int = 0
     since_ms: int | None = None
     asked_ms: int | None = None
+    whole: int | None = None
 
 
 class CopyLedger(Protocol):

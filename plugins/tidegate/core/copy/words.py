@@ -44,12 +44,12 @@ def how_far_by_days(reading: Reading | None) -> str:
     words = reading.round.words
     if reading.round.state == RoundState.WHOLE:
         return f"{words} is whole ({many(reading.rows, 'row')}): the next day that is built has its rows, if none has"
+    before = "" if reading.whole is None else f"copy {reading.whole} is whole; "
     if reading.round.state != RoundState.OPEN:
-        return f"{words} has ended: {reading.round.why}"
+        return f"{before}{words} has ended: {reading.round.why}"
     cut = f"{reading.chunks:,} chunks" + ("" if reading.round.ended else " so far")
-    return (
-        f"{words}: {reading.read:,} of {cut} read ({many(reading.rows, 'row')}); the next day after it takes it whole"
-    )
+    read = f"{reading.read:,} of {cut} read ({many(reading.rows, 'row')})"
+    return f"{before}{words}: {read}; the next day after it takes it whole"
 
 
 def _under_way(reading: Reading, table: Copied) -> str:

@@ -46,7 +46,7 @@ def in_words(backlog: Backlog, now_ms: int) -> str:
     said = [stand + (f", up to {units.in_words(side, backlog.newest_ms)}" if backlog.newest_ms is not None else "")]
     if backlog.oldest is not None:
         wait = f"{backlog.due:,} wait" if backlog.due != 1 else "1 waits"
-        since, why = span(lag_ms(backlog, now_ms)), backlog.oldest.why
+        since, why = span(lag_ms(backlog, now_ms)), backlog.why
         said.append(f"{wait}, the oldest ({backlog.oldest.unit}) for {since}{f': {why}' if why else ''}")
     if backlog.refused:
         said.append(f"{backlog.refused:,} refused")

@@ -84,6 +84,16 @@ class Delivered:
         return Attempt(token=self.token, nonce=self.nonce, rows=rows)
 
 
+@dataclass(frozen=True)
+class Version:
+    """A batch's part of a side table as it is now (D9): the number of that version, its rows, and their manifest's
+    digest."""
+
+    number: int
+    rows: int
+    digest: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Due:
     """A window whose generation in force does not stand in a further system. `published_ms`: when that generation came
@@ -109,8 +119,8 @@ class Due:
 @dataclass(frozen=True, kw_only=True)
 class Backlog:
     """How far a delivery is, by the ledger. `standing`: windows whose generation in force stands there. `due`: windows
-    whose does not; `oldest`: the one of them that came into force first. `skipped`: windows that are left out.
-    `refused`: windows that wait for a person; `refusal`: the oldest of them."""
+    whose does not; `oldest`: the one of them that came into force first, `held_by` what it waits for (D11). `skipped`:
+    windows that are left out. `refused`: windows that wait for a person; `refusal`: the oldest of them."""
 
     name: str
     standing: int = 0
@@ -121,6 +131,12 @@ class Backlog:
     oldest: Due | None = None
     newest_ms: int | None = None
     """Start of the newest window that stands there, or the newest batch."""
+    held_by: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def why(self) -> str:
+        """What keeps the oldest from being there, in words; empty: nothing does."""
+        return units.held_in_words(self.name, self.held_by) or (self.oldest.why if self.oldest is not None else "")
 
     @property
     def unit(self) -> str:

@@ -7,6 +7,8 @@ left the table, because a generation of their hour has taken them up, or a redri
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.files.receipt import DIRTY, LATE
@@ -14,6 +16,9 @@ from tidegate.core.window.cut import parse_window_id, window_id
 from tidegate.core.window.states import WindowKey
 
 SIDES = (LATE, DIRTY)
+HeldBy = Sequence[tuple[str, int]]
+"""(side, batch) whose rows have to leave another table there before a unit that has them now is sent (D11)."""
+_SHOWN = 3
 
 
 def name_of(delivery: str, side: str) -> str:
@@ -54,3 +59,42 @@ def counted(side: str, count: int) -> str:
 def key_of(batch_id: int) -> WindowKey:
     """A batch, where units are named by their keys."""
     return WindowKey(batch_id, batch_id + 1)
+
+
+# ---------------------------------------------------------------- what has to leave first (D11)
+
+
+def sides_beside(delivery: str, names: Iterable[str]) -> list[str]:
+    """Side tables that are sent to where the delivery goes, by the names of all deliveries."""
+    return [side_of(name) for name in names if side_of(name) and base_of(name) == base_of(delivery)]
+
+
+def held_in_words(delivery: str, held: HeldBy) -> str:
+    """`it holds late rows of batch 17, and shop.late does not stand without them yet`; empty: nothing holds it."""
+    if not held:
+        return ""
+    sides = list(dict.fromkeys(side for side, _ in held))
+    rows = ", ".join(f"{side} rows of {_batches([n for kind, n in held if kind == side])}" for side in sides)
+    tables = " and ".join(name_of(base_of(delivery), side) for side in sides)
+    return f"it holds {rows}, and {tables} {'does' if len(sides) == 1 else 'do'} not stand without them yet"
+
+
+def held_way_on(pipeline: str, delivery: str, held: HeldBy) -> str:
+    """What to do about it."""
+    sides = dict.fromkeys(side for side, _ in held)
+    tables = [name_of(base_of(delivery), side) for side in sides]
+    command = f"tidegate deliver {pipeline} --to "
+    first = ", ".join(f"{command}{name}" for name in tables)
+    side, batch_id = held[0]
+    skip = f"{command}{name_of(base_of(delivery), side)} --batch {batch_id} --skip --why '...'"
+    return (
+        f"nothing, if {' and '.join(tables)} {'gets' if len(tables) == 1 else 'get'} on: the next run sends it; to "
+        f"send now: {first}, then {command}{delivery}; if that table cannot be sent: {skip} (such a row may be in two "
+        "tables there then)"
+    )
+
+
+def _batches(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_SHOWN]))
+    more = f" and {len(numbers) - _SHOWN:,} more" if len(numbers) > _SHOWN else ""
+    return f"{'batch' if len(numbers) == 1 else 'batches'} {shown}{more}"

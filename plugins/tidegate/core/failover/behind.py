@@ -14,6 +14,18 @@ def topic_ids(history: Sequence[Failover]) -> set[str]:
     return {id_ for one in history for id_ in (one.certificate.before_topic_id, one.certificate.topic_id)}
 
 
+def left_last(history: Sequence[Failover], site: str) -> Failover | None:
+    """The switch by which a site was left last; None if it never was."""
+    return next((one for one in reversed(history) if one.before == site), None)
+
+
+def away_since(history: Sequence[Failover], site: str) -> list[Failover]:
+    """The switches since a site was left last, newest first. An end of it that was noted after any of them holds: its
+    producers write nothing until it is active again (F6)."""
+    left = left_last(history, site)
+    return [] if left is None else [one for one in reversed(history) if one.number >= left.number]
+
+
 def behind_of(history: Sequence[Failover], topic_id: str | None) -> Behind | None:
     """For records of this topic; None if no failover has led to it. It says the same of an offset for ever: where the
     copies of the next failover to it may begin was noted once it was not read any more (F6)."""

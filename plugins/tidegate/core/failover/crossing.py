@@ -6,7 +6,7 @@ skipped, and a hole refuses. Contents are never compared: equal records are told
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.core.base.choice import Choice
@@ -107,13 +107,15 @@ class Crossing:
 class Walk:
     """Takes a partition's records from `base` up to `mark`, in order; `end` gives what they say.
 
-    `topic_id` is that of the topic that they must be copies of."""
+    `topic_id` is that of the topic that they must be copies of. `others`: of topics that were read before it. Their
+    copies are skipped: what they are of has landed, or is read when that site is active again (F6)."""
 
     partition: int
     topic_id: str
     landed: int
     base: int
     mark: int
+    others: Collection[str] = ()
     _next: int = field(init=False)
     _skipping: int | None = field(init=False)
     _stretches: list[Interval] = field(init=False, default_factory=list)
@@ -138,6 +140,8 @@ class Walk:
             self._bare_count += 1
             self._bare = [*self._bare[:1], offset]
             return True
+        if copy.topic_id in self.others and copy.partition == self.partition:
+            return self._skip(offset)
         if (copy.topic_id, copy.partition) != (self.topic_id, self.partition):
             words = (
                 f"offset {offset} is a copy from topic id {copy.topic_id}, partition {copy.partition}; batches are of "
@@ -150,14 +154,17 @@ class Walk:
         self._crossed = max(self._crossed or 0, copy.offset + 1)
         if copy.offset < self._next:
             self._repeats += copy.offset >= self.landed
-            self._skipping = offset if self._skipping is None else self._skipping
-            return True
+            return self._skip(offset)
         if copy.first > self._next:
             return self._hole(offset, copy.first)
         self._next, self._read = copy.offset + 1, self._read + 1
         if self._skipping is not None:
             self._stretches.append(Interval(self._skipping, offset))
             self._skipping = None
+        return True
+
+    def _skip(self, offset: int) -> bool:
+        self._skipping = offset if self._skipping is None else self._skipping
         return True
 
     def end(self) -> Crossing:

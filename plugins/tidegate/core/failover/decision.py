@@ -25,6 +25,7 @@ class Facts:
 
     `stopped`: how it is known that nobody copies behind them; empty: nobody says. `newest`: the switch by which
     `before` is active. `known_topic_id`: of the site, if it has been active; `noted`: its ends since it returned.
+    `others`: ids of topics of further sites that were active. `never`: names of further sites that never were.
     `batch`: the open one; `has_landed`: storage says that it has landed. `was_cut`: the log before was cut, however
     it was decided, or waits for a decision."""
 
@@ -43,6 +44,8 @@ class Facts:
     newest: Failover | None = None
     known_topic_id: str | None = None
     noted: Mapping[int, int] = field(default_factory=dict)
+    others: frozenset[str] = frozenset()
+    never: tuple[str, ...] = ()
 
     @property
     def has_been_active(self) -> bool:

@@ -10,6 +10,7 @@ from tidegate.core.completeness.rules import Held, remedy
 from tidegate.core.deliver.due import is_late, lag_ms
 from tidegate.core.deliver.states import Backlog
 from tidegate.core.deliver.states import Due as Undelivered
+from tidegate.core.deliver.units import held_way_on
 from tidegate.core.late.reopen import Choice
 from tidegate.core.look import blocking, overdue
 from tidegate.core.look.overdue import Concern, Since, finishing
@@ -174,11 +175,15 @@ def _of_deliveries(status: PipelineStatus) -> Iterator[Concern]:
         if not is_late(one, backlog, status.now_ms) or backlog.oldest is None:
             continue
         wait = _waiting(one, backlog)
-        last = f"; the last try: {backlog.oldest.why}" if backlog.oldest.why else ""
+        tried = "" if backlog.held_by else "the last try: "
+        last = f"; {tried}{backlog.why}" if backlog.why else ""
         since = span(lag_ms(backlog, status.now_ms))
         what = f"{wait} for the delivery {one.name}, the oldest ({backlog.oldest.unit}) for {since}{last}"
         advice = f"is {status.name}.deliver paused, or failing? To send them now: tidegate deliver {status.name}"
-        yield Concern(what, f"{advice} --to {one.name}", "late_delivery", f"delivery {one.name}")
+        advice = f"{advice} --to {one.name}"
+        if backlog.held_by:
+            advice = held_way_on(status.name, one.name, backlog.held_by)
+        yield Concern(what, advice, "late_delivery", f"delivery {one.name}")
 
 
 def _waiting(one: Delivery, backlog: Backlog) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.states import first_batch
 from tidegate.core.completeness.rules import Held
-from tidegate.core.copy.rounds import Reading, RoundState
+from tidegate.core.copy.rounds import Reading
 from tidegate.core.copy.words import how_far, how_far_by_days
 from tidegate.core.daily.purge import KeptOut
 from tidegate.core.deliver.states import Backlog
@@ -100,7 +100,7 @@ class PipelineStatus:
         """Whether a copy of the source's table is whole."""
         if self.merging is not None:
             return self.merging.told is not None and self.merging.told.copied.whole is not None
-        return self.reading is not None and self.reading.round.state == RoundState.WHOLE
+        return self.reading is not None and self.reading.whole is not None
 
     @property
     def name(self) -> str:

@@ -199,7 +199,7 @@ class SurveyLedger(Protocol):
         ...
 
     def readings(self, names: Collection[str]) -> dict[str, Reading]:
-        """How far the newest copies into the keyed tables of `names` are, of those that have any: three statements."""
+        """How far the newest copies into the keyed tables of `names` are, of those that have any: four statements."""
         ...
 
     def kept_out(self, names: Collection[str]) -> dict[str, KeptOut]:
@@ -207,7 +207,8 @@ class SurveyLedger(Protocol):
         ...
 
     def backlogs(self, wanted: Mapping[str, Sequence[Delivery]]) -> dict[str, tuple[Backlog, ...]]:
-        """How far the deliveries of pipelines are, in the order given: up to three statements for each."""
+        """How far the deliveries of pipelines are, in the order given: up to three statements for each, and one
+        for each side table that is sent beside it."""
         ...
 
     def earlier_each(self, names: Collection[str]) -> dict[str, TopicFacts]:

@@ -9,7 +9,7 @@ from typing import Any
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.batch.refusal import Refusal, RefusalKind, refusal_of
 from tidegate.core.batch.states import INGEST, OPEN_STATES, REDRIVE, BatchKind, BatchState, Plan
-from tidegate.core.deliver.states import Delivered
+from tidegate.core.deliver.states import Delivered, Version
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.source.log_cut import Resumption
@@ -192,7 +192,7 @@ class Spine:
 
     `unlanded`: state of every batch that is not LANDED; `unmoved` LANDED batches still move late and dirty files, or
     have files that still have to leave their table. Generations have no files, of their batches the first and the last,
-    and all that they took up."""
+    and all that they took up. `versions`: of batches, by side table, of those that deliveries send."""
 
     name: str
     next_batch_id: int
@@ -206,6 +206,7 @@ class Spine:
     newest_event: int
     resumptions: tuple[Resumption, ...] = ()  # after cuts of the log
     deliveries: tuple[Delivered, ...] = ()
+    versions: dict[str, dict[int, Version]] = field(default_factory=dict)
     stretches: dict[str, dict[int, tuple[Interval, ...]]] = field(default_factory=dict)  # never read, by topic id
 
     def landed(self, batch_id: int) -> bool:

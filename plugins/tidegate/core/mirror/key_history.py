@@ -46,22 +46,23 @@ class Event:
 class EventState(Choice):
     """ROW: the event made the row that is seen. TOMBSTONE: it deleted that. PURGED: it did, and the tombstone is old
     enough to have been purged. SWEPT: it is older than a whole copy of the source's table, which found no row (S5).
-    KEPT_OUT: it came after that purge, and makes no row (M5). OLDER, REPEAT: it is merged,
-    and another event stands, or one that says the same. WAITING: its batch is not merged. CONFLICT: it waits, and its
-    merge is refused (M7)."""
+    KEPT_OUT: it came after that purge, and makes no row (M5). UNSURE: it made the row, unless an earlier purge has kept
+    it out. OLDER, REPEAT: it is merged, and another event stands, or one that says the same. WAITING: its batch is not
+    merged. CONFLICT: it waits, and its merge is refused (M7)."""
 
     ROW = "row"
     TOMBSTONE = "tombstone"
     PURGED = "purged"
     SWEPT = "swept"
     KEPT_OUT = "below-purge"
+    UNSURE = "row-or-below-purge"
     OLDER = "older"
     REPEAT = "repeat"
     WAITING = "waiting"
     CONFLICT = "conflict"
 
 
-ROW, TOMBSTONE, PURGED, SWEPT, KEPT_OUT, OLDER, REPEAT, WAITING, CONFLICT = EventState
+ROW, TOMBSTONE, PURGED, SWEPT, KEPT_OUT, UNSURE, OLDER, REPEAT, WAITING, CONFLICT = EventState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,11 +118,13 @@ class Found:
 @dataclass(frozen=True)
 class Purge:
     """The newest one of the table (M5): `below` is its marker, `upto` the last batch that was in it then. `swept`: the
-    marker of the newest whole copy (S5)."""
+    marker of the newest whole copy (S5). `others`: events were kept out in the table's life, maybe by purges before it,
+    of which nobody knows the markers any more."""
 
     below: Position = START
     upto: int = 0
     swept: Position = START
+    others: bool = False
 
 
 NO_PURGE = Purge()
@@ -161,6 +164,8 @@ def history(
             state = CONFLICT if event in conflicts else WAITING
         else:
             state = KEPT_OUT if event in kept_out else _merged(event, standing, purge)
+            if state is ROW and purge.others and _may_be_kept_out(event, merged, purge):
+                state = UNSURE
         words = _waits(event, first) if state is WAITING else _WORDS[state]
         return _happened(event, state, words.replace("its merge", f"its {unit}"))
 
@@ -178,6 +183,8 @@ _WORDS: Mapping[EventState, str] = {
     PURGED: "deleted the row; its tombstone is old enough to be purged",
     SWEPT: "older than a whole copy of the source's table, which has not found the row: it makes none",
     KEPT_OUT: "older than the purge, and came after it: kept out, it makes no row",
+    UNSURE: "made the row that is seen, unless an earlier purge has kept it out: of purges the newest alone is known, "
+    "and some have kept events out; the table says whether it has the row",
     OLDER: "merged; a newer event stands",
     REPEAT: "merged; it says again what stands",
     CONFLICT: "another content at the same position: its merge is refused",
@@ -197,6 +204,15 @@ def _kept_out(merged: Sequence[Event], purge: Purge) -> set[Event]:
     since = sorted((e for e in merged if e.batch_id > purge.upto), key=lambda e: e.batch_id)
     inserts = next((e.batch_id for e in since if not is_below(e.version, purge.below)), None)
     return {e for e in since if inserts is None or e.batch_id < inserts}
+
+
+def _may_be_kept_out(event: Event, merged: Sequence[Event], purge: Purge) -> bool:
+    """Whether a purge before the newest one may have kept it out: it was in the table, or nowhere, by then, is older
+    than the newest marker, and no batch before its own has left a row. Rows of copies are never kept out (S7)."""
+    if not 0 < event.batch_id <= purge.upto or not is_below(event.version, purge.below):
+        return False
+    before = newest([e for e in merged if 0 < e.batch_id < event.batch_id], 1)
+    return not before or before[0].deleted
 
 
 def kept_out_by_days(days: Mapping[int, Sequence[Event]], marker: Callable[[int], Position]) -> set[Event]:

@@ -11,13 +11,10 @@ from tidegate.core.source.loss_warning import TimeToLoss
 
 ALL = ("ingest", "archive", "replay", "apply", "copy", "compare", "deliver", "maintain")
 """The kinds of DAGs, as their ids end; no pipeline has both windows and merges."""
-_WHOLE = (
-    {"ingest", "archive", "replay", "maintain"},
-    {"ingest", "archive", "replay", "deliver", "maintain"},
-    {"ingest", "apply", "maintain"},
-    {"ingest", "apply", "copy", "maintain"},
-    {"ingest", "apply", "copy", "compare", "maintain"},
-)
+_OWN = ({"ingest", "archive", "replay", "maintain"}, {"ingest", "apply", "maintain"})
+"""Of every pipeline with windows, and with merges."""
+_MORE = {"copy", "compare", "deliver"}
+"""What a pipeline may have beside them."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Pause:
 
     def words(self) -> str:
         """`paused on purpose since 2026-11-22T20:10Z by anna@host (ingest, until 2026-11-23T06:00Z): why`."""
-        which = "" if set(self.kinds) in _WHOLE else ", ".join(self.kinds)
+        which = "" if set(self.kinds) - _MORE in _OWN else ", ".join(self.kinds)
         until = "" if self.until_ms is None else f"until {iso(self.until_ms)}"
         about = ", ".join(filter(None, (which, until)))
         since = iso(self.since_ms // 1000 * 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import LostComparison, StorageAhead
-from tidegate.core.copy.rounds import UNDER_WAY, Chunk, ChunkState, Round, RoundState
+from tidegate.core.copy.rounds import UNDER_WAY, Chunk, ChunkState, Round, RoundState, damaged
 from tidegate.core.copy.steps import Chunks, brings, to_merge, too_old, unknown
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.commits import CopyIn
@@ -72,10 +72,13 @@ def same_for_a_copy(now: Told, before: Told) -> bool:
 
 
 def _send_back(ctx: Context, told: Told, chunks: tuple[Chunk, ...]) -> bool:
-    """Whether any of them was too old (S7), and is CUT by now."""
+    """Whether any of them was too old (S7), or has lost files, and is CUT by now.
+
+    A ledger of before a later copy (R11) has what that one stood for, and its files are gone."""
     found = False
     for chunk in chunks:
-        why = too_old(chunk.position, told.copied, told.purged_below, told.begins or chunk.position)
+        old = too_old(chunk.position, told.copied, told.purged_below, told.begins or chunk.position)
+        why = old or damaged(chunk.files, sizes(ctx, ctx.layout.copied(chunk.attempt)))
         if why is None:
             continue
         found = True
@@ -85,6 +88,11 @@ def _send_back(ctx: Context, told: Told, chunks: tuple[Chunk, ...]) -> bool:
         except LostComparison:
             pass  # another task has done it
     return found
+
+
+def sizes(ctx: Context, home: str) -> dict[str, int]:
+    """Lengths of the files in an attempt's directory, by path."""
+    return {f.path: f.bytes for f in ctx.storage.list_files(home) or ()}
 
 
 def chunk_files(ctx: Context, chunk: Chunk) -> list[EventFile]:

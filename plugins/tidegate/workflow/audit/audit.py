@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tidegate.core.audit.coverage import FileReader
-from tidegate.core.audit.delivered import delivered
+from tidegate.core.audit.delivered import delivered, of_batches
 from tidegate.core.audit.problems import Books, Problem, Totals
 from tidegate.core.audit.scope import ALL, Again, Part, is_still, key, stands
 from tidegate.core.audit.stranded import unpublishable
@@ -303,6 +303,7 @@ class _Look:
             self._slab(slab, first=number == 1)
         self._note(self.books.sums())
         self._note(delivered(self.spine.deliveries, self.spine.generations))
+        self._note(of_batches(self.spine.deliveries, self.spine.versions))
         self._note(self._files.unknown_batches())
         self.notes += self._days.notes()
         if self.again is None:

@@ -25,14 +25,14 @@ from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.copy.days import all_read
 from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedTable
 from tidegate.core.copy.port import Database, ReadAfter, TableRange
-from tidegate.core.copy.rounds import BRINGS_NOTHING, RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState
+from tidegate.core.copy.rounds import BRINGS_NOTHING, RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState, damaged
 from tidegate.core.copy.steps import cut, to_read, too_old, uncut
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.parts import KeyPart
 from tidegate.core.spec.pipeline import Copy
 from tidegate.core.target.paths import RECEIPT, join
 from tidegate.workflow.apply.apply import keyed
-from tidegate.workflow.apply.copies import CopyFacts, gather
+from tidegate.workflow.apply.copies import CopyFacts, gather, sizes
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import run_to_its_end
@@ -338,11 +338,9 @@ def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | str:
         receipt = loads(ChunkReceipt, ctx.storage.read(join(home, RECEIPT)))
     except PathMissing:
         return "its job left no receipt"
-    there = {f.path: f.bytes for f in ctx.storage.list_files(home) or ()}
-    wrong = [f.path for f in receipt.files if there.get(f.path) != f.bytes]
     assert told.begins is not None
     low = (*receipt.low, chunk.round)
-    why = f"{wrong[0]} is not as long as it was" if wrong else too_old(low, told.copied, told.purged_below, told.begins)
+    why = damaged(receipt.files, sizes(ctx, home)) or too_old(low, told.copied, told.purged_below, told.begins)
     if why is not None:
         ctx.say(f"{ctx.name}: chunk {chunk.number} is to be read again: {why}")
         return why

@@ -3,17 +3,16 @@ has to leave another table there first (D11)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.deliver.sender import Generation
 from tidegate.core.deliver.states import Due
-from tidegate.core.deliver.units import base_of, key_of, name_of
+from tidegate.core.deliver.units import HeldBy, key_of, sides_beside
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, manifest_digest
-from tidegate.core.spec.pipeline import Delivery
 from tidegate.core.target.paths import join
 from tidegate.core.target.tables import told_columns
 from tidegate.core.window.cut import window_from
@@ -41,22 +40,12 @@ def key(ctx: Context, side: str, unit: int) -> WindowKey:
     return key_of(unit) if side else window_from(unit, ctx.pipeline.windows)
 
 
-def waits_for(ctx: Context, delivery: Delivery, one: Due) -> str:
-    """D11: what stands there of rows that this unit has now, in words; empty: nothing.
+def held_by(ctx: Context, delivery: str, one: Due) -> HeldBy:
+    """D11: what stands there of rows that this unit has now; empty: nothing.
 
     A row is missing there for a while rather than there twice."""
-    base = base_of(delivery.name)
-    sides = [d.side for d in ctx.pipeline.deliver if d.side and base_of(d.name) == base]
-    found = ctx.ledger.deliveries.not_left(ctx.name, delivery.name, one, sides) if sides else ()
-    return _in_words(base, found)
-
-
-def _in_words(base: str, found: Sequence[tuple[str, int]]) -> str:
-    if not found:
-        return ""
-    side, batch_id = found[0]
-    more = f" and of {len(found) - 1:,} more" if len(found) > 1 else ""
-    return f"it holds {side} rows of batch {batch_id}{more}, and {name_of(base, side)} does not stand without them yet"
+    sides = sides_beside(delivery, (d.name for d in ctx.pipeline.deliver))
+    return ctx.ledger.deliveries.not_left(ctx.name, delivery, one, sides) if sides else ()
 
 
 def _of_window(ctx: Context, one: Due) -> Content:

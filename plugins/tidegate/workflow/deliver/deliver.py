@@ -300,9 +300,10 @@ def _again(ctx: Context, one: Due, why: str) -> Due:
 
 
 def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
-    waits = content.waits_for(ctx, delivery, one)
-    if waits:
-        return _told(one, WAITS, why=waits)
+    held = content.held_by(ctx, delivery.name, one)
+    if held:
+        advice = units.held_way_on(ctx.name, delivery.name, held)
+        return _told(one, WAITS, why=units.held_in_words(delivery.name, held), advice=advice)
     found, row = content.of(ctx, one), one.row
     if row is not None and row.state == SENDING and _stands(ctx, sender, row, one, found.rows):
         return _told(one, DELIVERED, found.rows)

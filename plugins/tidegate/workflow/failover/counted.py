@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tidegate.core.base.offsets import Interval
 from tidegate.core.failover import counting
 from tidegate.core.failover import decision as rules
+from tidegate.core.failover.behind import left_last
 from tidegate.core.failover.crossing import Crossing, Pair, Refusal, RefusalKind, Walk
 from tidegate.core.failover.decision import Facts
 from tidegate.core.failover.states import Failover, Standby
@@ -81,7 +82,7 @@ def with_what_crossed(ctx: Context, facts: Facts, history: Sequence[Failover], c
 
 def left_by(history: Sequence[Failover], site: str, partition: int) -> Failover | None:
     """The failover by which the site was left last, if it counted that partition's copies."""
-    away = next((one for one in reversed(history) if one.before == site), None)
+    away = left_last(history, site)
     crossing = None if away is None else away.certificate.of(partition)
     return away if crossing is not None and crossing.pair is not None else None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.core.base.errors import FailoverRefused, StorageAhead
 from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.states import OpenBatch, PlannedBatch, WritingBatch
 from tidegate.core.failover import decision as rules
+from tidegate.core.failover.behind import away_since, topic_ids
 from tidegate.core.failover.crossing import Crossing, Refusal, RefusalKind, Walk
 from tidegate.core.failover.decision import Decision, Facts
 from tidegate.core.failover.states import Failover, Standby
@@ -122,8 +123,22 @@ def _facts(
         has_landed=_has_landed(ctx, view.open_batch),
         newest=newest,
         known_topic_id=known_topic_id(history, site),
-        noted={} if newest is None else ctx.ledger.failovers.noted(ctx.name, newest.number, site),
+        noted=noted(ctx, history, site),
+        others=frozenset(topic_ids(history) - {view.accepted_topic_id or "", topic.topic_id}),
+        never=tuple(never_active(ctx, history, site)),
     )
+
+
+def noted(ctx: Context, history: Sequence[Failover], site: str) -> dict[int, int]:
+    """Ends by partition of a site that has returned since it was left; empty: none were noted."""
+    each = (ctx.ledger.failovers.noted(ctx.name, one.number, site) for one in away_since(history, site))
+    return next((found for found in each if found), {})
+
+
+def never_active(ctx: Context, history: Sequence[Failover], site: str) -> Iterator[str]:
+    """Further sites that never were."""
+    known = {ctx.pipeline.source.site, site, *(name for one in history for name in (one.site, one.before))}
+    return (one.name for one in ctx.pipeline.source.sites if one.name not in known)
 
 
 def _was_cut(ctx: Context, topic_id: str | None) -> bool:
@@ -167,7 +182,7 @@ def cut_since(ctx: Context, standby: Standby, topic: LogState, site: str) -> Ref
 
 def _walked(standby: Standby, facts: Facts, partition: int) -> Crossing:
     topic, base, mark = facts.topic.topic, rules.base_of(facts, partition), facts.marks[partition]
-    walk = Walk(partition, facts.before_topic_id, facts.landed[partition], base, mark)
+    walk = Walk(partition, facts.before_topic_id, facts.landed[partition], base, mark, facts.others)
     start = max(base, facts.topic.partitions[partition].log_start)
     if not facts.has_been_active:
         start = _nearer(standby, facts, partition, start)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.core.base.errors import FailoverRefused, LedgerError, LostComparison
 from tidegate.core.base.wording import many
-from tidegate.core.failover.behind import topic_ids
+from tidegate.core.failover.behind import left_last, topic_ids
 from tidegate.core.failover.crossing import Refusal, RefusalKind
 from tidegate.core.failover.decision import Decision
 from tidegate.core.failover.states import Failover
@@ -55,7 +55,7 @@ def ends_of(ctx: Context, name: str) -> tuple[Returned, ...]:
     Raises FailoverRefused where that cannot be known: something has been copied back already."""
     site_named(ctx, name)
     history = ctx.ledger.failovers.history(ctx.name)
-    away = next((one for one in reversed(history) if one.before == name), None)
+    away = left_last(history, name)
     if away is None:
         raise FailoverRefused(
             f"site {name} of {ctx.name} was never active: there is nothing to give back",

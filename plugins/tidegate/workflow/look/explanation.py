@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.completeness.rules import remedy
+from tidegate.core.deliver import units
 from tidegate.core.deliver.due import of_window_in_words
-from tidegate.core.deliver.states import Delivered
+from tidegate.core.deliver.states import WANTED, Delivered, Due
 from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.late.reopen import over_budget
 from tidegate.core.look import concerns as rules
@@ -32,6 +34,7 @@ from tidegate.core.window.states import CLOSING, CURRENT, DISCARDED, OPEN, REOPE
 from tidegate.core.window.watermark import TopicFacts
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.completeness import ask
+from tidegate.workflow.deliver import content
 from tidegate.workflow.look.status import looks
 from tidegate.workflow.window import turn
 
@@ -78,11 +81,14 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Reached:
-    """What stands of the window in a further system; `said` in words."""
+    """What stands of the window in a further system; `said` in words. `held_by`: batches of side tables that it waits
+    for there (D11), with the `next_step` then."""
 
     name: str
     said: str
     row: Delivered | None
+    held_by: tuple[tuple[str, int], ...] = ()
+    next_step: str = ""
 
 
 def explain(
@@ -141,9 +147,29 @@ def _deliveries(ctx: Context, view: WindowView, key: WindowKey) -> tuple[Reached
     current = next((g.number for g in view.generations if g.state == CURRENT), None)
     if current is None:
         return ()
-    hours = [one for one in ctx.pipeline.deliver if not one.side]
-    rows = {one.name: ctx.ledger.deliveries.get(ctx.name, one.name, key.start_ms) for one in hours}
-    return tuple(Reached(name, of_window_in_words(row, current), row) for name, row in rows.items())
+    return tuple(_reached(ctx, one.name, key, current) for one in ctx.pipeline.deliver if not one.side)
+
+
+def _reached(ctx: Context, delivery: str, key: WindowKey, current: int) -> Reached:
+    row = ctx.ledger.deliveries.get(ctx.name, delivery, key.start_ms)
+    said = of_window_in_words(row, current)
+    if row is not None and row.generation == current and row.state not in WANTED:
+        return Reached(delivery, said, row)
+    due = Due(window_ms=key.start_ms, generation=current, published_ms=0, row=row)
+    held = tuple(content.held_by(ctx, delivery, due))
+    if not held:
+        return Reached(delivery, said, row)
+    said = "; ".join([said, units.held_in_words(delivery, held), *_refused(ctx, delivery, held)])
+    return Reached(delivery, said, row, held, units.held_way_on(ctx.name, delivery, held))
+
+
+def _refused(ctx: Context, delivery: str, held: units.HeldBy) -> Iterator[str]:
+    """Why the first of these batches does not get on by itself."""
+    side, batch_id = held[0]
+    name = units.name_of(units.base_of(delivery), side)
+    row = ctx.ledger.deliveries.get(ctx.name, name, batch_id)
+    if row is not None and row.why:
+        yield f"{row.unit} is {row.state} for {name}: {row.why}"
 
 
 def _waits_for(survey: Survey, view: WindowView) -> tuple[int, ...]:

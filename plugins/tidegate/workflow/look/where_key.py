@@ -93,7 +93,7 @@ def where_key(ctx: Context, rows: EventReader, key: tuple[KeyValue, ...], most: 
     merged = look.newest([*((f.uri,) for f in files if f.batch_id <= upto), *of_chunks[0]])
     waiting = look.newest([*((f.uri,) for f in files if f.batch_id > upto), *of_chunks[1]])
     swept = swept_below({v.column: v.value for v in key}, copied.swept_below, copied.swept_parts)
-    purge = NO_PURGE if told is None else Purge(told.purged_below, told.purged_upto, swept)
+    purge = NO_PURGE if told is None else Purge(told.purged_below, told.purged_upto, swept, told.below_purge > 0)
     return look.answer(history(merged, waiting, look.count, most, purge), upto=upto)
 
 
