@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.engine.mirror.checksums import located, row_numbers, sums
+from spark_jobs.engine.mirror.checksums import located, row_numbers, sums_of
 from spark_jobs.engine.mirror.numbers import numbers
 from spark_jobs.engine.types import schema_of
 from tests.contract.test_databases_values import (
@@ -55,7 +55,7 @@ def rows_of(
 def of_the_worker(rows: pa.Table, forms: Sequence[Form | None]) -> Checksum:
     named = rows.rename_columns([str(i) for i in range(rows.num_columns)])
     wanted = [(str(i), form) for i, form in enumerate(forms) if form is not None]
-    found = sums(located([numbers(rows.column(0))], [KeyRange()]), row_numbers(named, wanted), 1)
+    found = sums_of(located([numbers(rows.column(0))], [KeyRange()]), row_numbers(named, wanted), 1)
     return Checksum(found.rows[0], found.totals[0])
 
 
