@@ -15,10 +15,12 @@ from tests.fakes.source_texts import FakeTexts
 from tidegate.core.copy.port import KeyRange
 from tidegate.workflow.copy import narrow
 
+ROWS = 3
+
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ShardedWorld]:
-    monkeypatch.setattr(narrow, "ROWS", 3)
+    monkeypatch.setattr(narrow, "ROWS", ROWS)
     made = begun(tmp_path)
     yield made
     made.close()
@@ -72,10 +74,10 @@ def test_a_row_that_is_in_the_wrong_shard_is_found(world: ShardedWorld) -> None:
 def test_fix_leaves_the_shards_that_are_equal(world: ShardedWorld) -> None:
     """Of one all rows differ, so that all of it is read: merged alone, its sweep would take those of the other."""
     source = world.source_table
-    for key in range(1, 41):
+    for key in range(1, 45):
         source.shards[A].sneak(key, "other")
     found = compared(world, fix="by hand")
-    assert (found.differ, found.read, found.mended) == ({"other": 40}, 40, True)
+    assert (found.differ, found.read, found.mended) == ({"lacking": 4, "other": 40}, 44, True)
     assert world.found() == source.rows
     assert compared(world).differ == {}
 
@@ -102,7 +104,7 @@ def test_a_table_that_comes_while_it_compares_is_no_surplus(world: ShardedWorld)
 
 
 def test_shards_whose_keys_are_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrow, "ROWS", 3)
+    monkeypatch.setattr(narrow, "ROWS", ROWS)
     world = begun(tmp_path, "string")
     source = world.source_table
     assert compared(world).read == 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,7 @@ from tidegate.workflow.copy import narrow
 from tidegate.workflow.copy.compare import compare, how_much
 
 TEXTS = COPYING.replace("name: id, type: bigint", "name: id, type: string")
+ROWS = 5
 ODD = ("", "a,1:b", "NULL", "Straße", "Æsir", "😀", "日本", "O'Brien", 'x"', "\\", "%s", "x\ny", "0", "-1")
 
 
@@ -39,7 +42,7 @@ def begun(folder: Path, rows: int = 200, chunk_rows: int = 40) -> CopyWorld:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CopyWorld]:
-    monkeypatch.setattr(narrow, "ROWS", 5)
+    monkeypatch.setattr(narrow, "ROWS", ROWS)
     made = begun(tmp_path)
     yield made
     made.close()
@@ -123,6 +126,28 @@ def test_one_that_died_once_it_had_narrowed_reads_these_groups(world: CopyWorld)
     found = compared(world)
     assert (found.round, found.differ, world.source_table.summed) == (2, {"other": 1}, [])
     assert 0 < found.read < 15
+
+
+def test_a_database_is_not_asked_to_look_at_more_rows_than_the_rate_says(
+    world: CopyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hashes the key of each row for the few that it sends."""
+    seen: list[float | None] = []
+
+    def noted(batches: Iterator[Any], rate: float | None) -> Iterator[Any]:
+        seen.append(rate)
+        return batches
+
+    monkeypatch.setattr("spark_jobs.chunks.paced", noted)
+    copy = world.pipeline.copy
+    assert copy is not None
+    world.change_spec(copy=replace(copy, rate=6_400))
+    world.source_table.sneak("Key 40", "other")  # type: ignore[arg-type]
+    compared(world)
+    assert set(seen) == {100.0}, "one group of 64"
+    world.again()
+    world.read()
+    assert set(seen) == {100.0, 6_400.0}
 
 
 @pytest.mark.parametrize("seed", range(3))
