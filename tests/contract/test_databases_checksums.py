@@ -242,6 +242,7 @@ def made_with_key(server: Server, key: Any, rng: random.Random) -> tuple[SourceT
         for _ in range(100):
             values = [rng.choice(some) for *_, some in key]
             cursor.execute(GROUPED[server.kind].format(marks), [*values, rng.randrange(9)])
+    session.close()
     hive = [(name, kind) for name, (_, kind, _) in zip(names, key, strict=True)]
     return described(server, "shop.t"), [*hive, ("w", "int")]
 
