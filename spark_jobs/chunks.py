@@ -25,7 +25,7 @@ from tidegate.core.base.storage import Storage
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import CopyPlan
 from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt
-from tidegate.core.copy.port import ChunkReader, LogPosition
+from tidegate.core.copy.port import ChunkReader, KeyRange, LogPosition
 from tidegate.core.copy.rounds import ChunkFile
 from tidegate.core.spec.change_events import EVENT_COLUMNS
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS, Pipeline, table_columns
@@ -94,7 +94,7 @@ def read_chunk(
     source = plan.tables[chunk.table]
     wanted = [(column.of, column.type) for column in source.columns]
     with reader.read(source.table, wanted, chunk.keys, plan.after) as rows:
-        batches = paced(rows.batches(), plan.rate and plan.rate / plan.tasks)
+        batches = paced(rows.batches(), _rate(plan, chunk.keys))
         made = _as_events(plan, pipeline, chunk, rows.low, batches)
         files = tuple(_written(plan, pipeline, open_storage, chunk, made, attempt))
         receipt = ChunkReceipt(chunk.attempt, rows.low, rows.high, files, round(time.monotonic() - started, 3))
@@ -103,6 +103,12 @@ def read_chunk(
     except PathExists:
         pass  # another try of this task was first: its files count
     return receipt
+
+
+def _rate(plan: CopyPlan, keys: KeyRange) -> float | None:
+    """Rows a second that a task may have. For each one of some groups the database looks at many more."""
+    share = 1.0 if keys.groups is None else keys.groups.share
+    return None if plan.rate is None else plan.rate / plan.tasks * share
 
 
 def _as_events(

@@ -7,9 +7,9 @@ before, which is the plan's base: asked by a deep audit. Requests, and their ans
       "below": [commit, row, n]                           held against rows of the source, whose smallest LOW it is
     {"greatest": ["uri", ...]}                            [commit, row, n] of their events; null: one is not there.
                                                           It needs no plan
-    {"within": KeyRanges, plain}                          these keys alone are read of the source, or summed. {}
-    {"sums": [number, [["uri", rows, bytes], ...]],       checksums of the bucket's rows by those ranges.
-      "columns": [["name", Form, plain], ...]}              `core.copy.checksums.Sums`, plain
+    {"within": [TableKeys, plain, ...]}                   these keys alone are read of the source, or summed. {}
+    {"sums": [number, [["uri", rows, bytes], ...]]}       checksums of the bucket's rows by the parts of those keys:
+                                                          `core.copy.checksums.Sums`, plain
 
 Events wait in the plan's directory, cut by bucket, so that memory does not grow with the table. Who asks empties it.
 """
@@ -34,8 +34,7 @@ from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.storage import open_storage
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.batch.jobs import ApplyPlan, loads_plan
-from tidegate.core.copy.checksums import KeyRanges, Sums
-from tidegate.core.copy.port import Form
+from tidegate.core.copy.checksums import Sums, TableKeys
 from tidegate.core.mirror.comparison import Compared
 from tidegate.core.mirror.jobs import BaseFile, Bucket, EventFile, Position
 
@@ -52,7 +51,7 @@ class Comparison:
         self._plan: ApplyPlan | None = None
         self._handed: list[Handed] = []
         self._buckets = frozenset[int]()
-        self._within: KeyRanges | None = None
+        self._within: tuple[TableKeys, ...] = ()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if "plan" in request:
@@ -63,11 +62,10 @@ class Comparison:
         if "events" in request:
             return {"unread": self._take_up(self._plan, [EventFile(*f) for f in request["events"]])}
         if "within" in request:
-            self._within = from_plain(KeyRanges, request["within"])
+            self._within = tuple(from_plain(TableKeys, one) for one in request["within"])
             return {}
         if "sums" in request:
-            columns = [(name, from_plain(Form, form)) for name, form in request["columns"]]
-            return _plain(self._summed(self._plan, _bucket(*request["sums"]), columns))
+            return _plain(self._summed(self._plan, _bucket(*request["sums"])))
         bucket = _bucket(*request["bucket"])
         below = request.get("below")
         return _plain(self._compared(self._plan, bucket, None if below is None else tuple(below)))
@@ -75,7 +73,7 @@ class Comparison:
     def _begin(self, text: str, buckets: list[int]) -> dict[str, Any]:
         plan = loads_plan(text)
         assert isinstance(plan, ApplyPlan)
-        self._plan, self._handed, self._buckets, self._within = plan, [], frozenset(buckets), None
+        self._plan, self._handed, self._buckets, self._within = plan, [], frozenset(buckets), ()
         return {}
 
     def _take_up(self, plan: ApplyPlan, files: list[EventFile]) -> str:
@@ -104,12 +102,12 @@ class Comparison:
         except Exception as e:
             return Compared(bucket=number, unmade=last_line(from_exception(e)))
 
-    def _summed(self, plan: ApplyPlan, bucket: Bucket, columns: list[tuple[str, Form]]) -> Sums:
-        assert self._within is not None, "ranges come first"
+    def _summed(self, plan: ApplyPlan, bucket: Bucket) -> Sums:
+        assert self._within, "keys come first"
         try:
             shape = Shape(plan)
             held = read_base(shape, dict(plan.fields), open_storage, bucket, plan.buckets)
-            return summed(shape, held, columns, self._within)
+            return summed(shape, held, self._within)
         except Exception as e:  # who asks has more to say than this
             return Sums(unread=last_line(from_exception(e)))
 

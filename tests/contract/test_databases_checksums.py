@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.engine.mirror.checksums import located, row_numbers, sums
+from spark_jobs.engine.mirror.checksums import OUTSIDE, grouped, located, row_numbers, sums_of
 from spark_jobs.engine.mirror.numbers import numbers
 from spark_jobs.engine.types import schema_of
 from tests.contract.test_databases_values import (
@@ -21,7 +21,7 @@ from tests.contract.test_databases_values import (
     server,
 )
 from tests.databases.servers import Server
-from tidegate.core.copy.port import Checksum, Form, KeyRange, ReadAfter, SourceTable
+from tidegate.core.copy.port import Checksum, Form, KeyGroups, KeyRange, ReadAfter, SourceTable
 from tidegate.core.files.failure import JobError
 from tidegate.databases import kinds
 from tidegate.databases.types import Bytes
@@ -53,9 +53,7 @@ def rows_of(
 
 
 def of_the_worker(rows: pa.Table, forms: Sequence[Form | None]) -> Checksum:
-    named = rows.rename_columns([str(i) for i in range(rows.num_columns)])
-    wanted = [(str(i), form) for i, form in enumerate(forms) if form is not None]
-    found = sums(located([numbers(rows.column(0))], [KeyRange()]), row_numbers(named, wanted), 1)
+    found = sums_of(located([numbers(rows.column(0))], [KeyRange()]), row_numbers(*texts_of(rows, forms)), 1)
     return Checksum(found.rows[0], found.totals[0])
 
 
@@ -179,6 +177,83 @@ def test_random_rows_and_each_change_of_one(server: Server, rng: random.Random) 
 
 
 FIRST = 10_000
+
+
+# ---------------------------------------------------------------- groups of keys
+
+SPELLED = (*TEXTS[1:13], "a", "A", "E", "e", "STRASSE", "straße", "日本", *(f"Key {n}" for n in range(40)))
+BYTES = tuple(text.encode() for text in SPELLED)
+MORE_KEYS = {
+    "mariadb": [
+        (("VARCHAR(40)", "string", SPELLED),), (("VARCHAR(40) COLLATE utf8mb4_bin", "string", SPELLED),),
+        (("VARCHAR(40) CHARACTER SET latin1", "string", ("é", "e", "ÿ ", "b", "B ")),),
+        (("CHAR(8)", "string", SPELLED), ("DATETIME(3)", "timestamp", MOMENTS)),
+        (("VARBINARY(40)", "string", BYTES), ("DECIMAL(12,2)", "decimal(12,2)", (1, "-0.5"))),
+    ],
+    "postgresql": [
+        (("varchar(40)", "string", SPELLED),), (("int", "int", (1, -5)), ("text COLLATE \"C\"", "string", SPELLED)),
+        (("char(8)", "string", SPELLED), ("timestamptz(3)", "timestamp", INSTANTS)),
+        (("bytea", "string", BYTES), ("numeric(12,2)", "decimal(12,2)", (1, "-0.5"))),
+    ],
+}  # fmt: skip
+GROUPED = {
+    "mariadb": "INSERT IGNORE INTO shop.t VALUES ({}) ",
+    "postgresql": "INSERT INTO shop.t VALUES ({}) ON CONFLICT DO NOTHING",
+}
+
+
+def test_keys_are_in_the_groups_that_the_worker_makes(server: Server, rng: random.Random) -> None:
+    """Whatever their collation: sums of each group, and the rows that are read of some, also of a range."""
+    for key in MORE_KEYS[server.kind]:
+        table, wanted = made_with_key(server, key, rng)
+        database = kinds.opened(server.connection, 30.0)
+        found, count = database.checksums(table, wanted, base64=True), len(key)
+        types = tuple(hive for _, hive, _ in key)
+        groups = KeyGroups(3, tuple(range(8)), types)
+        rows = rows_of(server, table, wanted, KeyRange(), "base64")
+        assert None not in found.forms
+        (middle,) = database.bounds(table, None, len(rows) // 2, 1)
+        some = KeyGroups(3, tuple(sorted(rng.sample(range(8), 3))), types)
+        for keys in (KeyRange(), KeyRange(None, middle), KeyRange(middle, None)):
+            there = rows_of(server, table, wanted, keys, "base64")
+            assert len(there) == len(rows) or keys != KeyRange()
+            at, numbers_of = (
+                grouped(of_key(there, found.forms, count), groups),
+                row_numbers(*texts_of(there, found.forms)),
+            )
+            sums = sums_of(at, numbers_of, 8)
+            assert found.of_groups(keys, groups) == [Checksum(*one) for one in zip(sums.rows, sums.totals, strict=True)]
+            mine = there.filter(pa.array(grouped(of_key(there, found.forms, count), some) != OUTSIDE))
+            read = rows_of(server, table, wanted, KeyRange(keys.lower, keys.upper, some), "base64")
+            assert sorted(map(repr, read.to_pylist())) == sorted(map(repr, mine.to_pylist())), (key, keys)
+        database.close()
+
+
+def made_with_key(server: Server, key: Any, rng: random.Random) -> tuple[SourceTable, list[tuple[str, str]]]:
+    """A table with a key of these columns, of as many rows as differ to the database."""
+    names = [f"k{n}" for n in range(len(key))]
+    columns = ", ".join(f"{name} {kind} NOT NULL" for name, (kind, *_) in zip(names, key, strict=True))
+    server.run(
+        "DROP TABLE IF EXISTS shop.t", f"CREATE TABLE shop.t ({columns}, w INT, PRIMARY KEY ({', '.join(names)}))"
+    )
+    marks = ", ".join(["%s"] * (len(names) + 1))
+    session = server.session()
+    with session.cursor() as cursor:
+        for _ in range(100):
+            values = [rng.choice(some) for *_, some in key]
+            cursor.execute(GROUPED[server.kind].format(marks), [*values, rng.randrange(9)])
+    session.close()
+    hive = [(name, kind) for name, (_, kind, _) in zip(names, key, strict=True)]
+    return described(server, "shop.t"), [*hive, ("w", "int")]
+
+
+def texts_of(rows: pa.Table, forms: Sequence[Form | None]) -> tuple[pa.Table, list[tuple[str, Form]]]:
+    named = rows.rename_columns([str(i) for i in range(rows.num_columns)])
+    return named, [(str(i), form) for i, form in enumerate(forms) if form is not None]
+
+
+def of_key(rows: pa.Table, forms: Sequence[Form | None], columns: int) -> Any:
+    return row_numbers(*texts_of(rows, forms[:columns]))
 
 
 def of_each_value(session: Any, kinds_of: list[Any], key: int) -> None:

@@ -6,9 +6,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tests.mutants import seams
 from tests.mutants.planting import Bug, Patch, always, nothing
 from tidegate.core.base.errors import NotReady
+from tidegate.core.copy.port import KeyRange
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.core.mirror.copied import NOTHING
 from tidegate.core.mirror.jobs import START
@@ -146,13 +149,34 @@ def _without_the_last_column(original, ctx, database, reader, columns, part):
     return original(ctx, database, reader, columns[:-1], part)
 
 
-def _by_the_sums_alone(original, ranges, source, mirror):
-    return original(ranges, [replace(one, rows=0) for one in source], [replace(one, rows=0) for one in mirror])
+def _by_the_sums_alone(original, parts, source, mirror):
+    return original(parts, [replace(one, rows=0) for one in source], [replace(one, rows=0) for one in mirror])
 
 
 def _of_the_first_range(original, keys, ranges):
     """Whatever lies outside."""
     return original(keys, ranges).clip(0)
+
+
+def _of_the_first_group(original, keys, groups):
+    return original(keys, groups).clip(0)
+
+
+def _of_any_table(original, shape, rows, keys):
+    """What its name is."""
+    yield from (np.arange(len(rows)) for _ in keys)
+
+
+def _but_for_the_rest(original, sides, keys):
+    return original(sides, keys)[0], 0
+
+
+def _of_the_tables_read(original, chunks, part, tables):
+    return original(chunks, part, ())
+
+
+def _whatever_the_groups(original, chunks, part, tables):
+    return original([replace(c, keys=KeyRange(c.keys.lower, c.keys.upper)) for c in chunks], part, tables)
 
 
 def _null_is_empty(original, array, form):
@@ -238,6 +262,11 @@ COPY_BUGS = {
         _bug("a checksum does not count rows", "compare", (seams.COPY_DIFFERING, _by_the_sums_alone)),
         _bug("what was read in part is merged as a whole", "S5", (seams.COPY_READ_ALL, always(True))),
         _bug("keys outside of what was read are surplus", "compare", (seams.COPY_LOCATED, _of_the_first_range)),
+        _bug("keys of no group that was read are surplus", "compare", (seams.COPY_GROUPED, _of_the_first_group)),
+        _bug("rows count for each shard", "compare", (seams.COPY_OF_TABLES, _of_any_table)),
+        _bug("rows of a shard that is gone are left out", "compare", (seams.COPY_OF_MIRROR, _but_for_the_rest)),
+        _bug("a shard that was read is merged as all", "S5", (seams.COPY_READ_ALL, _of_the_tables_read)),
+        _bug("groups that were read are merged as all", "S5", (seams.COPY_READ_ALL, _whatever_the_groups)),
         _bug("a null has the text of an empty one", "compare", (seams.COPY_TEXT, _null_is_empty)),
         _bug("texts run into each other", "compare", (seams.COPY_SIZED, _without_a_size)),
         _bug("the log's end is asked before the topic's", "S9", (seams.COPY_LOOK, _asked_once)),

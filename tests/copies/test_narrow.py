@@ -46,10 +46,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CopyWorld
 
 def test_what_is_equal_is_not_read(world: CopyWorld) -> None:
     found = compared(world)
-    assert (found.differ, found.rows, found.read, found.ranges, found.exact) == ({}, 200, 0, 6, True)
+    assert (found.differ, found.rows, found.read, found.parts, found.exact) == ({}, 200, 0, 6, True)
     assert world.source_table.reads == []
     assert world.source_table.summed[:2] == [KeyRange(None, (40,)), KeyRange((40,), (80,))]
-    assert how_much(found) == "0 of 200 rows read; 6 ranges by checksum"
+    assert how_much(found) == "0 of 200 rows read; 6 parts by checksum"
 
 
 def test_small_ranges_around_what_differs_are_read(world: CopyWorld) -> None:

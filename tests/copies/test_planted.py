@@ -17,6 +17,8 @@ from tests.copies import (
     test_forgotten,
     test_hidden,
     test_narrow,
+    test_narrow_shards,
+    test_narrow_texts,
     test_overtaken,
     test_parts,
     test_shards,
@@ -27,6 +29,7 @@ from tests.core import test_core_copy_ranges
 from tests.mirror import test_checksums
 from tests.mutants.planting import Planted
 from tidegate.core.base.errors import TidegateError
+from tidegate.workflow.copy import narrow
 
 __all__ = ["world"]  # a fixture
 
@@ -61,6 +64,12 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "a checksum does not count rows": test_core_copy_ranges.test_a_range_differs_by_its_rows_or_their_sum,
     "what was read in part is merged as a whole": test_narrow.test_fix_leaves_the_rows_between_what_was_read,
     "keys outside of what was read are surplus": test_checksums.test_keys_are_located_as_one_by_one,
+    "keys of no group that was read are surplus":
+        test_checksums.test_keys_are_of_the_group_that_their_digest_begins_with,
+    "rows count for each shard": test_narrow_shards.test_what_is_equal_is_not_read,
+    "rows of a shard that is gone are left out": test_narrow_shards.test_rows_of_a_table_that_is_gone_are_found,
+    "a shard that was read is merged as all": test_narrow_shards.test_fix_leaves_the_shards_that_are_equal,
+    "groups that were read are merged as all": test_narrow_texts.test_fix_reads_all_since_texts_have_no_parts,
     "a null has the text of an empty one": test_checksums.test_values_that_differ_have_other_numbers,
     "texts run into each other": test_checksums.test_neighbours_are_told_apart,
     "the log's end is asked before the topic's": test_complete.test_a_change_while_it_is_looked_is_not_missed,
@@ -110,10 +119,14 @@ def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest
         test_forgotten,
         test_hidden,
         test_narrow,
+        test_narrow_shards,
+        test_narrow_texts,
         test_overtaken,
         test_parts,
         test_shards,
     )
+    if test.__module__ in (test_narrow_shards.__name__, test_narrow_texts.__name__):
+        request.getfixturevalue("monkeypatch").setattr(narrow, "ROWS", test.__globals__["ROWS"])
     begun = {one.__name__: one.begun for one in begins}.get(test.__module__)
     if name == "world" and begun is not None:
         made = begun(tmp_path)

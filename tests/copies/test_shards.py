@@ -31,8 +31,10 @@ A, B = "shop_0.r_0", "shop_1.r_1"
 class ShardedWorld(CopyWorld):
     source_table: Any
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, SHARDED)
+    def __init__(
+        self, folder: Path, chunks: str = "chunk_rows: 3", key: str = "name: id, type: bigint", yaml: str = SHARDED
+    ) -> None:
+        super().__init__(folder, yaml.replace("chunk_rows: 3", chunks).replace("name: id, type: bigint", key))
         self.source_table = FakeShards(A, B)
 
     def found(self) -> dict[tuple[str, int], str]:

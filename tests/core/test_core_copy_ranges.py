@@ -6,8 +6,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from tidegate.core.copy.checksums import differing, fewer, joined, reached, read_all, spelled_keys
-from tidegate.core.copy.port import Checksum, KeyRange
+from tidegate.core.copy.checksums import (
+    differing,
+    fewer,
+    group_bits,
+    joined,
+    of_groups,
+    reached,
+    read_all,
+    spelled_keys,
+)
+from tidegate.core.copy.port import Checksum, KeyGroups, KeyRange
 from tidegate.core.copy.rounds import Chunk, Round, RoundState
 from tidegate.core.mirror.parts import KeyPart
 
@@ -35,15 +44,33 @@ def chunks_of(ranges: Sequence[KeyRange], table: str = "shop.t") -> list[Chunk]:
 
 
 def test_chunks_that_leave_keys_out_are_known() -> None:
-    assert read_all(chunks_of(RANGES), None)
-    assert read_all([*chunks_of(RANGES), *chunks_of(RANGES, "shop.u")], None)
-    assert not read_all([*chunks_of(RANGES), *chunks_of(RANGES[1:], "shop.u")], None)
+    assert read_all(chunks_of(RANGES), None, ())
+    assert read_all([*chunks_of(RANGES), *chunks_of(RANGES, "shop.u")], None, ())
+    assert not read_all([*chunks_of(RANGES), *chunks_of(RANGES[1:], "shop.u")], None, ())
     for missing in range(4):
-        assert not read_all(chunks_of([one for n, one in enumerate(RANGES) if n != missing]), None)
-    assert not read_all([], None)
+        assert not read_all(chunks_of([one for n, one in enumerate(RANGES) if n != missing]), None, ())
+    assert not read_all([], None, ())
     part = KeyPart(("id",), (10,), (29,))
-    assert read_all(chunks_of(RANGES[1:3]), part)
-    assert not read_all(chunks_of(RANGES[1:2]), part)
+    assert read_all(chunks_of(RANGES[1:3]), part, ())
+    assert not read_all(chunks_of(RANGES[1:2]), part, ())
+    assert read_all(chunks_of(RANGES), None, ["shop.t"])
+    assert not read_all(chunks_of(RANGES), None, ["shop.t", "shop.u"]), "a table that nothing was read of"
+    assert not read_all(chunks_of(of_groups(RANGES, GROUPS)), None, ())
+
+
+GROUPS = KeyGroups(2, (1, 3), ("string",))
+
+
+def test_groups_are_read_of_every_range_and_most_of_them_as_all() -> None:
+    assert of_groups(RANGES, GROUPS) == [KeyRange(one.lower, one.upper, GROUPS) for one in RANGES]
+    assert of_groups(RANGES, KeyGroups(2, (), ("string",))) == []
+    assert of_groups(RANGES, KeyGroups(2, (0, 1, 3), ("string",))) == RANGES
+    assert of_groups(RANGES, KeyGroups(0, (0,), ("string",))) == RANGES
+
+
+@pytest.mark.parametrize(("rows", "bits"), [(0, 0), (999, 0), (1_000, 1), (9_999, 4), (10**6, 10), (10**9, 12)])
+def test_groups_have_about_as_many_rows_as_ranges(rows: int, bits: int) -> None:
+    assert group_bits(rows, 1_000) == bits
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tidegate.core.copy import chunk_map as maps
 from tidegate.core.copy import transitions as moves
 from tidegate.core.copy.chunk_map import Cell, chunk_map
 from tidegate.core.copy.complete import Look, complete, unmerged
-from tidegate.core.copy.port import KeyRange
+from tidegate.core.copy.port import KeyGroups, KeyRange
 from tidegate.core.copy.rounds import Chunk, ChunkState, Reading, Round, RoundState
 from tidegate.core.copy.words import how_far, how_far_by_days
 from tidegate.core.mirror.applies import Told
@@ -49,6 +49,12 @@ def cells(*chunks: Chunk, table: RoundIn | None = None, now: int = 2 * HOUR) -> 
     made = chunk_map(ROUND, chunks, table, now)
     assert (made.round, made.chunks) == (ROUND, len(chunks))
     return list(made.cells)
+
+
+def test_a_chunk_of_groups_says_how_many() -> None:
+    keys = KeyRange(("a",), None, KeyGroups(6, (1, 2, 40), ("string",)))
+    (found,) = cells(chunk(1, keys=keys))
+    assert found.text == "chunk 1 of shop.t, keys above a, of 3 of 64 groups: waits to be read"
 
 
 def test_each_chunk_is_a_cell_that_says_how_far_it_is() -> None:

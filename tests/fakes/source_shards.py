@@ -7,16 +7,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tests.fakes.source_table import TABLE, FakeSource, position
+from tests.fakes.source_table import FakeSource, position
 from tests.mirror.worlds import event
 from tidegate.core.base.errors import SourceError
 from tidegate.core.copy.port import Bound, KeyRange, LogPosition, ReadAfter, SourceTable
 
 
 class FakeShards:
-    """Both sides of `core.copy.port`. `shards`: by `schema.name`."""
+    """Both sides of `core.copy.port`. `shards`: by `schema.name`; `kind`: of each table."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, kind: type[FakeSource] = FakeSource) -> None:
+        self.kind = kind
         self.end = 100
         self.log: list[tuple[bytes, bytes]] = []
         self.shards: dict[str, FakeSource] = {}
@@ -25,9 +26,9 @@ class FakeShards:
 
     def add(self, name: str) -> FakeSource:
         """A further table."""
-        made = FakeSource()
+        made = self.kind()
         schema, _, table = name.partition(".")
-        made.table = replace(TABLE, schema=schema, name=table)
+        made.table = replace(made.table, schema=schema, name=table)
         self.shards[name] = made
         return made
 
@@ -67,6 +68,11 @@ class FakeShards:
 
     def bounds(self, table: SourceTable, after: Bound | None, rows: int, most: int) -> Sequence[Bound]:
         return self._of(table).bounds(table, after, rows, most)
+
+    def checksums(
+        self, table: SourceTable, columns: Sequence[tuple[str, str]], base64: bool, rate: int | None = None
+    ) -> Any:
+        return self._of(table).checksums(table, columns, base64, rate)
 
     def position(self) -> LogPosition:
         return position(self.end)

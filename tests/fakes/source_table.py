@@ -13,7 +13,17 @@ import pyarrow as pa
 
 from spark_jobs.engine.types import schema_of
 from tests.mirror.worlds import event
-from tidegate.core.copy.port import Bound, Checksum, Form, KeyRange, LogPosition, ReadAfter, SourceColumn, SourceTable
+from tidegate.core.copy.port import (
+    Bound,
+    Checksum,
+    Form,
+    KeyGroups,
+    KeyRange,
+    LogPosition,
+    ReadAfter,
+    SourceColumn,
+    SourceTable,
+)
 
 TABLE = SourceTable(
     schema="shop",
@@ -101,8 +111,17 @@ class FakeSource:
         yield _Rows(self, columns, [(key, self.rows[key]) for key in self._keys(keys)])
 
     def _keys(self, keys: KeyRange) -> list[int]:
-        low, high = keys.lower, keys.upper
-        return sorted(k for k in self.rows if (low is None or k > low[0]) and (high is None or k <= high[0]))  # type: ignore[operator]
+        found = sorted(self.rows, key=self.order)
+        if keys.lower is not None:
+            found = [k for k in found if self.order(k) > self.order(keys.lower[0])]
+        if keys.upper is not None:
+            found = [k for k in found if self.order(k) <= self.order(keys.upper[0])]
+        groups = keys.groups
+        return found if groups is None else [k for k in found if group_of(k, groups.bits) in groups.numbers]
+
+    def order(self, key: Any) -> Any:
+        """By which keys are compared."""
+        return key
 
 
 def position(end: int) -> LogPosition:
@@ -119,13 +138,30 @@ class _Checksums:
 
     def of(self, keys: KeyRange) -> Checksum:
         self._source.summed.append(keys)
-        rows = {key: self._source.rows[key] for key in self._source._keys(keys)}
-        total = sum(self._number({"id": key, "word": word}) for key, word in rows.items())
+        found = self._sum(self._source._keys(keys))
         self._source.during()
+        return found
+
+    def of_groups(self, keys: KeyRange, groups: KeyGroups) -> Sequence[Checksum]:
+        self._source.summed.append(keys)
+        there = self._source._keys(keys)
+        found = [self._sum([k for k in there if group_of(k, groups.bits) == number]) for number in groups.numbers]
+        self._source.during()
+        return found
+
+    def _sum(self, keys: Sequence[int]) -> Checksum:
+        rows = [{"id": key, "word": self._source.rows[key]} for key in keys]
+        total = sum(_number([row[name] for name in self._names]) for row in rows)  # type: ignore[misc]
         return Checksum(len(rows), total % 2**64)
 
-    def _number(self, row: Mapping[str, int | str]) -> int:
-        return int(hashlib.sha256(",".join(_text(row[name]) for name in self._names).encode()).hexdigest()[:15], 16)
+
+def group_of(key: int | str, bits: int) -> int:
+    """The number of a key's group."""
+    return _number([key]) >> (60 - bits)
+
+
+def _number(values: Sequence[int | str | None]) -> int:
+    return int(hashlib.sha256(",".join(map(_text, values)).encode()).hexdigest()[:15], 16)
 
 
 def _text(value: int | str | None) -> str:

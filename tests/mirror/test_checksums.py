@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.engine.mirror.checksums import OUTSIDE, located, row_numbers, sums
-from tidegate.core.copy.port import Form, KeyRange
+from spark_jobs.engine.mirror.checksums import OUTSIDE, grouped, located, of_tables, row_numbers, sums_of
+from tidegate.core.copy.checksums import TableKeys
+from tidegate.core.copy.port import Form, KeyGroups, KeyRange
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LETTERS = ("a", ",", ":", "1", " ", "\x00", "\n", "é", "e\u0301", "😀", '"', "\\")
@@ -151,6 +152,39 @@ def test_bounds_beyond_what_a_mirror_holds_are_beyond_all_keys() -> None:
 
 def test_sums_are_of_the_rows_inside_and_wrap() -> None:
     most = np.array([2**60 - 1] * 40, np.uint64)
-    found = sums(np.array([0, OUTSIDE, *[1] * 38]), most, 3)
+    found = sums_of(np.array([0, OUTSIDE, *[1] * 38]), most, 3)
     assert found.rows == (1, 38, 0)
     assert found.totals == (2**60 - 1, (2**60 - 1) * 38 % 2**64, 0)
+
+
+# ---------------------------------------------------------------- groups, and tables
+
+
+def test_keys_are_of_the_group_that_their_digest_begins_with(rng: random.Random) -> None:
+    keys = ["".join(rng.choices(LETTERS, k=rng.randrange(5))) for _ in range(300)]
+    rows = pa.table([pa.array(keys)], ["id"])
+    for bits in (0, 1, 5, 12):
+        numbers = tuple(sorted(rng.sample(range(2**bits), max(1, 2**bits // 3))))
+        found = grouped(row_numbers(rows, [("id", Form("text"))]), KeyGroups(bits, numbers, ("string",))).tolist()
+        digests = [hashlib.sha256(f"{len(k.encode())}:{k}".encode()).digest() for k in keys]
+        mine = [int.from_bytes(one) >> (256 - bits) for one in digests]
+        assert found == [numbers.index(n) if n in numbers else OUTSIDE for n in mine]
+
+
+class _Named:
+    """What is asked of a `Shape`."""
+
+    def named(self, column: str) -> str:
+        return f"_{column}"
+
+
+def test_rows_are_told_apart_by_the_table_that_they_are_of(rng: random.Random) -> None:
+    names = [("shop_0", "a"), ("shop_1", "a"), ("shop_1", "b"), ("shop_0a", "")]
+    tables = rng.choices([*names, ("shop_2", "a"), (None, "a")], k=200)
+    rows = pa.table([pa.array([t[i] for t in tables], pa.string()) for i in range(2)], ["_db", "_of"])
+    keys = [TableKeys(("id",), said=(("db", db), ("of", of))) for db, of in names]
+    found = [places.tolist() for places in of_tables(_Named(), rows, keys)]  # type: ignore[arg-type]
+    assert found == [[n for n, each in enumerate(tables) if each == one] for one in names]
+    assert [p.tolist() for p in of_tables(_Named(), rows.slice(0, 0), keys)] == [[]] * 4  # type: ignore[arg-type]
+    (everything,) = of_tables(_Named(), rows, [TableKeys(("id",))])  # type: ignore[arg-type]
+    assert everything.tolist() == list(range(200))

@@ -12,8 +12,8 @@ from tidegate.core.batch.planning import NothingToPlan
 from tidegate.core.copy.port import KeyRange
 
 
-def _with_both_bounds(original, keys, compare, times=None, column=str):
-    return original(keys, lambda bound, operator: compare(bound, f"{operator[0]}="), times, column)
+def _with_both_bounds(original, keys, compare, *more):
+    return original(keys, lambda bound, operator: compare(bound, f"{operator[0]}="), *more)
 
 
 def _without_the_last(original, self, database, table):

@@ -11,8 +11,7 @@ from typing import Any
 from tidegate.adapters.child import ByChild, Child
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.batch.jobs import ApplyPlan, dumps_plan
-from tidegate.core.copy.checksums import KeyRanges, Sums
-from tidegate.core.copy.port import Form
+from tidegate.core.copy.checksums import Sums, TableKeys
 from tidegate.core.mirror.comparison import Compared
 from tidegate.core.mirror.jobs import Bucket, EventFile, Position
 
@@ -52,13 +51,12 @@ class LineTables(ABC):
         found = self._ask({"greatest": [f.uri for f in files]})["position"]
         return None if found is None else (found[0], found[1], found[2])
 
-    def within(self, keys: KeyRanges) -> None:
+    def within(self, keys: Sequence[TableKeys]) -> None:
         self._ask({"within": to_plain(keys)})
 
-    def sums(self, bucket: Bucket, columns: Sequence[tuple[str, Form]]) -> Sums:
+    def sums(self, bucket: Bucket) -> Sums:
         files = [[f.uri, f.rows, f.bytes] for f in bucket.files]
-        texts = [[name, to_plain(form)] for name, form in columns]
-        return from_plain(Sums, self._ask({"sums": [bucket.number, files], "columns": texts}))
+        return from_plain(Sums, self._ask({"sums": [bucket.number, files]}))
 
 
 class TableProcess(ByChild, LineTables):

@@ -24,9 +24,9 @@ TASKS = {
     "copy": "Reads chunks of the source's table from its database, while changes go on, and triggers `apply`, which "
     "merges them. Skipped once all is read. **Clear**: reads what is left; a chunk that was read stays read. To read "
     "all again: `tidegate copy <pipeline> --again --why ...`.",
-    "compare": "Compares the source's table with the mirror within `copy.rate`: by checksums of key ranges, and row by "
-    "row where they differ; fails where a key differs, and names the first ones. Changes nothing. Skipped while a copy "
-    "is under way. **Clear**: compares again.",
+    "compare": "Compares the source's table with the mirror within `copy.rate`: by checksums of key ranges or groups, "
+    "and row by row where they differ; fails where a key differs, and names the first ones. Changes nothing. Skipped "
+    "while a copy is under way. **Clear**: compares again.",
     "deliver": "Sends windows whose generation in force does not stand in this further system, oldest first, and reads "
     "them back. Skipped where nothing is due. Readers there meet a window's old rows or its new ones. A window that "
     "the system refuses waits for a person and holds up no other. **Clear**: compares what the run has sent with what "

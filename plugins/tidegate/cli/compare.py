@@ -60,12 +60,13 @@ def compare(
 ) -> None:
     """Compare a mirror with its source, or further systems with what was delivered to them.
 
-    Of a mirror the source's database computes checksums of key ranges, and the ranges that differ are read as
-    `tidegate copy` reads them, by the section `copy` of the YAML: no faster than its `rate` allows. Then the mirror
-    catches up with the position that was read, and every key that was read is compared: rows that only one of both
-    has, and rows with other values. A row that has changed since it was read is no difference. Where the database
-    cannot sum, all is read, and the report says why. Nothing is changed but by --fix, which reads these ranges again.
-    With --from and --until these keys alone are compared, as `tidegate copy` has them.
+    Of a mirror the source's database computes checksums of key ranges, or of groups where keys are not whole numbers,
+    and what differs is read as `tidegate copy` reads it, by the section `copy` of the YAML: no faster than its `rate`
+    allows. Then the mirror catches up with the position that was read, and every key that was read is compared: rows
+    that only one of both has, and rows with other values. A row that has changed since it was read is no difference.
+    Where the database cannot sum, all is read, and the report says why. Nothing is changed but by --fix, which reads
+    these ranges again, or all where keys are not whole numbers, and of shards. With --from and --until these keys alone
+    are compared, as `tidegate copy` has them.
 
     Whether the mirror has caught up is known where the section `copy` names the connector or the slot. Elsewhere a key
     that differs may have an event on its way: compare again.

@@ -22,12 +22,14 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from tidegate.core.base.hivetypes import Decimal
-from tidegate.core.copy.port import Checksum, Form, KeyRange, SourceTable
-from tidegate.core.files.failure import JobError
+from tidegate.core.copy.port import Checksum, Form, KeyGroups, KeyRange, SourceTable
+from tidegate.core.files.failure import JobError, refuse
 from tidegate.databases.conversions import planned
 from tidegate.databases.pace import Rate
 from tidegate.databases.types import INTEGERS, Conversion
 
+BITS = 60
+"""Of a row's number."""
 _MARIADB = "mariadb"
 _PLAIN = {"boolean": "integer", "date": "date", **dict.fromkeys(INTEGERS, "integer")}
 _SINCE_1970 = {"days": "days", "ms": "ms", "us": "us"}
@@ -47,21 +49,39 @@ class SummedTable(ABC):
         base64: bool,
         rate: int | None,
     ) -> None:
-        self._asking, self._table, self._rate = asking, table, Rate(rate)
+        self._asking, self._table, self._rate, self._base64 = asking, table, Rate(rate), base64
         made = forms(self.kind, table, columns, base64)
         self.forms = tuple(form for _, form in made)
         self._summed = [(each, form) for each, form in made if each is not None and form is not None]
 
     def of(self, keys: KeyRange) -> Checksum:
+        return self._asked(keys, None).get(0, Checksum(0, 0))
+
+    def of_groups(self, keys: KeyRange, groups: KeyGroups) -> Sequence[Checksum]:
+        found = self._asked(keys, groups)
+        return [found.get(number, Checksum(0, 0)) for number in groups.numbers]
+
+    def _asked(self, keys: KeyRange, groups: KeyGroups | None) -> dict[int, Checksum]:
         with self._asking() as cursor:
-            cursor.execute(*self._statement(cursor, keys))
-            rows, total = cursor.fetchone()
-        self._rate.took(int(rows))
-        return Checksum(int(rows), int(total) % 2**64)
+            cursor.execute(*self._statement(cursor, keys, groups))
+            found = {int(group): Checksum(int(rows), int(total) % 2**64) for group, rows, total in cursor.fetchall()}
+        self._rate.took(sum(one.rows for one in found.values()))
+        return found
 
     @abstractmethod
-    def _statement(self, cursor: Any, keys: KeyRange) -> tuple[str, list[Any]]:
-        """Number of rows and sum of their numbers: the statement, and its parameters."""
+    def _statement(self, cursor: Any, keys: KeyRange, groups: KeyGroups | None) -> tuple[str, list[Any]]:
+        """Group, number of rows and sum of their numbers, of each group that has any; 0 for a group without `groups`.
+        The statement, and its parameters."""
+
+
+def key_texts(kind: str, table: SourceTable, groups: KeyGroups, base64: bool) -> list[tuple[Conversion, Form]]:
+    """Of the key's columns, which the groups are made of. Raises JobError where one has no text that is made alike."""
+    wanted = list(zip(table.key, groups.types, strict=True))
+    found = forms(kind, table, wanted, base64)
+    for (name, kind_of), (made, form) in zip(wanted, found, strict=True):
+        if made is None or form is None:
+            raise refuse(f"column {name} of the key of {table.schema}.{table.name} has no text as {kind_of} any more")
+    return [(made, form) for made, form in found if made is not None and form is not None]
 
 
 def forms(

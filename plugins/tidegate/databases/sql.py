@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidegate.core.base.errors import GOES_ON
-from tidegate.core.copy.port import KeyRange, SourceColumn, SourceTable, Times, Value
+from tidegate.core.copy.port import KeyGroups, KeyRange, SourceColumn, SourceTable, Times, Value
 
 RARE_QUOTE = "\x01"
 """MariaDB's REPLACE takes the square of the time where what it doubles is often there, as `"` is in JSON."""
@@ -34,9 +34,10 @@ def within(
     compare: Callable[[Sequence[Value], str], tuple[str, list[Any]]],
     times: Times | None = None,
     column: Callable[[str], str] = str,
+    group: Callable[[KeyGroups], str] | None = None,
 ) -> tuple[str, list[Any]]:
-    """The predicate of a range, and its parameters. `compare(bound, operator)` is the database's own, and so is
-    `column`, a name as a statement has it."""
+    """The predicate of a range, and its parameters. `compare(bound, operator)` is the database's own, and so are
+    `column`, a name as a statement has it, and `group`, the number of each row's group."""
     parts: list[str] = []
     given: list[Any] = []
     for bound, operator in ((keys.lower, ">"), (keys.upper, "<=")):
@@ -48,6 +49,10 @@ def within(
         name = column(times.column)
         parts.append(f"{name} >= %s AND {name} < %s")
         given += [times.lower, times.upper]
+    if keys.groups is not None:
+        assert group is not None, "nobody says how the database makes groups"
+        parts.append(f"{group(keys.groups)} IN ({', '.join(['%s'] * len(keys.groups.numbers))})")
+        given += keys.groups.numbers
     # never without a parameter: else drivers leave the doubled %% of a name as it is
     return (" AND ".join(parts), given) if parts else ("1 = %s", [1])
 

@@ -1,21 +1,21 @@
-"""Checksums of a mirror's rows by ranges of its key, as the source's database computes its own.
+"""Checksums of a mirror's rows by ranges or groups of its key, as the source's database computes its own.
 
 `docs/mirrors.md` has the texts of values; the databases' side is `tidegate.databases.forms`."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engine.mirror.numbers import Numbers
+from spark_jobs.engine.mirror.numbers import Numbers, column_of, numbers
 from spark_jobs.engine.mirror.shape import Shape
-from tidegate.core.copy.checksums import KeyRanges, Sums
-from tidegate.core.copy.port import Form, KeyRange
+from tidegate.core.copy.checksums import EVERYTHING, Sums, TableKeys
+from tidegate.core.copy.port import Form, KeyGroups, KeyRange
 
 OUTSIDE = -1
 _AT_ONCE = 20_000
@@ -23,15 +23,63 @@ _AT_ONCE = 20_000
 _PLAIN_TEXT = 6
 """Up to this scale Arrow writes decimals without an exponent."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
+_BITS = 60
+"""Of a row's number."""
 
 
-# ---------------------------------------------------------------- ranges of the key
+# ---------------------------------------------------------------- tables, and parts of the key
 
 
-def of_keys(shape: Shape, rows: pa.Table, keys: KeyRanges) -> Numbers:
-    """Which of the ranges each row's key lies in; OUTSIDE: in none."""
+def inside(shape: Shape, rows: pa.Table, keys: Sequence[TableKeys]) -> Numbers:
+    """Which of the rows are of these keys."""
+    found = np.zeros(len(rows), np.bool_)
+    for one, places in zip(keys, of_tables(shape, rows, keys), strict=True):
+        found[places] = of_keys(shape, _taken(rows, places), one) != OUTSIDE
+    return found
+
+
+def of_tables(shape: Shape, rows: pa.Table, keys: Sequence[TableKeys]) -> Iterator[Numbers]:
+    """Places of the rows that are of each table."""
+    if not keys[0].said:
+        yield np.arange(len(rows))
+        return
+    names = [shape.named(column) for column, _ in keys[0].said]
+    known = {_NUL.join(value for _, value in one.said): n for n, one in enumerate(keys)}
+    said = pc.binary_join_element_wise(*[rows[name].cast(pa.string()) for name in names], _NUL)
+    encoded = pc.fill_null(said, _NUL).combine_chunks().dictionary_encode()
+    place = np.array([known.get(value, OUTSIDE) for value in encoded.dictionary.to_pylist()], np.int64)
+    table = place[numbers(encoded.indices)]
+    order = np.argsort(table, kind="stable")
+    ends = np.searchsorted(table[order], np.arange(len(keys) + 1))
+    for n in range(len(keys)):
+        yield order[ends[n] : ends[n + 1]]
+
+
+def _taken(rows: pa.Table, places: Numbers) -> pa.Table:
+    """Rows at these places, which are in order."""
+    return rows if len(places) == len(rows) else rows.take(column_of(places))
+
+
+_NUL = "\0"
+"""No name of a table has it."""
+
+
+def of_keys(shape: Shape, rows: pa.Table, keys: TableKeys) -> Numbers:
+    """Which of the parts each row's key lies in; OUTSIDE: in none."""
+    if keys.groups is not None:
+        texts = [(shape.named(name), form) for name, form in zip(keys.columns, keys.forms, strict=True)]
+        return grouped(row_numbers(rows, texts), keys.groups)
+    if keys.ranges == EVERYTHING:
+        return np.zeros(len(rows), np.int64)
     values = shape.key_numbers(rows, keys.columns)
     return located([values[name] for name in keys.columns], keys.ranges)
+
+
+def grouped(keys: Numbers, groups: KeyGroups) -> Numbers:
+    """Which of the groups each key is of, by its number; OUTSIDE: of none."""
+    places = np.full(2**groups.bits, OUTSIDE, np.int64)
+    places[list(groups.numbers)] = np.arange(len(groups.numbers))
+    return places[(keys >> np.uint64(_BITS - groups.bits)).astype(np.int64)]
 
 
 def located(keys: Sequence[Numbers], ranges: Sequence[KeyRange]) -> Numbers:
@@ -54,19 +102,28 @@ def _cuts_below(keys: Sequence[Numbers], cuts: Sequence[tuple[int, ...]]) -> Num
     return found[:count]
 
 
-def summed(shape: Shape, held: pa.Table, columns: Sequence[tuple[str, Form]], keys: KeyRanges) -> Sums:
+def summed(shape: Shape, held: pa.Table, keys: Sequence[TableKeys]) -> Sums:
     """Of the rows of a bucket, without its tombstones."""
     rows = held.filter(pc.invert(shape.deleted(held)))
-    at = of_keys(shape, rows, keys)
-    return sums(at, row_numbers(rows, columns), len(keys.ranges))
+    found = [
+        _of_table(shape, _taken(rows, places), one)
+        for one, places in zip(keys, of_tables(shape, rows, keys), strict=True)
+    ]
+    counts = tuple(count for one in found for count in one.rows)
+    return Sums(counts, tuple(total for one in found for total in one.totals), len(rows) - sum(counts))
 
 
-def sums(at: Numbers, numbers: Numbers, ranges: int) -> Sums:
-    """How many rows, and the sum of their numbers modulo 2^64, each range has. `at`: the range of each row."""
-    inside = at != OUTSIDE
-    totals = np.zeros(ranges, np.uint64)
-    np.add.at(totals, at[inside], numbers[inside])
-    return Sums(tuple(np.bincount(at[inside], minlength=ranges).tolist()), tuple(totals.tolist()))
+def _of_table(shape: Shape, rows: pa.Table, keys: TableKeys) -> Sums:
+    texts = [(shape.named(name), form) for name, form in keys.summed]
+    return sums_of(of_keys(shape, rows, keys), row_numbers(rows, texts), keys.parts)
+
+
+def sums_of(at: Numbers, rows: Numbers, parts: int) -> Sums:
+    """How many rows, and the sum of their numbers modulo 2^64, each part has. `at`: the part of each row."""
+    within = at != OUTSIDE
+    totals = np.zeros(parts, np.uint64)
+    np.add.at(totals, at[within], rows[within])
+    return Sums(tuple(np.bincount(at[within], minlength=parts).tolist()), tuple(totals.tolist()))
 
 
 # ---------------------------------------------------------------- numbers of rows

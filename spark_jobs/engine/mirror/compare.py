@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.engine.identity import row_hashes, total
-from spark_jobs.engine.mirror.checksums import OUTSIDE, of_keys
+from spark_jobs.engine.mirror.checksums import inside
 from spark_jobs.engine.mirror.events import RUN_BYTES, Handed, taken
 from spark_jobs.engine.mirror.merge import key_numbers, merge_bucket, versions_at, versions_of
 from spark_jobs.engine.mirror.numbers import Numbers, numbers
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.mirror.words import coordinates, position, spelled
-from tidegate.core.copy.checksums import KeyRanges
+from tidegate.core.copy.checksums import TableKeys
 from tidegate.core.mirror.comparison import SAMPLES, Compared, Kind, Sample
 from tidegate.core.mirror.jobs import START, Position
 from tidegate.core.mirror.order import is_below, newer
@@ -75,12 +75,11 @@ def compare(shape: Shape, number: int, made: pa.Table, held: pa.Table, purged_be
 
 
 def against_source(
-    shape: Shape, number: int, read: pa.Table, held: pa.Table, below: Position, within: KeyRanges | None = None
+    shape: Shape, number: int, read: pa.Table, held: pa.Table, below: Position, within: Sequence[TableKeys] = ()
 ) -> Compared:
     """`read`: rows of a bucket as the source had them, each at its LOW; `held`: as the table has them, events up to
     every HIGH being merged. A row of the table that is newer than what was read is no difference (M2), nor is one that
-    was not read and is at or above `below`, the smallest LOW. `within`: these keys alone
-    were read."""
+    was not read and is at or above `below`, the smallest LOW. `within`: these keys alone were read; empty: all."""
     deleted = numbers(shape.deleted(held))
     found = Compared(bucket=number, rows=len(held) - int(deleted.sum()), tombstones=int(deleted.sum()), read=len(read))
     keys = _matched(shape, read, held)
@@ -91,8 +90,8 @@ def against_source(
     mine_hash, theirs_hash = (numbers(row_hashes(rows.select(shape.content), {})) for rows in (read, held))
     gone = deleted[place[both]]
     alone = keys.surplus
-    if within is not None:
-        alone = alone[(of_keys(shape, held, within) != OUTSIDE)[place[alone]]]
+    if within:
+        alone = alone[inside(shape, held, within)[place[alone]]]
     alone = alone[~deleted[place[alone]] & is_below(versions_at(stands, place[alone]), below)]
     differ = {
         Kind.LACKING: np.concatenate([keys.lacking, both[gone]]),

@@ -77,6 +77,10 @@ class Shape:
         """Which of them are deletes: events, or tombstones."""
         return pc.equal(rows[self.op], DELETE)
 
+    def named(self, column: str) -> str:
+        """The table's column of a logical one."""
+        return self._named[column]
+
     def key_numbers(self, rows: pa.Table, columns: Sequence[str]) -> dict[str, Numbers]:
         """Values of columns of the key that are whole numbers, by their logical names."""
         return {of: numbers(rows[self._named[of]]).astype(np.int64) for of in columns}

@@ -1,4 +1,4 @@
-"""Which key ranges of a source's table have to be read to be compared: those whose checksums differ."""
+"""Which keys of a source's tables have to be read to be compared: those of ranges, or groups, whose sums differ."""
 
 from __future__ import annotations
 
@@ -6,38 +6,70 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import attrgetter
+from typing import TypeVar
 
-from tidegate.core.copy.port import Bound, Checksum, KeyRange
+from tidegate.core.copy.port import Bound, Checksum, Form, KeyGroups, KeyRange
 from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, Round, RoundState
 from tidegate.core.mirror.parts import KeyPart
 
+Part = TypeVar("Part")
+MOST_BITS = 12
+"""Of groups of a table: the database answers with a row of each that a chunk has."""
 MOST_GAPS = 8
 """Ranges that are left of one: rows between more of them are read, too, since each is a query and files of its own."""
 _MOST = 2**63 - 1
 
 
+EVERYTHING = (KeyRange(),)
+
+
 @dataclass(frozen=True)
-class KeyRanges:
-    """Ranges of a mirror's key, apart from each other and in order. `columns`: logical ones, in the order of the
-    source's primary key, of whole numbers."""
+class TableKeys:
+    """Keys of a mirror that are of one table of its source, in parts: `ranges` of whole numbers, apart from each other
+    and in order, or EVERYTHING; or `groups`, each number of which is a part.
+
+    Columns go by their logical names. `columns`: the key's, in the order of the source's primary key, with `forms` of
+    their texts; `said`: those that tell which table a row is of, with their values (S11); `summed`: those whose texts
+    make a row's number."""
 
     columns: tuple[str, ...]
-    ranges: tuple[KeyRange, ...]
+    ranges: tuple[KeyRange, ...] = EVERYTHING
+    groups: KeyGroups | None = None
+    forms: tuple[Form, ...] = ()
+    said: tuple[tuple[str, str], ...] = ()
+    summed: tuple[tuple[str, Form], ...] = ()
+
+    @property
+    def parts(self) -> int:
+        """How many they are."""
+        return len(self.ranges if self.groups is None else self.groups.numbers)
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Checksums of a mirror's bucket by ranges: `rows` and `totals` as `Checksum` has them. `unread`: why it has
-    none."""
+    """Checksums of a mirror's bucket by parts, those of one table behind those of another: `rows` and `totals` as
+    `Checksum` has them. `outside`: rows that are in none of them. `unread`: why it has no sums."""
 
     rows: tuple[int, ...] = ()
     totals: tuple[int, ...] = ()
+    outside: int = 0
     unread: str = ""
 
 
-def differing(ranges: Sequence[KeyRange], source: Sequence[Checksum], mirror: Sequence[Checksum]) -> list[KeyRange]:
+def differing(parts: Sequence[Part], source: Sequence[Checksum], mirror: Sequence[Checksum]) -> list[Part]:
     """Those whose checksums differ."""
-    return [keys for keys, mine, theirs in zip(ranges, source, mirror, strict=True) if mine != theirs]
+    return [part for part, mine, theirs in zip(parts, source, mirror, strict=True) if mine != theirs]
+
+
+def group_bits(rows: int, of: int) -> int:
+    """Bits of groups `of` so many rows, or more, of a table that has so many."""
+    return min((rows // of).bit_length(), MOST_BITS)
+
+
+def of_groups(ranges: Sequence[KeyRange], groups: KeyGroups) -> list[KeyRange]:
+    """What is to be read of a table whose ranges these are: a predicate that most of the rows meet only costs."""
+    some = groups if groups.share <= 1 / 2 else None
+    return [KeyRange(keys.lower, keys.upper, some) for keys in ranges] if groups.numbers else []
 
 
 def joined(ranges: Sequence[KeyRange]) -> list[KeyRange]:
@@ -58,16 +90,16 @@ def fewer(ranges: Sequence[KeyRange], most: int = MOST_GAPS) -> list[KeyRange]:
     return [KeyRange(each[0].lower, each[-1].upper) for each in some]
 
 
-def read_all(chunks: Sequence[Chunk], part: KeyPart | None) -> bool:
-    """Whether the chunks, in the order of their numbers, leave out no key of their tables, or of the part: only then
-    does a key that none of them has mean that the source has lost it."""
+def read_all(chunks: Sequence[Chunk], part: KeyPart | None, tables: Iterable[str]) -> bool:
+    """Whether the chunks, in the order of their numbers, leave out no key of these `tables` and their own, or of the
+    part: only then does a key that none of them has mean that the source has lost it."""
     first, last = (None, None) if part is None else (part.lower, part.last)
     for _, of_table in groupby(chunks, attrgetter("table")):
         keys = [chunk.keys for chunk in of_table]
         gaps = any(one.upper != other.lower for one, other in pairwise(keys))
-        if gaps or keys[0].lower != first or keys[-1].upper != last:
+        if gaps or keys[0].lower != first or keys[-1].upper != last or any(one.groups for one in keys):
             return False
-    return bool(chunks)
+    return bool(chunks) and {*tables} <= {chunk.table for chunk in chunks}
 
 
 def reached(rounds: Iterable[Round], columns: int) -> Bound | None:

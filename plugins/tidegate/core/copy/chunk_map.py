@@ -74,6 +74,8 @@ def _words(chunk: Chunk, state: str, now_ms: int) -> str:
 def _keys(keys: KeyRange) -> str:
     """`keys above 7, up to 12`."""
     said = [f"{word} {_bound(bound)}" for word, bound in (("above", keys.lower), ("up to", keys.upper)) if bound]
+    if keys.groups is not None:
+        said.append(f"of {len(keys.groups.numbers)} of {1 << keys.groups.bits} groups")
     return f"keys {', '.join(said)}" if said else "all keys"
 
 

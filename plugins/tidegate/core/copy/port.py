@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tidegate.core.base.plain import LEFT_OUT
+
 Value = str | int
 """A key's value in a form that JSON keeps: an int of integers and booleans, else the database's own text of it, of
 binary columns lower-case hex. Only the database compares them (collations)."""
@@ -37,11 +39,29 @@ class SourceTable:
 
 
 @dataclass(frozen=True)
+class KeyGroups:
+    """Keys by a digest, which asks for no order: those whose number, made of the key's columns as a row's of all
+    (`Checksum`), has one of `numbers` in its first `bits` bits. `types`: Hive types that the key's columns become, in
+    the key's order."""
+
+    bits: int
+    numbers: tuple[int, ...]
+    types: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """Of all keys, about."""
+        return len(self.numbers) / (1 << self.bits)
+
+
+@dataclass(frozen=True)
 class KeyRange:
-    """Rows with `lower` < key <= `upper`, as the database orders keys. None: no end on that side."""
+    """Rows with `lower` < key <= `upper`, as the database orders keys. None: no end on that side. `groups`: of these
+    rows those of these groups alone."""
 
     lower: Bound | None = None
     upper: Bound | None = None
+    groups: KeyGroups | None = field(default=None, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)
@@ -99,6 +119,10 @@ class Checksums(Protocol):
     def of(self, keys: KeyRange) -> Checksum:
         """Of one statement, so that all of its rows are seen at one moment; which one, nobody says. Raises as
         `Database` does."""
+        ...
+
+    def of_groups(self, keys: KeyRange, groups: KeyGroups) -> Sequence[Checksum]:
+        """The same of each of these groups of the range, which are all of so many bits."""
         ...
 
 

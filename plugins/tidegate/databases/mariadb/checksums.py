@@ -1,30 +1,43 @@
-"""Checksums of a table's key ranges, computed by MariaDB (`databases.forms` has the texts). All functions are MySQL's
-too."""
+"""Checksums of a table's key ranges and groups of keys, computed by MariaDB (`databases.forms` has the texts). All
+functions are MySQL's too."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
-from tidegate.core.copy.port import Form, KeyRange
+from tidegate.core.copy.port import Form, KeyGroups, KeyRange, SourceTable
 from tidegate.databases import sql
-from tidegate.databases.forms import SummedTable
-from tidegate.databases.mariadb import session, worker
+from tidegate.databases.forms import BITS, SummedTable, key_texts
+from tidegate.databases.mariadb import expressions, session
 from tidegate.databases.types import Conversion
 
 
 class MariaDBChecksums(SummedTable):
     kind = session.KIND
 
-    def _statement(self, cursor: Any, keys: KeyRange) -> tuple[str, list[Any]]:
+    def _statement(self, cursor: Any, keys: KeyRange, groups: KeyGroups | None) -> tuple[str, list[Any]]:
         """A row whose text is longer than the server makes has no number: its range differs, and is read."""
         where, given = sql.within(keys, partial(session.comparison, self._table))
-        defaults = worker.with_default(cursor, self._table)
-        texts = [field(made, form, made.column.name in defaults) for made, form in self._summed]
-        row = "CONCAT({})".format(", ',', ".join(texts))  # not CONCAT_WS, which leaves out what is NULL
-        number = f"CAST(CONV(LEFT(SHA2({row}, 256), 15), 16, 10) AS UNSIGNED)"  # MySQL 9.6 and later have no MD5
+        defaults = expressions.with_default(cursor, self._table)
+        number = _number([field(made, form, made.column.name in defaults) for made, form in self._summed])
+        each = "0" if groups is None else group(self._table, groups, self._base64, defaults)
         source = f"{session.table_name(self._table)} FORCE INDEX (PRIMARY)"
-        return f"SELECT COUNT(*), COALESCE(SUM({number}), 0) FROM {source} WHERE {where}", given
+        statement = f"SELECT {each}, COUNT(*), COALESCE(SUM({number}), 0) FROM {source} WHERE {where}"
+        return statement + ("" if groups is None else " GROUP BY 1"), given
+
+
+def group(table: SourceTable, groups: KeyGroups, base64: bool, defaults: Collection[str]) -> str:
+    """The number of each row's group."""
+    made = key_texts(session.KIND, table, groups, base64)
+    number = _number([field(each, form, each.column.name in defaults) for each, form in made])
+    return f"COALESCE({number} >> {BITS - groups.bits}, 0)"
+
+
+def _number(texts: Sequence[str]) -> str:
+    row = "CONCAT({})".format(", ',', ".join(texts))  # not CONCAT_WS, which leaves out what is NULL
+    return f"CAST(CONV(LEFT(SHA2({row}, 256), 15), 16, 10) AS UNSIGNED)"  # MySQL 9.6 and later have no MD5
 
 
 def field(made: Conversion, form: Form, has_default: bool) -> str:
@@ -41,7 +54,7 @@ def field(made: Conversion, form: Form, has_default: bool) -> str:
     elif family.padded:
         found = plain
     else:
-        return worker.field(made, has_default)
+        return expressions.field(made, has_default)
     return f"IF({name} IS NULL, '', {found})"
 
 
@@ -50,4 +63,4 @@ def _string(made: Conversion, plain: str, has_default: bool) -> str:
         return f"CONVERT({plain} USING utf8mb4)"
     if made.family.name == "bytes":
         return f"REPLACE(TO_BASE64({plain}), '\\n', '')"
-    return worker.text(made, plain, has_default)
+    return expressions.text(made, plain, has_default)

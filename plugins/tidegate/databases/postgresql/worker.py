@@ -14,6 +14,8 @@ from tidegate.databases import sql
 from tidegate.databases.conversions import planned
 from tidegate.databases.driver import LoggedRows
 from tidegate.databases.postgresql import session
+from tidegate.databases.postgresql.checksums import group
+from tidegate.databases.postgresql.expressions import expression
 from tidegate.databases.postgresql.stream import copied
 from tidegate.databases.types import Bytes, Conversion
 
@@ -76,7 +78,7 @@ class PostgreSQLChunks:
         try:
             with session.DRIVER.answering():
                 self._snapshot(found, table, after)
-                query = _query(found, table, made, keys, times)
+                query = _query(found, table, made, keys, times, self._binary)
             known = None if after is None or after.position is None else (after.position[0], 0)
             with closing(PostgreSQLRows(found, query, Parser(made, table.key), known)) as rows:
                 yield rows
@@ -140,28 +142,20 @@ def _query(
     made: Sequence[tuple[str, Conversion]],
     keys: KeyRange,
     times: Times | None,
+    binary: Bytes,
 ) -> str:
     wanted = ", ".join(expression(each) for _, each in made)
-    where, given = sql.within(keys, partial(session.comparison, table), times, session.column_name)
+    where, given = sql.within(
+        keys,
+        partial(session.comparison, table),
+        times,
+        session.column_name,
+        lambda groups: group(table, groups, binary == "base64"),
+    )
     statement = f"SELECT {wanted} FROM {session.table_name(table)} WHERE {where}"
     with found.cursor() as cursor:
         done: bytes = cursor.mogrify(statement, given)
     return done.decode()
-
-
-def expression(each: Conversion) -> str:
-    name = session.column_name(each.column.name)
-    if each.family.name == "bytes":
-        return f"encode({name}, 'hex')"
-    if each.family.name != "instant":
-        return name
-    utc = f"({name} AT TIME ZONE 'UTC')"
-    if each.how != "iso":
-        return utc
-    fraction = f".FF{each.family.digits}" if each.family.digits else ""
-    form = f"""YYYY-MM-DD"T"HH24:MI:SS{fraction}"Z\""""
-    in_range = f"{utc} >= '0001-01-01' AND {utc} < '10000-01-01'"
-    return f"CASE WHEN {in_range} THEN to_char({utc}, '{form}') ELSE {utc}::text END"
 
 
 def _still_open(cursor: Any, waits: list[str], patience_s: float) -> JobError:

@@ -11,8 +11,8 @@ from tidegate.core.copy.port import SourceTable
 from tidegate.databases import sql
 from tidegate.databases.arrow import Parser
 from tidegate.databases.mariadb import session
+from tidegate.databases.mariadb.expressions import field
 from tidegate.databases.mariadb.stream import lines
-from tidegate.databases.mariadb.worker import field
 from tidegate.targets.relational.columns import Column
 from tidegate.targets.relational.dialect import utc
 from tidegate.targets.relational.literals import NoLiteral, tuples

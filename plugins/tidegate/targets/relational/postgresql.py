@@ -13,8 +13,8 @@ from pyarrow import csv
 from tidegate.core.copy.port import SourceTable
 from tidegate.databases.arrow import Parser
 from tidegate.databases.postgresql import session
+from tidegate.databases.postgresql.expressions import expression
 from tidegate.databases.postgresql.stream import copied
-from tidegate.databases.postgresql.worker import expression
 from tidegate.targets.relational.columns import Column
 from tidegate.targets.relational.dialect import utc
 

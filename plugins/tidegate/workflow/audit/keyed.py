@@ -17,8 +17,7 @@ from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
-from tidegate.core.copy.checksums import KeyRanges, Sums
-from tidegate.core.copy.port import Form
+from tidegate.core.copy.checksums import Sums, TableKeys
 from tidegate.core.mirror.comparison import Compared, Recomputed
 from tidegate.core.mirror.jobs import Bucket, EventFile, Position
 from tidegate.core.target.port import PrefixTarget
@@ -52,13 +51,12 @@ class TableReader(Protocol):
         of the source, of which it is the smallest LOW."""
         ...
 
-    def within(self, keys: KeyRanges) -> None:
+    def within(self, keys: Sequence[TableKeys]) -> None:
         """What follows is about these keys alone, until the next `begin`."""
         ...
 
-    def sums(self, bucket: Bucket, columns: Sequence[tuple[str, Form]]) -> Sums:
-        """Checksums of the rows that the table has of the bucket, by the ranges of `within`. `columns`: of the table,
-        with the forms of their texts."""
+    def sums(self, bucket: Bucket) -> Sums:
+        """Checksums of the rows that the table has of the bucket, by the parts of `within`."""
         ...
 
     def close(self) -> None: ...

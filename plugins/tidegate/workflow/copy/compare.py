@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import LostComparison, StorageError
 from tidegate.core.base.wording import many
-from tidegate.core.copy.checksums import KeyRanges, fewer, read_all, spelled_keys
-from tidegate.core.copy.port import Database, LogPosition, TableRange
+from tidegate.core.copy.checksums import fewer, read_all, spelled_keys
+from tidegate.core.copy.port import Database, LogPosition
 from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.comparison import Compared, Sample
 from tidegate.core.mirror.copied import RoundIn
@@ -23,9 +23,9 @@ from tidegate.workflow.apply.copies import chunk_files
 from tidegate.workflow.audit.keyed import TableReader, take_up
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.copy.copy import again, copy, to_compare
-from tidegate.workflow.copy.held import begun
-from tidegate.workflow.copy.narrow import Narrowed, narrow
-from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, key_of
+from tidegate.workflow.copy.held import Held, begun
+from tidegate.workflow.copy.narrow import Narrowed, keys_of, narrow
+from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns
 
 SAMPLES = 10
 """Keys that are named."""
@@ -37,7 +37,7 @@ class Report:
     of them. `exact`: every change up to the last read was merged before it was compared; else a key that differs may
     have an event on its way. `round`: the copy that has read the source; `mended`: it was merged, and is whole.
 
-    `read`: rows of the source that were read, all others being equal by `ranges` checksums; `unsummed`: why there were
+    `read`: rows of the source that were read, all others being equal by `parts` checksums; `unsummed`: why there were
     none; empty also where a comparison that died went on, whose checksums are forgotten."""
 
     round: int
@@ -47,7 +47,7 @@ class Report:
     exact: bool = True
     mended: bool = False
     read: int = 0
-    ranges: int = 0
+    parts: int = 0
     unsummed: str = ""
 
 
@@ -84,11 +84,11 @@ def to_fix(name: str, keys: Keys | None) -> str:
 
 
 def how_much(found: Report) -> str:
-    """`1,500 of 100,000 rows read; 120 ranges by checksum`, or why all were read."""
+    """`1,500 of 100,000 rows read; 120 parts by checksum`, or why all were read."""
     words = f"{found.read:,} of {many(found.rows, 'row')} read"
     if found.unsummed:
         return f"{words}: {found.unsummed}"
-    return f"{words}; {many(found.ranges, 'range')} by checksum" if found.ranges else words
+    return f"{words}; {many(found.parts, 'part')} by checksum" if found.parts else words
 
 
 def compare(
@@ -99,19 +99,25 @@ def compare(
     fix: str = "",
     keys: Keys | None = None,
 ) -> Report:
-    """Read of the source's table, or of some `keys` of it, what differs by its checksum, let the mirror catch up with
+    """Read of the source's tables, or of some `keys` of one, what differs by its checksum, let the mirror catch up with
     that, and compare both row by row.
 
     `wait` is asked before each further look at how far the mirror is; False: look no more. `fix`: why what differs is
     to be put right: then what was read is merged, as a copy; where only some of it was read, these ranges are read
-    again for that. Raises as `copy` and `apply` do; StorageError where rows cannot be compared."""
+    again for that, or all tables where a copy has no parts.
+
+    Raises as `copy` and `apply` do; StorageError where rows cannot be compared."""
     round_ = to_compare(ctx, database, keys)
     columns = compared_columns(ctx, SourceTables(ctx, database))
     narrowed = _narrowed(ctx, database, reader, round_, columns)
     copy(ctx, database, compared=True)
     chunks = _read(ctx, round_)
     exact = not chunks or _caught_up(ctx, max((c.high for c in chunks if c.high is not None), default=(0, 0)), wait)
-    found = _held_against(ctx, reader, round_, chunks, _still_there(ctx, database, columns)) if chunks else []
+    everything = read_all(chunks, round_.part, SourceTables(ctx, database).names)
+    held = begun(ctx, reader, _still_there(ctx, database, columns)) if chunks else None
+    if held is not None and not (everything and round_.part is None):
+        reader.within(keys_of(ctx, database, chunks))
+    found = [] if held is None else _held_against(ctx, reader, round_, chunks, held)
     differ: Counter[str] = Counter()
     for one in found:
         differ.update(dict(one.differ))
@@ -119,10 +125,10 @@ def compare(
     wrong, read = sum(differ.values()), sum(c.rows for c in chunks)
     report = Report(round=round_.number, rows=read, differ=dict(differ), samples=samples, exact=exact, read=read)
     if isinstance(narrowed, Narrowed):
-        report = replace(report, rows=narrowed.rows, ranges=narrowed.ranges)
+        report = replace(report, rows=narrowed.rows, parts=narrowed.parts)
     elif narrowed is not None:
         report = replace(report, unsummed=narrowed)
-    if fix and wrong and read_all(chunks, round_.part):
+    if fix and wrong and everything:
         ctx.ledger.copies.merge(round_, fix)
         return replace(report, mended=_is_whole(apply(ctx).told.copied.rounds, round_))
     ctx.ledger.copies.give_up(round_, f"{WAS_COMPARED}{wrong:,} of {report.rows:,} keys differ")
@@ -138,18 +144,20 @@ def _narrowed(
     found = narrow(ctx, database, reader, columns, round_.part)
     if isinstance(found, Narrowed):
         try:
-            ctx.ledger.copies.cut(round_, 0, [TableRange(found.table, keys) for keys in found.differing], True)
+            ctx.ledger.copies.cut(round_, 0, found.differing, True)
         except LostComparison:
             raise _ended(ctx, round_) from None
     return found
 
 
 def _read_again(ctx: Context, database: Database, chunks: list[Chunk], why: str) -> bool:
-    """Whether the keys of these chunks, which are ranges with others between, were all read once more, and merged."""
-    mended = True
-    for keys in fewer([c.keys for c in chunks]):
-        names = spelled_keys(keys, len(keyed(ctx).key))
-        round_ = again(ctx, database, why, names)
+    """Whether the keys of these chunks, which are ranges with others between, were all read once more, and merged; of
+    tables that have no parts (S5) all keys."""
+    mended, some = True, list[Keys | None]([None])
+    if SourceTables(ctx, database).why_no_parts() is None:
+        some = [spelled_keys(keys, len(keyed(ctx).key)) for keys in fewer([c.keys for c in chunks])]
+    for keys in some:
+        round_ = again(ctx, database, why, keys)
         copy(ctx, database)
         mended = _is_whole(apply(ctx).told.copied.rounds, round_) and mended
     return mended
@@ -201,13 +209,7 @@ def _still_there(ctx: Context, database: Database, columns: tuple[TableColumn, .
     return tuple(c for c in columns if c in now)
 
 
-def _held_against(
-    ctx: Context, reader: TableReader, round_: Round, chunks: list[Chunk], columns: tuple[TableColumn, ...]
-) -> list[Compared]:
-    held = begun(ctx, reader, columns)
-    if not read_all(chunks, None):
-        key = tuple(column.name for column in key_of(ctx, round_.key))
-        reader.within(KeyRanges(key, tuple(c.keys for c in chunks)))
+def _held_against(ctx: Context, reader: TableReader, round_: Round, chunks: list[Chunk], held: Held) -> list[Compared]:
     _, unread = take_up(ctx, reader, (chunk_files(ctx, c) for c in chunks), sum(c.rows for c in chunks))
     if unread:
         raise StorageError(f"{ctx.name}: what copy {round_.number} has read cannot be read again: {unread}")

@@ -1,24 +1,41 @@
-"""Narrows a comparison down to the key ranges that may differ, by checksums that the source's database computes.
+"""Narrows a comparison down to the keys that may differ, by checksums that the source's database computes: of ranges
+of keys that are whole numbers, which an index finds; of other keys by groups of a digest, which know no collation.
 
-Nothing is said of a key here. A range whose checksums differ is read, and compared row by row (`compare`), since it may
+Nothing is said of a key here. A part whose checksums differ is read, and compared row by row (`compare`), since it may
 have moved meanwhile. One whose checksums are equal is left out, whatever moves: both had the same rows, the source when
 it was asked and the mirror in the snapshot that was summed; what it has missed before would show as a difference, and
-what happens to these rows afterwards has its events.
+what happens to these rows afterwards has its events. That a group is asked for chunk by chunk changes nothing: each of
+its keys is in one chunk, and seen at one moment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 
 from tidegate.core.base.errors import SourceError, SpecError, StorageError
 from tidegate.core.base.wording import many
-from tidegate.core.copy.checksums import KeyRanges, differing, fewer, joined, not_ended, reached, spelled_keys
-from tidegate.core.copy.port import Checksum, Checksums, Database, Form, KeyRange, SourceTable
+from tidegate.core.copy.checksums import (
+    TableKeys,
+    differing,
+    fewer,
+    group_bits,
+    joined,
+    not_ended,
+    of_groups,
+    reached,
+    read_all,
+    spelled_keys,
+)
+from tidegate.core.copy.port import Checksum, Checksums, Database, Form, KeyGroups, KeyRange, SourceTable, TableRange
+from tidegate.core.copy.rounds import Chunk
 from tidegate.core.mirror.jobs import Bucket, TableColumn
 from tidegate.core.mirror.parts import KeyPart
-from tidegate.core.spec.change_events import SAYS_HOW
+from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
+from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.apply.apply import apply
 from tidegate.workflow.audit.keyed import TableReader
 from tidegate.workflow.base.context import Context
@@ -27,72 +44,93 @@ from tidegate.workflow.copy.held import Held, begun
 from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, key_of, section
 
 ROWS = 1_000
-"""Of the source, in a range that is narrowed down no further."""
+"""Of the source, in a range or a group that is narrowed down no further."""
 _CUTS = 100
 """Bounds that are asked for at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowed:
-    """`differing`: the ranges of `table` that are to be read. `rows`: of the source, in all ranges; `ranges`: number of
-    checksums that it computed."""
+    """`differing`: what is to be read. `rows`: of the source, in all parts; `parts`: number of checksums that it
+    computed."""
 
-    table: str
-    differing: tuple[KeyRange, ...]
+    differing: tuple[TableRange, ...]
     rows: int
-    ranges: int
+    parts: int
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table of the source. `types`: of the key's columns in the mirror; `keys`: all of its keys there."""
+
+    name: str
+    table: SourceTable
+    source: Checksums
+    types: tuple[str, ...]
+    keys: TableKeys
+    has_ranges: bool
 
 
 @dataclass(frozen=True)
 class _Sides:
-    """What is asked, of whom. `wanted`: the table's columns and their forms; `key`: logical columns, in the order of
-    the source's primary key."""
+    """Who is asked."""
 
     ctx: Context
     database: Database
     reader: TableReader
-    table: SourceTable
-    source: Checksums
-    wanted: tuple[tuple[str, Form], ...]
-    key: tuple[str, ...]
     held: Held
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Keys of a table, with their checksums in the source. `chunks`: ranges that hold all of them."""
+
+    of: _Table
+    keys: TableKeys
+    sums: list[Checksum]
+    chunks: list[KeyRange]
 
 
 def narrow(
     ctx: Context, database: Database, reader: TableReader, columns: Sequence[TableColumn], part: KeyPart | None
 ) -> Narrowed | str:
-    """The ranges of the source's table, or of a `part` of it, that may differ; or why all of it is to be read: nothing
-    of it can be summed. `columns`: of the mirror's table, that are compared.
+    """The keys of the source's tables, or of a `part` of one, that may differ; or why all are to be read. `columns`: of
+    the mirror's table, that are compared.
 
-    Raises as `apply` does, SourceUnavailable, StorageError; SourceError where its table cannot be described."""
-    tables = SourceTables(ctx, database)
-    why = tables.why_no_parts()
-    if why is not None:
-        return why
-    name, spec = tables.names[0], section(ctx)
-    table = tables.described(name)
-    mine = {c.of: c.name for c in columns if c.of and c.of not in SAYS_HOW}
-    copied = [c for c in copied_columns(ctx, table) if c.name in mine]
-    others = sorted(mine.keys() - {c.name for c in copied})
-    if others:
-        return f"column {others[0]} is computed"
-    encoding = "json" if ctx.pipeline.format.debezium is None else ctx.pipeline.format.debezium.encoding
-    source = database.checksums(table, [(c.of, c.type) for c in copied], encoding != "avro", spec.rate)
-    wanted = [(mine[c.name], form) for c, form in zip(copied, source.forms, strict=True) if form is not None]
-    if len(wanted) < len(copied):
-        column = next(c for c, form in zip(copied, source.forms, strict=True) if form is None)
-        return f"the database cannot sum column {column.of} as {column.type}"
+    Raises as `apply` does, SourceUnavailable, StorageError; SourceError where a table cannot be described."""
+    source, tables = SourceTables(ctx, database), list[_Table]()
+    for name in source.names:
+        found = _summed(ctx, database, source, name, columns)
+        if isinstance(found, str):
+            return found
+        tables.append(found)
     if not apply(ctx).told.copied.whole:
         return "its first copy is not whole"
-    key = tuple(column.name for column in key_of(ctx, table.key))
-    sides = _Sides(ctx, database, reader, table, source, tuple(wanted), key, begun(ctx, reader, tuple(columns)))
+    sides = _Sides(ctx, database, reader, begun(ctx, reader, tuple(columns)))
     whole = KeyRange() if part is None else KeyRange(part.lower, part.last)
     try:
-        return _narrowed(sides, name, whole, spec.chunk_rows)
+        return _narrowed(sides, tables, whole)
     except SourceError as e:
         if e.retry:
             raise
         return f"the database does not sum it: {e.args[0]}"  # who may read a table may not be able to sum it
+
+
+def keys_of(ctx: Context, database: Database, chunks: Iterable[Chunk]) -> list[TableKeys]:
+    """What these chunks have read, in the order of their numbers."""
+    source, found = SourceTables(ctx, database), list[TableKeys]()
+    for name, of_table in groupby(chunks, attrgetter("table")):
+        mine = list(of_table)
+        table, groups = source.described(name), mine[0].keys.groups
+        keys = TableKeys(_names(key_of(ctx, table.key)), said=source.said(name))
+        if groups is not None:
+            wanted = list(zip(table.key, groups.types, strict=True))
+            forms = database.checksums(table, wanted, _has_base64(ctx)).forms
+            keys = replace(keys, groups=groups, forms=tuple(form for form in forms if form is not None))
+        elif not read_all(mine, None, ()):
+            keys = replace(keys, ranges=tuple(c.keys for c in mine))
+        found.append(keys)
+    return found
 
 
 def next_keys(ctx: Context, database: Database) -> Keys | None:
@@ -115,26 +153,95 @@ def next_keys(ctx: Context, database: Database) -> Keys | None:
     return spelled_keys(KeyRange(after, found[0] if found else None), len(table.key))
 
 
-def _narrowed(sides: _Sides, name: str, whole: KeyRange, chunk_rows: int) -> Narrowed:
-    """First by chunks, then each chunk that differs by small ranges: the mirror is summed once for each."""
-    chunks = list(_cut(sides, whole, chunk_rows))
-    summed = _of_source(sides, chunks, "")
-    found = differing(chunks, summed, _of_mirror(sides, chunks))
-    count = len(chunks)
-    if found and chunk_rows > ROWS:
-        small = [list(_cut(sides, keys, ROWS)) for keys in found]
-        flat = [keys for some in small for keys in some]
-        wrong = set(differing(flat, _of_source(sides, flat, " once more"), _of_mirror(sides, flat)))
-        found = [keys for some in small for keys in fewer(joined([one for one in some if one in wrong]))]
-        count += len(flat)
-    return Narrowed(table=name, differing=tuple(found), rows=sum(one.rows for one in summed), ranges=count)
+# ---------------------------------------------------------------- what can be summed
 
 
-def _cut(sides: _Sides, keys: KeyRange, rows: int) -> Iterator[KeyRange]:
+def _summed(
+    ctx: Context, database: Database, source: SourceTables, name: str, columns: Sequence[TableColumn]
+) -> _Table | str:
+    """The table; or why it cannot be summed."""
+    table, key = source.described(name), key_of(ctx, source.described(name).key)
+    tells = {c.name for c in ctx.pipeline.decoded_columns if c.path in SHARD_PATHS}
+    mine = {c.of for c in columns if c.of} - SAYS_HOW - tells
+    copied = [c for c in copied_columns(ctx, table) if c.name in mine]
+    others = sorted(mine - {c.name for c in copied})
+    if others:
+        return f"column {others[0]} is computed"
+    asked = database.checksums(table, [(c.of, c.type) for c in copied], _has_base64(ctx), section(ctx).rate)
+    forms: dict[str, Form] = {}
+    for column, form in zip(copied, asked.forms, strict=True):
+        if form is None:
+            return f"the database cannot sum column {column.of} as {column.type}"
+        forms[column.name] = form
+    names = _names(key)
+    keys = TableKeys(names, forms=tuple(map(forms.__getitem__, names)), said=source.said(name),
+                     summed=tuple(forms.items()))  # fmt: skip
+    types = tuple(column.type for column in key)
+    return _Table(name, table, asked, types, keys, source.why_no_ranges(name) is None)
+
+
+def _has_base64(ctx: Context) -> bool:
+    """Whether a `binary` column holds the text of its bytes' Base64."""
+    return ctx.pipeline.format.debezium is None or ctx.pipeline.format.debezium.encoding != "avro"
+
+
+def _names(key: Iterable[Column]) -> tuple[str, ...]:
+    return tuple(column.name for column in key)
+
+
+# ---------------------------------------------------------------- sums of both sides
+
+
+def _narrowed(sides: _Sides, tables: Sequence[_Table], whole: KeyRange) -> Narrowed | str:
+    """Ranges first by chunks, then each chunk that differs by small ones: the mirror is summed once for each."""
+    chunk_rows, pace = section(sides.ctx).chunk_rows, _Progress(sides.ctx)
+    rows = sum(file.rows for bucket in sides.held.there for file in bucket.files)
+    bits = group_bits(rows // len(tables), ROWS)
+    parts = [_of_source(sides, one, list(_cut(sides, one, whole, chunk_rows)), bits, pace) for one in tables]
+    mirror, outside = _of_mirror(sides, [part.keys for part in parts])
+    if outside and whole == KeyRange():
+        return f"the mirror has {many(outside, 'row')} of tables that the source does not have"
+    found = [_differing(part, theirs) for part, theirs in zip(parts, mirror, strict=True)]
+    count = sum(part.keys.parts for part in parts)
+    if chunk_rows > ROWS:
+        found, more = _once_more(sides, parts, found)
+        count += more
+    ranges = tuple(TableRange(part.of.name, keys) for part, some in zip(parts, found, strict=True) for keys in some)
+    return Narrowed(differing=ranges, rows=sum(one.rows for part in parts for one in part.sums), parts=count)
+
+
+def _once_more(
+    sides: _Sides, parts: Sequence[_Part], found: Sequence[list[KeyRange]]
+) -> tuple[list[list[KeyRange]], int]:
+    """The same by ranges of few rows, where a table has ranges, and how many those are."""
+    pace = _Progress(sides.ctx, " once more")
+    small: dict[int, tuple[list[list[KeyRange]], _Part]] = {}
+    for n, (part, chunks) in enumerate(zip(parts, found, strict=True)):
+        if part.of.has_ranges and chunks:
+            cuts = [list(_cut(sides, part.of, keys, ROWS)) for keys in chunks]
+            small[n] = cuts, _of_source(sides, part.of, [keys for some in cuts for keys in some], 0, pace)
+    if not small:
+        return list(found), 0
+    mirror, _ = _of_mirror(sides, [part.keys for _, part in small.values()])
+    after = list(found)
+    for (n, (cuts, part)), theirs in zip(small.items(), mirror, strict=True):
+        wrong = set(_differing(part, theirs))
+        after[n] = [keys for some in cuts for keys in fewer(joined([one for one in some if one in wrong]))]
+    return after, sum(part.keys.parts for _, part in small.values())
+
+
+def _differing(part: _Part, mirror: Sequence[Checksum]) -> list[KeyRange]:
+    groups = part.keys.groups
+    if groups is None:
+        return differing(part.keys.ranges, part.sums, mirror)
+    return of_groups(part.chunks, replace(groups, numbers=tuple(differing(groups.numbers, part.sums, mirror))))
+
+
+def _cut(sides: _Sides, of: _Table, keys: KeyRange, rows: int) -> Iterator[KeyRange]:
     """Ranges of so many rows of the source, which hold every key of this one."""
     after = keys.lower
     while True:
-        found = sides.database.bounds(sides.table, after, rows, _CUTS)
+        found = sides.database.bounds(of.table, after, rows, _CUTS)
         inside = [bound for bound in found if keys.upper is None or bound < keys.upper]
         for bound in inside:
             yield KeyRange(after, bound)
@@ -144,26 +251,42 @@ def _cut(sides: _Sides, keys: KeyRange, rows: int) -> Iterator[KeyRange]:
     yield KeyRange(after, keys.upper)
 
 
-def _of_source(sides: _Sides, ranges: Sequence[KeyRange], words: str) -> list[Checksum]:
-    pace, found, rows = Pace(sides.ctx.say), list[Checksum](), 0
+def _of_source(sides: _Sides, of: _Table, ranges: list[KeyRange], bits: int, pace: _Progress) -> _Part:
+    """Of each range; or of each of the groups, all ranges together."""
+    pace.due += len(ranges)
+    if of.has_ranges:
+        sums = []
+        for keys in ranges:
+            sums.append(of.source.of(keys))
+            pace.summed(sums[-1].rows)
+        return _Part(of, replace(of.keys, ranges=tuple(ranges)), sums, ranges)
+    groups = KeyGroups(bits, tuple(range(2**bits)), of.types)
+    sums = [Checksum(0, 0)] * len(groups.numbers)
     for keys in ranges:
-        found.append(sides.source.of(keys))
-        rows += found[-1].rows
-        pace.say(partial("summed {} of the source{} in {:,} of {:,} ranges".format, many(rows, "row"), words,
-                         len(found), len(ranges)))  # fmt: skip
-    return found
+        found = of.source.of_groups(keys, groups)
+        sums = [_added(one, other) for one, other in zip(sums, found, strict=True)]
+        pace.summed(sum(one.rows for one in found))
+    return _Part(of, replace(of.keys, groups=groups), sums, ranges)
 
 
-def _of_mirror(sides: _Sides, ranges: Sequence[KeyRange]) -> list[Checksum]:
-    sides.reader.within(KeyRanges(sides.key, tuple(ranges)))
-    rows, totals = [0] * len(ranges), [0] * len(ranges)
+def _added(one: Checksum, other: Checksum) -> Checksum:
+    return Checksum(one.rows + other.rows, (one.total + other.total) % 2**64)
+
+
+def _of_mirror(sides: _Sides, keys: Sequence[TableKeys]) -> tuple[list[list[Checksum]], int]:
+    """Of the parts of each table; and how many rows are in none."""
+    sides.reader.within(keys)
+    count, outside = sum(one.parts for one in keys), 0
+    sums = [Checksum(0, 0)] * count
     for bucket in _buckets(sides):
-        found = sides.reader.sums(bucket, sides.wanted)
+        found = sides.reader.sums(bucket)
         if found.unread:
             raise StorageError(f"{sides.ctx.name}: rows of the mirror cannot be summed: {found.unread}")
-        rows = [one + other for one, other in zip(rows, found.rows, strict=True)]
-        totals = [one + other for one, other in zip(totals, found.totals, strict=True)]
-    return [Checksum(one, total % 2**64) for one, total in zip(rows, totals, strict=True)]
+        here = map(Checksum, found.rows, found.totals)
+        sums = [_added(one, other) for one, other in zip(sums, here, strict=True)]
+        outside += found.outside
+    ends = iter(sums)
+    return [[next(ends) for _ in range(one.parts)] for one in keys], outside
 
 
 def _buckets(sides: _Sides) -> Iterable[Bucket]:
@@ -171,3 +294,16 @@ def _buckets(sides: _Sides) -> Iterable[Bucket]:
     for done, bucket in enumerate(there, 1):
         yield bucket
         pace.say(partial("summed {:,} of {}".format, done, many(len(there), "bucket")))
+
+
+class _Progress:
+    """Says how many rows of the source are summed. `due`: ranges that are known so far."""
+
+    def __init__(self, ctx: Context, words: str = "") -> None:
+        self._pace, self._words, self._rows, self._done, self.due = Pace(ctx.say), words, 0, 0, 0
+
+    def summed(self, rows: int) -> None:
+        """A further range."""
+        self._rows, self._done = self._rows + rows, self._done + 1
+        self._pace.say(partial("summed {} of the source{} in {:,} of {:,} ranges".format, many(self._rows, "row"),
+                               self._words, self._done, self.due))  # fmt: skip

@@ -84,19 +84,19 @@ class SourceTables:
         up."""
         table = self.described(name)
         self._refuse_unknown(table)
-        told = self._database.event_names(table)
-        said = tuple(
-            (column.name, told.get(SHARD_PATHS[column.path]))
-            for column in self._ctx.pipeline.decoded_columns
-            if column.path in SHARD_PATHS
-        )
-        for column, value in said:
-            if value is None:
-                raise SpecError(
-                    f"{self._ctx.name}: events of {name} do not say what column {column} is taken from",
-                    advice=f"they say {', '.join(f'$._source.{one}' for one in sorted(told))}",
-                )
-        return CopiedTable(table, copied_columns(self._ctx, table), tuple((c, v) for c, v in said if v is not None))
+        return CopiedTable(table, copied_columns(self._ctx, table), self.said(name))
+
+    def said(self, name: str) -> tuple[tuple[str, str], ...]:
+        """(column, value) of those that tell that a row is of this table. Raises SpecError where its events do not."""
+        told = self._database.event_names(self.described(name))
+        columns = [(c.name, SHARD_PATHS[c.path]) for c in self._ctx.pipeline.decoded_columns if c.path in SHARD_PATHS]
+        missing = next((column for column, of in columns if of not in told), None)
+        if missing is not None:
+            raise SpecError(
+                f"{self._ctx.name}: events of {name} do not say what column {missing} is taken from",
+                advice=f"they say {', '.join(f'$._source.{one}' for one in sorted(told))}",
+            )
+        return tuple((column, told[of]) for column, of in columns)
 
     def part(self, keys: Keys) -> KeyPart:
         """The part of the table that two keys name. Raises SpecError where it has no parts, or they name none."""
@@ -113,9 +113,11 @@ class SourceTables:
 
     def why_no_parts(self) -> str | None:
         """Why nobody but the source knows which keys lie between two others; None: everybody does."""
-        if self._spec.tables:
-            return "a mirror of several tables has no parts"
-        table = self.described(self.names[0])
+        return "a mirror of several tables has no parts" if self._spec.tables else self.why_no_ranges(self.names[0])
+
+    def why_no_ranges(self, name: str) -> str | None:
+        """The same of the keys of one table."""
+        table = self.described(name)
         types = {c.name: c.type for c in table.columns}
         for of, mine in zip(table.key, key_of(self._ctx, table.key), strict=True):
             if mine.type not in WHOLE_NUMBERS or not _INTEGERS.match(types[of]):
