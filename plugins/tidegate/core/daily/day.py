@@ -93,7 +93,7 @@ def made(
     for bucket in receipt.buckets:
         for f in bucket.files:
             folder = TOMBSTONES if f.tombstones == f.rows else ROWS
-            path = join(folder, f"{origin}-{bucket.number:05d}-{f.path.rsplit('/', 1)[-1]}")
+            path = join(folder, f"{origin}-{bucket.number:05d}-{f.path.rpartition('/')[2]}")
             files.append(DayFile(path, f.bytes, f.rows, bucket.number))
             sources[path] = f.path
     before = before or Day(base=None, files=())
