@@ -131,6 +131,16 @@ def test_a_day_that_is_closed_already_waits_too(state: str) -> None:
     assert waited(2, 0, d2=(state, 1)).done
 
 
+def test_the_wait_of_a_table_with_a_first_copy_asks_for_it() -> None:
+    wait = ReadyWait("p", replace(DAYS, copied=True), day(0))
+    for whole in (False, True):
+        answer, _ = wait.decide(Look({"p": replace(facts(9), copied=whole)}, {}), NOW)
+        assert (answer.done, turn.UNCOPIED in answer.text) == (whole, not whole)
+    published = Look({"p": facts(9)}, {("p", T0): Standing("OPEN", 1)})
+    assert wait.decide(published, NOW)[0].done, "one that is published is never held"
+    assert not wait.decide(Look({}, {}), NOW)[0].done
+
+
 def test_the_wait_of_others_asks_for_its_window_alone() -> None:
     assert ReadyWait("p", HOURS, day(2)).refs() == (("p", day(2).start_ms),)
     assert ReadyWait("p", DAYS, day(0)).refs() == (("p", T0),)
