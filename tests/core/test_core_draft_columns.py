@@ -97,7 +97,7 @@ def test_eight_levels_are_taken_apart() -> None:
     assert [(c.path, c.type) for c in drafted(nested(8, 1))] == [(eight, "bigint")]
     assert [(c.path, c.type) for c in drafted(nested(9, 1))] == [(eight, "struct<a:bigint>")]
     assert [(c.path, c.type) for c in drafted(nested(8, {"b c": 1}))] == [(eight, "map<string,bigint>")]
-    assert [c.path for c in drafted(nested(200, 1))] == [eight]
+    assert [c.path for c in drafted(nested(40, 1))] == [eight]
 
 
 def test_what_decoding_left_without_a_text_is_null() -> None:
