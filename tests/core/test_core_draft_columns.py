@@ -100,6 +100,16 @@ def test_eight_levels_are_taken_apart() -> None:
     assert [c.path for c in drafted(nested(40, 1))] == [eight]
 
 
+def test_what_is_nested_too_deeply_for_a_type_gets_no_column() -> None:
+    deep: Any = 1
+    for _ in range(300):
+        deep = {"a": [deep]}
+    found = columns_of(tree({"x": deep, "y": {"b c": deep}, "id": 1}), 1, False)
+    assert [c.path for c in found.columns] == ["$.id"]
+    told = "in 1 of 1 message, nested too deeply for a type: no type takes them all"
+    assert found.left == (f"$.x.a: {told}", '"y.b c": no path can name it')
+
+
 def test_what_decoding_left_without_a_text_is_null() -> None:
     found = fields_of([Message(0, 0, 0, {"a": None}), Message(0, 1, 0, None), Message(0, 2, 0, {"a": "7"})])
     assert columns_of(found, 2, False).columns == (

@@ -171,7 +171,7 @@ def _column(path: Path, leaf: Field, messages: int, taken: Sequence[str], text_o
         note = f"; {proposal.note}" if proposal.note else ""
         note += _told(odd, proposal.type)
         return DraftColumn(proposal.column, proposal.type, dotted(path), why + note, values=len(leaf.values))
-    kinds = proposals.types_of(leaf.values)
+    kinds = set(map(_kind, leaf.values))
     if kinds <= _SCALARS:
         told = f"{why}; as {' and '.join(sorted(kinds))}"
         return DraftColumn(proposal.column, "string", dotted(path), told, not text_only, len(leaf.values))
@@ -229,6 +229,9 @@ def _is_map(node: Field) -> bool:
 
 
 def _map_type(node: Field) -> str | None:
-    """None where the values have no type in common."""
-    kind = proposals.common_type(proposals.types_of(v for child in node.children.values() for v in child.values))
+    """None where the values have no type in common, or are nested too deeply for one."""
+    try:
+        kind = proposals.common_type(proposals.types_of(v for child in node.children.values() for v in child.values))
+    except RecursionError:
+        return None
     return kind and f"map<string,{kind}>"

@@ -113,7 +113,7 @@ def _candidate(path: Path, leaf: Field, messages: int, now_ms: int) -> TimeField
     if not plausible or plausible < 0.5 * len(leaf.values):
         return None
     share = plausible / messages
-    constant = len(leaf.values) > 20 and len(set(map(str, leaf.values))) == 1
+    constant = len(leaf.values) > 20 and leaf.values.count(leaf.values[0]) == len(leaf.values)
     rank = (
         share < ENOUGH,
         4 if constant else _grade(path[-1]),

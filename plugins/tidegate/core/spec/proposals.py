@@ -74,8 +74,9 @@ def propose(
 ) -> Proposal:
     """Propose a column from the field's values as compact JSON texts (what is no JSON is text). `taken`: names that
     columns have; `seen`: of how many values these are examples; `declared`: the type by the messages' schema."""
-    texts = list(examples)
+    texts: list[str] = []
     try:
+        texts += examples
         kind, note = (declared, "") if declared is not None else _judged(texts)
     except RecursionError:
         kind, note = "string", "nested too deeply for a type; records with anything but text are dirty"
