@@ -70,7 +70,8 @@ def test_what_only_a_person_can_land() -> None:
     refused = OpenRow(batch_id=7, state="WRITING", refused="dirty")
     assert rules.stuck_batch("p", blocks, None) == ""
     assert rules.stuck_batch("p", blocks[:1], OpenRow(batch_id=7, state="WRITING")) == ""
-    assert rules.stuck_batch("p", blocks, refused).startswith("batch 7 is blocked: odd; find out why")
+    found = rules.stuck_batch("p", blocks, refused)
+    assert found == "batch 7 is blocked: odd; find out why, then: tidegate repair p --batch 7 --why '...'"
     assert rules.stuck_batch("p", blocks[:1], refused).startswith("batch 7 was refused: dirty; ")
 
 
