@@ -243,6 +243,13 @@ def test_what_a_commit_may_tell_of_completeness() -> None:
     assert swept.copied(Copied((inside(1),))) == Copied((inside(1, swept=True),), complete=told)
 
 
+def test_s9_what_was_read_above_the_position_makes_it_no_exact_one() -> None:
+    plain = Merged(1, 2, "a", "d", ApplyReceipt(attempt="a", events=(), buckets=()))
+    for high, exact in (((9, 1, 0), True), ((9, 1, 7), True), ((9, 2, 0), False), ((10, 0, 0), False)):
+        told = replace(plain, complete=Complete((9, 1), 5, exact=True)).copied(replace(WHOLE, high=high))
+        assert told.complete == Complete((9, 1), 5, exact=exact), high
+
+
 def test_a_hand_in_the_order_is_never_forgotten() -> None:
     told = Complete((9, 1), 5)
     plain = Merged(1, 2, "a", "d", ApplyReceipt(attempt="a", events=(), buckets=()), complete=told)

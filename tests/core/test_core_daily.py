@@ -128,5 +128,7 @@ def test_what_has_been_read_by_when() -> None:
     assert grown((), 100, None, 0) == ()
     seen = grown(seen, 300, (5, 9, 9), 0)
     assert seen[-1] == (300, 7), "a late event takes nothing back"
-    assert (settled(seen, 99), settled(seen, 250)) == (None, (7, 0, 0))
+    assert (settled(seen, 99), settled(seen, 100), settled(seen, 250)) == (None, (7, 0, 0), (7, 0, 0))
     assert grown(seen, 400, (9, 0, 0), 250) == ((200, 7), (300, 7), (400, 9))
+    assert grown(seen, 400, (9, 0, 0), 200) == ((200, 7), (300, 7), (400, 9))
+    assert grown(seen, 400, (9, 0, 0), 199) == ((100, 7), (200, 7), (300, 7), (400, 9))

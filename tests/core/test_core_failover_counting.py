@@ -1,4 +1,4 @@
-"""Copies that do not say what they are of are counted from a known pair on: what proves the pair, and what refuses it."""
+"""Copies that do not say what they are of are counted from a known pair on: what proves the pair, what refuses it."""
 
 from __future__ import annotations
 
