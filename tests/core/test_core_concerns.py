@@ -227,6 +227,10 @@ def test_windows_that_a_further_system_has_refused() -> None:
     assert "tidegate deliver p 2013-01-05T00:00Z --to ch" in first.advice
     quiet = only(delivering(replace(late, refused=1200), survey=replace(SURVEY, pause=pause("deliver"))))
     assert quiet.what.startswith("2013-01-05T00:00Z and 1,199 more cannot be delivered")
+    both = replace(SPEC, deliver=(DELIVERY, replace(DELIVERY, name="db")))
+    backlogs = (late, Backlog(name="db", refused=1, refusal=refusal))
+    paused = status(pipeline=both, backlogs=backlogs, survey=replace(SURVEY, pause=pause("deliver")))
+    assert [c.subject for c in found(paused)] == ["delivery ch", "delivery db"], "a pause lets none of them go"
     assert found(delivering(replace(late, refused=2)))[0].what.startswith("2013-01-05T00:00Z and 1 more cannot")
     assert only(delivering(replace(late, due=0, oldest=None, refusal=replace(refusal, row=None)))).what.endswith("ch: ")
 
@@ -329,6 +333,9 @@ def test_replays_that_stopped_on_their_way() -> None:
         "tidegate replay p -s 2013-01-05T05:00Z -e 2013-01-05T05:00Z"
     )
     assert only(surveyed(replays=(unfinished(0),))).what.startswith("a replay of 1 window from")
+    row = only(surveyed(replays=tuple(unfinished(h) for h in (0, 1, 2))))
+    assert row.advice == "to go on: tidegate replay p -s 2013-01-05T00:00Z -e 2013-01-05T02:00Z"
+    assert only(surveyed(replays=(unfinished(0), unfinished(1)))).what.startswith("a replay of 2 windows from")
     three, many = (only(surveyed(replays=tuple(unfinished(2 * h) for h in range(n)))) for n in (3, 5))
     assert three.advice.count("tidegate replay") == many.advice.count("tidegate replay") == 3
     assert "more" not in three.advice
