@@ -185,10 +185,20 @@ def test_copies_of_which_nothing_more_is_merged(state: RoundState, words: str) -
     assert how_far(replace(READING, round=replace(ROUND, state=state, why="why")), None, True) == words
 
 
+EXACT = Told(copied=replace(WHOLE, complete=Complete((9, 1), 0, exact=True)))
+
+
 @pytest.mark.parametrize(
     ("told", "asks", "asked_ms", "words"),
     [
         (Told(copied=replace(WHOLE, complete=Complete((9, 1)))), True, 0, "nothing in it is older than (9, 1)"),
+        (EXACT, True, 0, "it is exactly what the source had at (9, 1), at 1970-01-01T00:00Z or a moment later"),
+        (
+            replace(EXACT, copied=replace(WHOLE, complete=Complete((9, 1), exact=True))),
+            True,
+            0,
+            "it is exactly what the source had at (9, 1)",
+        ),
         (Told(copied=replace(WHOLE, by_hand=True), below_purge=1), True, 0, "a person has let the order decide"),
         (Told(copied=WHOLE, below_purge=1), False, 0, "a purge has kept events out"),
         (Told(copied=WHOLE), False, 0, "nobody says how far the connector is"),

@@ -251,6 +251,7 @@ def test_a_delivered_table_begins_with_the_window_and_the_partitions() -> None:
     made = table_of(PIPELINE, delivery)
     assert (made.pipeline, made.delivery, made.name) == ("flights", "ch", "db.t")
     assert (made.columns, made.options, made.spec) == (columns, (("a", "b"),), PIPELINE)
+    assert (made.side, table_of(PIPELINE, replace(delivery, side="late")).side) == ("", "late")
 
 
 SUMMER = datetime.timezone(datetime.timedelta(hours=2))
