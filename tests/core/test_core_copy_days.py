@@ -89,3 +89,17 @@ def test_the_copy_that_a_day_has_is_told_as_the_day_says_it_unless_the_ledger_ha
     known = copied([copy(1)], {1: [chunk(4)]}, taken)
     assert known.rounds == (*copied([copy(1)], {1: [chunk(4)]}).rounds, taken)
     assert copied([copy(2)], {2: [chunk(4)]}, taken) == copied([copy(2)], {2: [chunk(4)]})
+
+
+def test_a_round_that_is_whole_forgets_earlier_ones_of_its_own_keys_alone() -> None:
+    """No row is left of them, and its LOW says more (S5)."""
+    wide, other = KeyPart(("id",), (5,), (20,)), KeyPart(("id",), (30,), (40,))
+    rounds = tuple(
+        RoundIn(number, (number, 0, number), (number, 0, number), swept=True, part=part)
+        for number, part in enumerate((None, PART, other, wide, PART), 1)
+    )
+    table = Copied(rounds)
+    assert [one.number for one in table.with_sweep(4).rounds] == [1, 3, 4, 5]
+    assert [one.number for one in table.with_sweep(2).rounds] == [1, 2, 3, 4, 5]
+    everything = replace(table, rounds=(*rounds, replace(rounds[0], number=6, swept=False)))
+    assert [one.number for one in everything.with_sweep(6).rounds] == [6]
