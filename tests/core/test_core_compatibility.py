@@ -83,6 +83,15 @@ def test_windows_keep_their_size_and_begin_no_later() -> None:
     assert len(found(DAY_MS - HOUR, -HOUR)) == 1
 
 
+def test_numbers_grow_where_the_tables_readers_promote_them() -> None:
+    grown = replace(BASE, columns=(ID, SITE, replace(N, type="bigint")))
+    assert incompatible(BASE, grown, promotes=True) == []
+    (reason,) = incompatible(BASE, grown)
+    assert reason.startswith("column n was int, is bigint")
+    both = incompatible(BASE, replace(grown, columns=(ID, replace(SITE, type="int"), grown.columns[2])))
+    assert len(both) == 2, "each reason is told"
+
+
 def test_another_table_is_not_compared_column_by_column() -> None:
     sink = replace(BASE.sink, table="lake.other")
     (reason,) = reasons(sink=sink, columns=(ID, SITE, replace(N, type="string")))
