@@ -98,6 +98,8 @@ def test_eight_levels_are_taken_apart() -> None:
     assert [(c.path, c.type) for c in drafted(nested(9, 1))] == [(eight, "struct<a:bigint>")]
     assert [(c.path, c.type) for c in drafted(nested(8, {"b c": 1}))] == [(eight, "map<string,bigint>")]
     assert [c.path for c in drafted(nested(40, 1))] == [eight]
+    keys = [nested(8, {f"k{n}": 1 for n in range(first, first + 40)}) for first in (0, 40)]
+    assert [(c.path, c.type) for c in drafted(*keys)] == [(eight, "map<string,bigint>")], "keys are data there, too"
 
 
 def test_what_is_nested_too_deeply_for_a_type_gets_no_column() -> None:

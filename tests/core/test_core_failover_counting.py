@@ -117,7 +117,7 @@ def test_f2_a_row_with_another_time_refutes_it() -> None:
     ("times", "words"),
     [
         ([5] * 100, "were 1 record later: timestamps from 5 to 5 repeat"),
-        ([*[1, 2] * 60], "were 2 records later: timestamps from 1 to 2 repeat"),
+        ([*[1, 2, 3] * 40], "were 3 records later: timestamps from 1 to 3 repeat"),
     ],
 )
 def test_f2_times_that_repeat_prove_nothing(times: list[int], words: str) -> None:
@@ -133,6 +133,11 @@ def test_f2_a_shift_the_other_way_is_found_too() -> None:
     said = "100 rows agree, and would agree if each copy were 1 record earlier: timestamps from 5 to 5 repeat"
     found = proof(0, PAIR, KNOWN, rows, [70 + i for i in range(102)], times)
     assert found == refusal(RefusalKind.NO_PROOF, said, "say an earlier pair, or let more records land")
+
+
+def test_f2_equal_times_between_two_others_prove_a_pair() -> None:
+    times = [9, *[5] * 100, 9]
+    assert proof(0, PAIR, KNOWN, [Row(i, 3 + i, 5) for i in range(1, 101)], range(102), times) is None
 
 
 @pytest.mark.parametrize(("by", "proven"), [(99, False), (100, True)])
