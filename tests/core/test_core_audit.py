@@ -233,6 +233,12 @@ def test_the_sums_grow_with_everything_that_is_seen() -> None:
         ((ONE, TWO), replace(SPINE, states={"LANDED": 3}), "batches [3] do not fit next batch id 3"),
         ((ONE, TWO), replace(SPINE, next_batch_id=99), "batches [3, 4, 5, 6, 7] do not fit next batch id 99"),
         ((ONE, replace(TWO, batch_id=99)), replace(SPINE, next_batch_id=100), "batches [2, 3, 4, 5, 6] do not fit"),
+        (
+            (ONE, replace(TWO, batch_id=4), replace(TWO, batch_id=6)),
+            replace(SPINE, next_batch_id=7),
+            "batches [2, 3, 5] do not fit",
+        ),
+        ((ONE, replace(TWO, batch_id=9)), replace(SPINE, next_batch_id=12), "batches [2, 3, 4, 5, 6] do not fit"),
     ],
 )
 def test_batch_ids_have_no_hole(batches: tuple[BatchRow, ...], spine: Spine, says: str) -> None:

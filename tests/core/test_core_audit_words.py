@@ -180,6 +180,27 @@ def test_a_day_of_a_table_by_days() -> None:
     assert other.what == "bucket 4 cannot be compared: gone"
 
 
+def test_m5_no_more_keys_of_a_day_lack_a_row_than_its_purge_kept_out_events() -> None:
+    lacking = (replace(GOOD, bucket=3, kept_out=1200), GOOD, replace(GOOD, bucket=4, kept_out=1))
+
+    def found(kept_out: int, *compared: Compared) -> list[Problem]:
+        return problems_of_day("p", T0, "file:///g", "the day before", compared, kept_out)
+
+    assert found(1201, *lacking) == []
+    (one,) = found(1200, *lacking)
+    assert (one.subject, one.what) == (
+        f"window {ID}", "1,201 rows below its purge are not in it, but 1,200 events were kept out",
+    )  # fmt: skip
+    assert one.advice.startswith("move rows/*-00003-* and tombstones/*-00003-*")
+    assert "rows/*-00004-* and tombstones/*-00004-* away from file:///g" in one.advice
+    assert republish("p", T0) in one.advice
+    (single,) = found(0, replace(GOOD, kept_out=1))
+    assert single.what == "1 row below its purge is not in it, but 0 events were kept out"
+    (few,) = found(1, replace(GOOD, kept_out=2))
+    assert few.what == "2 rows below its purge are not in it, but 1 event was kept out"
+    assert len(problems_of_day("p", T0, "file:///g", "the day before", [replace(GOOD, kept_out=1)])) == 1
+
+
 # ---------------------------------------------------------------- records in storage
 
 PLAN = Plan(

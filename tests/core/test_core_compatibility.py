@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from core_values import PIPELINE
+from core_values import HOUR, PIPELINE
 
+from tidegate.core.base.instants import DAY_MS, iso
 from tidegate.core.spec.compatibility import altered, incompatible, renumbered
 from tidegate.core.spec.pipeline import Column, Format, Pipeline
 
@@ -62,6 +63,33 @@ def test_columns_that_it_refuses() -> None:
     assert reasons(columns=(ID, replace(SITE, type="int"), N)) == ["partition column site was string, is int"]
     assert reasons(kafka_columns=False) == ["kafka_columns was true, is false"]
     assert incompatible(replace(BASE, kafka_columns=False), BASE) == ["kafka_columns was false, is true"]
+
+
+def test_windows_keep_their_size_and_begin_no_later() -> None:
+    """Hours that have landed would be hidden, or cut otherwise."""
+
+    def found(size_ms: int, moved_ms: int = 0, new_size_ms: int | None = None) -> list[str]:
+        old = replace(BASE, windows=replace(BASE.windows, size_ms=size_ms))
+        windows = replace(old.windows, size_ms=new_size_ms or size_ms, start_ms=old.windows.start_ms + moved_ms)
+        return incompatible(old, replace(old, windows=windows))
+
+    assert found(HOUR, new_size_ms=HOUR // 4) == ["windows.size was 60 min, is 15 min"]
+    begins = iso(BASE.windows.start_ms)
+    later, between = iso(BASE.windows.start_ms + HOUR), iso(BASE.windows.start_ms - HOUR // 2)
+    assert found(HOUR, HOUR) == [f"windows.start was {begins}, is {later}"]
+    assert found(HOUR, -2 * HOUR) == []
+    assert found(HOUR, -HOUR // 2) == [f"windows.start moved from {begins} to {between}: not by whole windows"]
+    assert found(DAY_MS, -23 * HOUR) == [], "a day may have 23 hours"
+    assert len(found(DAY_MS - HOUR, -HOUR)) == 1
+
+
+def test_numbers_grow_where_the_tables_readers_promote_them() -> None:
+    grown = replace(BASE, columns=(ID, SITE, replace(N, type="bigint")))
+    assert incompatible(BASE, grown, promotes=True) == []
+    (reason,) = incompatible(BASE, grown)
+    assert reason.startswith("column n was int, is bigint")
+    both = incompatible(BASE, replace(grown, columns=(ID, replace(SITE, type="int"), grown.columns[2])))
+    assert len(both) == 2, "each reason is told"
 
 
 def test_another_table_is_not_compared_column_by_column() -> None:

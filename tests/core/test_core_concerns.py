@@ -12,6 +12,7 @@ from tidegate.core.base.instants import DAY_MS
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.completeness.rules import Held
+from tidegate.core.daily.purge import KeptOut
 from tidegate.core.deliver.port import Content
 from tidegate.core.deliver.states import PENDING, REFUSED, Backlog, Delivered
 from tidegate.core.deliver.states import Due as Undelivered
@@ -69,7 +70,8 @@ def test_what_only_a_person_can_land() -> None:
     refused = OpenRow(batch_id=7, state="WRITING", refused="dirty")
     assert rules.stuck_batch("p", blocks, None) == ""
     assert rules.stuck_batch("p", blocks[:1], OpenRow(batch_id=7, state="WRITING")) == ""
-    assert rules.stuck_batch("p", blocks, refused).startswith("batch 7 is blocked: odd; find out why")
+    found = rules.stuck_batch("p", blocks, refused)
+    assert found == "batch 7 is blocked: odd; find out why, then: tidegate repair p --batch 7 --why '...'"
     assert rules.stuck_batch("p", blocks[:1], refused).startswith("batch 7 was refused: dirty; ")
 
 
@@ -179,6 +181,14 @@ def test_events_that_a_purge_has_kept_out_are_told_for_a_week() -> None:
     assert [c.kind for c in both] == ["below_purge", "refused_merge"]
 
 
+def test_a_day_that_was_built_without_events_of_before_its_purge_is_told_for_a_week() -> None:
+    note = KeptOut(at_ms=NOW - 7 * DAY_MS, day="2013-01-04", events="3 events of before")
+    one = only(status(kept_out=note))
+    assert (one.kind, one.what) == ("below_purge", "2013-01-04 was built without 3 events of before; 7.0 days ago")
+    assert "tidegate where p --key" in one.advice
+    assert found(status(kept_out=replace(note, at_ms=note.at_ms - 1))) == []
+
+
 # ---------------------------------------------------------------- deliveries
 
 ROW = Delivered(
@@ -217,8 +227,25 @@ def test_windows_that_a_further_system_has_refused() -> None:
     assert "tidegate deliver p 2013-01-05T00:00Z --to ch" in first.advice
     quiet = only(delivering(replace(late, refused=1200), survey=replace(SURVEY, pause=pause("deliver"))))
     assert quiet.what.startswith("2013-01-05T00:00Z and 1,199 more cannot be delivered")
+    both = replace(SPEC, deliver=(DELIVERY, replace(DELIVERY, name="db")))
+    backlogs = (late, Backlog(name="db", refused=1, refusal=refusal))
+    paused = status(pipeline=both, backlogs=backlogs, survey=replace(SURVEY, pause=pause("deliver")))
+    assert [c.subject for c in found(paused)] == ["delivery ch", "delivery db"], "a pause lets none of them go"
     assert found(delivering(replace(late, refused=2)))[0].what.startswith("2013-01-05T00:00Z and 1 more cannot")
     assert only(delivering(replace(late, due=0, oldest=None, refusal=replace(refusal, row=None)))).what.endswith("ch: ")
+
+
+def test_late_and_dirty_rows_on_their_way_are_told_by_batches() -> None:
+    spec = replace(SPEC, deliver=(replace(DELIVERY, name="ch.late", side="late"),))
+    waits = replace(WAITS, window_ms=12, generation=0, side="late")
+    one = only(status(pipeline=spec, backlogs=(Backlog(name="ch.late", due=1, oldest=waits),)))
+    assert one.what == "late rows wait for the delivery ch.late, the oldest (batch 12) for 60 min"
+    many = only(status(pipeline=spec, backlogs=(Backlog(name="ch.late", due=2, oldest=waits),)))
+    assert many.what.startswith("late rows of 2 batches wait for the delivery ch.late")
+    refusal = replace(waits, row=replace(ROW, state=REFUSED))
+    refused = only(status(pipeline=spec, backlogs=(Backlog(name="ch.late", refused=1, refusal=refusal),)))
+    assert refused.what == "batch 12 cannot be delivered to ch.late: broke"
+    assert "tidegate deliver p --batch 12 --to ch.late;" in refused.advice
 
 
 def test_each_delivery_has_its_own_sla() -> None:
@@ -306,6 +333,9 @@ def test_replays_that_stopped_on_their_way() -> None:
         "tidegate replay p -s 2013-01-05T05:00Z -e 2013-01-05T05:00Z"
     )
     assert only(surveyed(replays=(unfinished(0),))).what.startswith("a replay of 1 window from")
+    row = only(surveyed(replays=tuple(unfinished(h) for h in (0, 1, 2))))
+    assert row.advice == "to go on: tidegate replay p -s 2013-01-05T00:00Z -e 2013-01-05T02:00Z"
+    assert only(surveyed(replays=(unfinished(0), unfinished(1)))).what.startswith("a replay of 2 windows from")
     three, many = (only(surveyed(replays=tuple(unfinished(2 * h) for h in range(n)))) for n in (3, 5))
     assert three.advice.count("tidegate replay") == many.advice.count("tidegate replay") == 3
     assert "more" not in three.advice

@@ -106,7 +106,12 @@ def test_what_is_compared_is_read_by_who_compares_it() -> None:
 def test_s4_the_topic_must_have_begun() -> None:
     said = unread_topic(None)
     assert said is not None
-    assert "no event of the table has been merged yet" in said
+    assert said.startswith("no event of the table has been merged yet, so that")
+    assert said.endswith("and let it be merged")
+    by_days = unread_topic(None, by_days=True)
+    assert by_days is not None
+    assert by_days.startswith("no event of the table waits for its day, so that")
+    assert by_days.endswith("and let it land"), "they show it until their day is built"
     assert unread_topic((1, 0, 0)) is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from tidegate.core.copy.checksums import (
     fewer,
     group_bits,
     joined,
+    not_ended,
     of_groups,
     reached,
     read_all,
@@ -101,3 +103,14 @@ def test_how_far_a_lap_is() -> None:
     assert reached([*lap, of((8, 2), (9, 9), "its comparison died long ago")], 2) == (8, 1)
     assert reached([*lap, of((8, 2), most)], 2) is None, "the last one"
     assert reached([*lap, of((8, 2), most), of(least, (3, 3))], 2) == (3, 3)
+
+
+def test_a_comparison_that_died_is_gone_on_with_where_the_lap_goes_on() -> None:
+    least, most = (-(2**63) + 1,) * 2, (2**63 - 1,) * 2
+    died = [replace(of(*keys), state=RoundState.COMPARED) for keys in ((least, (8, 1)), ((8, 2), most))]
+    assert not_ended(died, None, 2) == died[0].part
+    assert not_ended(died, (8, 1), 2) == died[1].part
+    assert not_ended(died, (8, 2), 2) is None, "of other keys"
+    assert not_ended([replace(one, state=RoundState.WHOLE) for one in died], None, 2) is None, "that one has ended"
+    assert not_ended([replace(died[0], part=None)], None, 2) is None
+    assert not_ended(died, None, 1) is None, "the key had other columns"

@@ -191,10 +191,20 @@ def test_copies_of_which_nothing_more_is_merged(state: RoundState, words: str) -
     assert how_far(replace(READING, round=replace(ROUND, state=state, why="why")), None, True) == words
 
 
+EXACT = Told(copied=replace(WHOLE, complete=Complete((9, 1), 0, exact=True)))
+
+
 @pytest.mark.parametrize(
     ("told", "asks", "asked_ms", "words"),
     [
         (Told(copied=replace(WHOLE, complete=Complete((9, 1)))), True, 0, "nothing in it is older than (9, 1)"),
+        (EXACT, True, 0, "it is exactly what the source had at (9, 1), at 1970-01-01T00:00Z or a moment later"),
+        (
+            replace(EXACT, copied=replace(WHOLE, complete=Complete((9, 1), exact=True))),
+            True,
+            0,
+            "it is exactly what the source had at (9, 1)",
+        ),
         (Told(copied=replace(WHOLE, by_hand=True), below_purge=1), True, 0, "a person has let the order decide"),
         (Told(copied=WHOLE, below_purge=1), False, 0, "a purge has kept events out"),
         (Told(copied=WHOLE), False, 0, "nobody says how far the connector is"),
@@ -247,6 +257,13 @@ def test_what_a_commit_may_tell_of_completeness() -> None:
     assert plain.copied(Copied((inside(1),))).complete is None, "not before a copy is whole"
     swept = replace(plain, copy=CopyStep(round=2, sweep=True))
     assert swept.copied(Copied((inside(1),))) == Copied((inside(1, swept=True),), complete=told)
+
+
+def test_s9_what_was_read_above_the_position_makes_it_no_exact_one() -> None:
+    plain = Merged(1, 2, "a", "d", ApplyReceipt(attempt="a", events=(), buckets=()))
+    for high, exact in (((9, 1, 0), True), ((9, 1, 7), True), ((9, 2, 0), False), ((10, 0, 0), False)):
+        told = replace(plain, complete=Complete((9, 1), 5, exact=True)).copied(replace(WHOLE, high=high))
+        assert told.complete == Complete((9, 1), 5, exact=exact), high
 
 
 def test_a_hand_in_the_order_is_never_forgotten() -> None:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.core.daily.day import Day, DayFile, Ground, buckets_of, flaw, made, outdated
-from tidegate.core.daily.purge import grown, settled
+from tidegate.core.daily.day import (
+    Day,
+    DayFile,
+    Ground,
+    buckets_of,
+    copied_of,
+    flaw,
+    made,
+    outdated,
+    purged_of,
+    swept_of,
+)
+from tidegate.core.daily.purge import Purged, grown, settled
+from tidegate.core.mirror.copied import RoundIn
 from tidegate.core.mirror.counts import Counts
-from tidegate.core.mirror.jobs import ApplyReceipt, BaseFile, Bucket, BucketDone, MirrorFile
+from tidegate.core.mirror.jobs import START, ApplyReceipt, BaseFile, Bucket, BucketDone, MirrorFile
 
 DAY = 86_400_000
 GROUND = Ground(window_ms=DAY, generation=3, epoch=2)
@@ -54,6 +66,35 @@ def test_the_first_day_has_nothing_below_it() -> None:
     assert made(None, None, RECEIPT, "g1")[0].newest_ms == 60
 
 
+def test_days_after_one_that_took_a_copy_remember_it() -> None:
+    """No event of before the copy makes a row in them, too (S5)."""
+    copy = RoundIn(number=4, low=(7, 1, 0), top=(9, 0, 4))
+    first, _ = made(None, None, RECEIPT, "g1")
+    assert (first.taken, first.copied, first.swept_below) == (0, 0, START)
+    taker, _ = made(first, GROUND, RECEIPT, "g2", copy=copy)
+    assert (taker.taken, taker.copied, taker.swept_below) == (4, 4, (7, 1, 0))
+    later, _ = made(taker, GROUND, RECEIPT, "g3")
+    assert (later.taken, later.copied, later.swept_below) == (0, 4, (7, 1, 0))
+    assert (copied_of(taker), swept_of(taker)) == (4, (7, 1, 0))
+    assert (copied_of(None), swept_of(None)) == (0, START)
+
+
+def test_days_after_a_purge_keep_out_what_it_kept_out() -> None:
+    """The marker never goes back (M5), and all days count what it has kept out."""
+    (bucket,) = RECEIPT.buckets
+    kept_out = replace(bucket, counts=replace(bucket.counts, below_purge=3))
+    first, _ = made(None, None, RECEIPT, "g1")
+    assert (first.purged_below, first.below_purge, first.seen) == (START, 0, ())
+    purger, _ = made(
+        first, GROUND, replace(RECEIPT, buckets=(kept_out, kept_out)), "g2", purge=Purged((5, 0, 0), ((100, 7),))
+    )
+    assert (purger.purged_below, purger.below_purge, purger.seen) == ((5, 0, 0), 6, ((100, 7),))
+    later, _ = made(purger, GROUND, replace(RECEIPT, buckets=(kept_out,)), "g3", purge=Purged((3, 0, 0)))
+    assert (later.purged_below, later.below_purge) == ((5, 0, 0), 9)
+    assert made(later, GROUND, RECEIPT, "g4", purge=Purged((6, 0, 0)))[0].purged_below == (6, 0, 0)
+    assert (purged_of(purger), purged_of(None)) == ((5, 0, 0), START)
+
+
 def test_a_merge_is_told_of_all_files_by_bucket() -> None:
     more = replace(BEFORE, files=(ROWS, GONE, DayFile("rows/c", 7, 1, 1)))
     assert buckets_of(more, "file:///g") == (
@@ -87,5 +128,7 @@ def test_what_has_been_read_by_when() -> None:
     assert grown((), 100, None, 0) == ()
     seen = grown(seen, 300, (5, 9, 9), 0)
     assert seen[-1] == (300, 7), "a late event takes nothing back"
-    assert (settled(seen, 99), settled(seen, 250)) == (None, (7, 0, 0))
+    assert (settled(seen, 99), settled(seen, 100), settled(seen, 250)) == (None, (7, 0, 0), (7, 0, 0))
     assert grown(seen, 400, (9, 0, 0), 250) == ((200, 7), (300, 7), (400, 9))
+    assert grown(seen, 400, (9, 0, 0), 200) == ((200, 7), (300, 7), (400, 9))
+    assert grown(seen, 400, (9, 0, 0), 199) == ((100, 7), (200, 7), (300, 7), (400, 9))

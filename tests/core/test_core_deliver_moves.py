@@ -13,6 +13,7 @@ from tidegate.core.base.errors import DeliveryAhead, LostComparison
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.base.transition import NO_ROW
 from tidegate.core.deliver import transitions as moves
+from tidegate.core.deliver import units
 from tidegate.core.deliver.columns import delivered_columns, table_of
 from tidegate.core.deliver.due import differs, in_words, is_late, lag_ms, of_window_in_words, unknown_generation
 from tidegate.core.deliver.nested import text_of
@@ -30,6 +31,7 @@ from tidegate.core.deliver.states import (
 )
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.core.target.port import Token
+from tidegate.core.window.states import WindowKey
 
 HOUR = 3_600_000
 CONTENT = Content(rows=1200, checksum=77)
@@ -88,6 +90,28 @@ def test_it_stands_once_its_content_was_read_back() -> None:
     assert made.after == row(STANDING, stood=4, content=read_back)
     assert made.sets == {"why": "", "stood": 4, "rows": 5, "checksum": str(2**63 + 1)}
     assert made.detail == {"generation": 4, "epoch": 6, "rows": 5}
+
+
+def test_content_that_was_read_back_and_is_not_the_windows_is_known_and_does_not_count() -> None:
+    read_back = Content(rows=5, checksum=2**63 + 1)
+    made = moves.lack(ROW, "3 rows there", read_back)
+    assert (made.transition, made.as_read, made.row) == (moves.LACK, TRY, NAMED)
+    assert made.after == row(SENDING, why="3 rows there", stood=4, content=read_back)
+    assert made.sets == {"why": "3 rows there", "stood": 4, "rows": 5, "checksum": str(2**63 + 1)}
+
+
+def test_a_side_tables_delivery_counts_batches() -> None:
+    """Names in the YAML have no dots."""
+    late = units.name_of("ch", "late")
+    assert (late, units.side_of(late), units.base_of(late)) == ("ch.late", "late", "ch")
+    assert (units.side_of("ch"), units.base_of("ch")) == ("", "ch")
+    assert (units.in_words("late", 7), units.in_words("", HOUR)) == ("batch 7", "1970-01-01T01:00Z")
+    assert (units.id_of("late", 7), units.id_of("", HOUR)) == ("7", "19700101T010000Z")
+    assert [units.parsed(side, units.id_of(side, HOUR)) for side in ("", "dirty")] == [HOUR, HOUR]
+    assert (units.counted("late", 1200), units.counted("", 1)) == ("1,200 batches", "1 window")
+    assert units.key_of(7) == WindowKey(7, 8)
+    words = in_words(Backlog(name=late, standing=3, newest_ms=12), HOUR)
+    assert words == "3 batches stand there, up to batch 12"
 
 
 def test_last_words_and_refusals() -> None:
@@ -227,6 +251,7 @@ def test_a_delivered_table_begins_with_the_window_and_the_partitions() -> None:
     made = table_of(PIPELINE, delivery)
     assert (made.pipeline, made.delivery, made.name) == ("flights", "ch", "db.t")
     assert (made.columns, made.options, made.spec) == (columns, (("a", "b"),), PIPELINE)
+    assert (made.side, table_of(PIPELINE, replace(delivery, side="late")).side) == ("", "late")
 
 
 SUMMER = datetime.timezone(datetime.timedelta(hours=2))

@@ -79,3 +79,13 @@ def test_of_twenty_times_those_far_from_all_others_are_odd() -> None:
     for edge, odd in ((low - reach, 0), (low - reach - 1, 1)):
         assert windows_of(times(edge, *middle), 1000, NOW).odd == odd
     assert windows_of(times(low - reach - 1, *middle[:18]), 1000, NOW).odd == 0, "nineteen are too few to tell"
+    low, high = middle[1], middle[-1]
+    reach = 3 * (high - low) + DAY_MS
+    for edge, odd in ((high + reach, 0), (high + reach + 1, 1)):
+        assert windows_of(times(*middle, edge), 1000, NOW).odd == odd
+
+
+@pytest.mark.parametrize(("events", "late", "delay"), [(99, 1, 2 * HOUR_MS), (100, 1, QUARTER), (100, 2, 2 * HOUR_MS)])
+def test_the_latest_of_a_hundred_events_does_not_decide_the_delay(events: int, late: int, delay: int) -> None:
+    found = windows_of(times(*[NOW] * (events - late), *[NOW - HOUR_MS] * late), 1000, NOW)
+    assert found.delay_ms == delay

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def tree(*values: dict[str, Any]) -> Field:
 
 
 def types(*values: dict[str, Any]) -> dict[str, str]:
-    return {c.path: c.type for c in columns_of(tree(*values), len(values)).columns}
+    return {c.path: c.type for c in columns_of(tree(*values), len(values), False).columns}
 
 
 def best(*values: dict[str, Any], now: int = NOW) -> tuple[str, str] | None:
@@ -40,7 +41,8 @@ def test_each_partition_is_looked_at_three_times() -> None:
         (0, 0, 10), (0, 495, 505), (0, 990, 1000), (1, 500, 505),
     ]  # fmt: skip
     assert sample_ranges({0: (0, 31)}, 30) == [(0, 0, 10), (0, 10, 20), (0, 21, 31)]
-    assert sample_ranges({0: (0, 5)}, 1) == [(0, 0, 1), (0, 2, 3), (0, 4, 5)]
+    assert sample_ranges({0: (0, 5), 1: (0, 5)}, 1) == [(0, 0, 1), (0, 2, 3), (0, 4, 5)]
+    assert sample_ranges({0: (0, 30)}, 30) == [(0, 0, 30)]
     assert sample_ranges({}, 10) == []
 
 
@@ -49,7 +51,7 @@ def test_no_record_is_read_twice() -> None:
         found = sample_ranges({0: (100, 100 + length)}, messages)
         offsets = [o for _, start, end in found for o in range(start, end)]
         assert len(offsets) == len(set(offsets)) <= max(messages, 3)
-        assert {100, 99 + length} <= set(offsets) or length == 1
+        assert {100, 99 + length} <= set(offsets) <= set(range(100, 100 + length))
 
 
 def test_of_many_partitions_some_are_looked_at() -> None:
@@ -67,14 +69,14 @@ def test_objects_are_taken_apart_and_arrays_are_not() -> None:
 
 
 def test_names_that_would_be_the_same_are_not() -> None:
-    made = columns_of(tree({"a_b": 1, "a": {"b": 2}, "A": {"B": 3}}), 1).columns
+    made = columns_of(tree({"a_b": 1, "a": {"b": 2}, "A": {"B": 3}}), 1, False).columns
     assert len({c.name for c in made}) == 3
 
 
 def test_an_object_that_is_sometimes_a_number_gets_no_column() -> None:
-    made = columns_of(tree({"a": {"b": 1}}, {"a": 5}), 2)
+    made = columns_of(tree({"a": {"b": 1}}, {"a": 5}), 2, False)
     assert made.columns == ()
-    assert made.left[0].startswith("$.a: in 2 of 2 messages")
+    assert made.left == ("$.a: in 2 of 2 messages, seen: bigint, struct<b:bigint>: no type takes them all",)
 
 
 def test_keys_that_are_data_are_a_map() -> None:
@@ -101,6 +103,7 @@ def test_names_of_pipelines() -> None:
     assert pipeline_name("shop.Orders-v1") == "shop_orders_v1"
     assert pipeline_name("2024.events") == "topic_2024_events"
     assert pipeline_name("...") == "topic"
+    assert pipeline_name("__orders_") == "orders"
     assert len(pipeline_name("x" * 249)) == 100
 
 
@@ -130,14 +133,16 @@ def test_formats_of_times(value: Any, form: str) -> None:
 
 
 def test_days_that_may_be_months_are_told() -> None:
-    def why(*texts: str) -> str:
-        found = draft_times.candidates(leaves(tree(*({"ts": t} for t in texts))), len(texts), NOW)
-        return found[0].why
+    def found(*texts: str) -> tuple[str, str]:
+        first = draft_times.candidates(leaves(tree(*({"ts": t} for t in texts))), len(texts), NOW)[0]
+        return first.format, first.why
 
-    assert why("01/02/2013 10:00:00", "03/04/2013 10:00:00").endswith("the other way round: look")
-    assert "other way" not in why("01/02/2013 10:00:00", "25/04/2013 10:00:00")
-    assert "other way" not in why("01.02.2013 10:00:00")
-    assert "other way" not in why("2013/01/02 10:00:00"), "the year comes first"
+    said, turned = "2 of 2 messages have a time in it", "; day and month may be the other way round: look"
+    assert found("01/02/2013", "03/04/2013") == ("%d/%m/%Y", said + turned), "of formats that take all, the first"
+    assert found("01/02/2013", "25/04/2013") == ("%d/%m/%Y", said)
+    assert found("01/02/2013", "04/25/2013") == ("%m/%d/%Y", said)
+    assert found("01.02.2013", "03.04.2013") == ("%d.%m.%Y", said)
+    assert found("2013/01/02 10:00:00", "2013/03/04 10:00:00") == ("%Y/%m/%d %H:%M:%S", said), "the year comes first"
 
 
 def test_the_name_decides_between_times() -> None:
@@ -189,8 +194,63 @@ def test_a_time_in_the_future_is_none() -> None:
     assert best({"at": NOW + HOUR_MS}) == ("$.at", "epoch_ms")
 
 
-def test_a_constant_is_no_event_time() -> None:
-    assert best(*[{"started_at": DAY_ONE, "n": i} for i in range(30)]) is None
+@pytest.mark.parametrize(("messages", "path"), [(20, "$.started_at"), (21, None)])
+def test_a_constant_of_more_than_twenty_messages_is_no_event_time(messages: int, path: str | None) -> None:
+    found = best(*[{"started_at": DAY_ONE, "n": i} for i in range(messages)])
+    assert (found and found[0]) == path
+
+
+def test_candidates_from_the_best_to_the_worst() -> None:
+    """Those that enough messages have come first, then names decide, then how exact the time is, then the depth."""
+    rows = [
+        {
+            **({"event_time": DAY_ONE + i} if i > 5 else {}),
+            "updated_at": DAY_ONE + i,
+            "received_at": DAY_ONE + i,
+            "opened": DAY_ONE + i,
+            "a": {"sent_at": DAY_ONE + i},
+            "day_at": f"2013-01-{i % 28 + 1:02d}",
+            "second_at": DAY_ONE // 1000 + i,
+            "text_at": f"05.01.2013 10:00:{i % 60:02d}",
+            **({"measured_at": DAY_ONE + i} if i > 4 else {}),
+            "at": f"2013-01-05T00:00:{i % 60:02d}Z",
+        }
+        for i in range(100)
+    ]
+    assert [c.path for c in draft_times.candidates(leaves(tree(*rows)), 100, NOW)] == [
+        "$.measured_at", "$.at", "$.a.sent_at", "$.second_at", "$.text_at", "$.day_at", "$.opened", "$.received_at",
+        "$.updated_at", "$.event_time",
+    ]  # fmt: skip
+
+
+def test_a_field_of_which_less_than_half_are_times_is_no_candidate() -> None:
+    def candidates(times: int, others: int, nulls: int = 0) -> int:
+        rows = [{"at": DAY_ONE + i} for i in range(times)] + [{"at": i} for i in range(others)] + [{"at": None}] * nulls
+        return len(draft_times.candidates(leaves(tree(*rows)), len(rows), NOW))
+
+    assert (candidates(50, 50), candidates(49, 51), candidates(1, 9), candidates(0, 0, nulls=3)) == (1, 0, 0, 0)
+
+
+def test_an_event_time_that_exactly_enough_messages_have() -> None:
+    assert best(*[{"at": DAY_ONE + i} for i in range(95)], *[{}] * 5) == ("$.at", "epoch_ms")
+    assert best(*[{"at": DAY_ONE + i} for i in range(94)], *[{}] * 6) is None
+
+
+def test_an_instant_is_what_the_worker_reads_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an offset it is UTC, wherever the command runs; Python alone would take weeks and commas too."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert draft_times.event_ms("2013-01-05T00:00:00.123Z", "iso8601") == DAY_ONE + 123
+        assert draft_times.event_ms("2013-01-05 00:00", "iso8601") == DAY_ONE
+        assert draft_times.event_ms("2013-01-05T02:00:00+02:00", "iso8601") == DAY_ONE
+        assert draft_times.event_ms("05.01.2013", "%d.%m.%Y") == DAY_ONE
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert draft_times.event_ms("2013-W01-6T00:00", "iso8601") is None
+    assert draft_times.event_ms("2013-01-05T00:00:00,5", "iso8601") is None
+    assert draft_times.event_ms("9999-12-31T23:59:59-05:00", "iso8601") is not None
 
 
 # ---------------------------------------------------------------- windows
@@ -282,5 +342,7 @@ def test_the_type_of_most_values_decides_and_the_rest_is_told() -> None:
 
 
 def test_a_path_that_is_too_long_for_a_spec_is_left() -> None:
-    assert columns_of(tree({"x" * 200: 1, "y": {"z" * 200: DAY_ONE}, "w": 1}), 1).columns[0].path == "$.w"
+    found = columns_of(tree({"x" * 127: 1, "y": {"z" * 125: DAY_ONE}, "w": 1, "v" * 126: 2}), 1, False)
+    assert [c.path for c in found.columns] == ["$.w", "$." + "v" * 126]
+    assert found.left == (f'"{"x" * 79}: no path can name it', f'"y.{"z" * 77}: no path can name it')
     assert best({"at" * 100: DAY_ONE}) is None

@@ -83,6 +83,9 @@ def test_a_draft_of_a_sample() -> None:
     assert [c.path for c in found.others] == ["$.deep.seen"]
     assert found.windows.why["start"].endswith("2025-12-31T23:58Z")
     assert found.wanted is WANTED
+    one = drafted(BOTH)
+    assert one.time is not None
+    assert one.time.why == "1 of 1 message have a time in it"
 
 
 def test_the_event_time_that_was_asked_for() -> None:
@@ -110,6 +113,7 @@ def test_records_that_come_late_are_a_load_of_old_data() -> None:
     old = [{"at": NOW - 400 * HOUR_MS}] * 2
     assert drafted(*old, {"at": NOW - 1000}).windows.why["idle"].startswith("records come 16.7 days after")
     assert "idle" not in drafted({"at": NOW - 400 * HOUR_MS}, *[{"at": NOW - 1000}] * 3).windows.why
+    assert "idle" in drafted(*[{"at": NOW - 400 * HOUR_MS}] * 3, *[{"at": NOW - 1000}] * 2).windows.why
     assert drafted().windows.why["start"].startswith("this hour")
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
+from core_values import PIPELINE
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.core.base import partition_values
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from tidegate.core.spec.pipeline import Windows
-from tidegate.core.target.paths import Layout
+from tidegate.core.target.paths import Assembly, Layout, join, parse_assembly, usual_workdir
 from tidegate.core.window import cut
 
 JAN_5_4H = 1_357_358_400_000  # 2013-01-05T04:00Z
@@ -36,6 +38,63 @@ def test_every_path_as_a_whole() -> None:
     assert PATHS.quarantine("x") == f"{w}/quarantine/x"
     time = cut.time_values(JAN_5_4H, ("date", "hour"), "UTC")
     assert PATHS.window(time) == "file:///lake/t/date=2013-01-05/hour=04"
+    assert PATHS.redrive_rehearsal_name("ab") == "redrive.dry-ab"
+    assert PATHS.replay_plan(JAN_5_4H, 2, 1, "ab") == f"{w}/plans/20130105T040000Z.2.1-ab.json"
+    assert PATHS.merge_plan(JAN_5_4H, 2, 1, "ab") == f"{w}/plans/20130105T040000Z.2.1-ab.merge.json"
+    assert PATHS.merge_attempt(JAN_5_4H, 2, 1, "ab") == f"{w}/tmp/20130105T040000Z.2.1-ab.merge"
+    day = PATHS.day_name(JAN_5_4H, 2, 1, "ab")
+    assert (PATHS.day_plan(day), PATHS.day_attempt(day)) == (f"{w}/plans/{day}.json", f"{w}/tmp/{day}")
+    assert day == "20130105T040000Z.2.1-ab.day"
+    assert (PATHS.copied("3.1-ab"), PATHS.copy_plan("3.1-ab")) == (f"{w}/copies/3.1-ab", f"{w}/copies/3.1-ab.json")
+    assert (PATHS.apply("1-4.1-ab"), PATHS.apply_plan("1-4.1-ab")) == (
+        f"{w}/apply/1-4.1-ab",
+        f"{w}/apply/1-4.1-ab.json",
+    )
+    assert PATHS.failover(2) == f"{w}/failovers/2"
+    assert PATHS.publication_mark(JAN_5_4H + DAY_MS, JAN_5_4H, 2, 1) == (
+        f"{w}/hwm/published/2013-01-06/20130105T040000Z.2.1"
+    ), "the day of the publication, and not that of the window"
+    assert PATHS.success_draft(JAN_5_4H, 2) == f"{w}/publish/20130105T040000Z.2.success"
+    assert PATHS.empty() == f"{w}/empty"
+    assert PATHS.side_table("late") == f"{w}/late"
+
+
+def test_the_work_directory_is_below_the_table_unless_the_yaml_names_another() -> None:
+    assert usual_workdir("s3://lake/t/") == "s3://lake/t/_tidegate"
+    elsewhere = replace(PIPELINE.sink, location="hdfs://a/t", workdir="hdfs://a/work")
+    assert Layout.of(replace(PIPELINE, sink=elsewhere)) == Layout("hdfs://a/t", "hdfs://a/work")
+
+
+def test_where_nothing_can_be_renamed_a_generation_is_put_together_in_its_place() -> None:
+    objects = Layout("s3://lake/t", "s3://lake/t/_tidegate")
+    assert (objects.in_place, PATHS.in_place) == (True, False)
+    assert objects.assembly(JAN_5_4H, 1, 3) == objects.generation(JAN_5_4H, 1, 3)
+
+
+def test_whose_a_file_is() -> None:
+    """A generation's manifest names files of attempts and of earlier generations by their URIs."""
+    w = PATHS.workdir
+    written, published = f"{w}/tmp/12.2-ab/data/x", f"{w}/generations/20130105T040000Z.2.1/rows/x"
+    assert PATHS.holder_of(written) == PATHS.attempt_of(written) == (f"{w}/tmp/12.2-ab", "data/x")
+    assert PATHS.holder_of(published) == (f"{w}/generations/20130105T040000Z.2.1", "rows/x")
+    assert PATHS.generation_of(published) == PATHS.holder_of(published)
+    assert (PATHS.generation_of(written), PATHS.attempt_of(published)) == (None, None)
+    assert PATHS.holder_of(f"{w}/tmp/12.2-ab") is None, "the directory itself"
+    assert PATHS.holder_of(f"{w}/tmp/12.2-ab/") is None
+    assert PATHS.holder_of(f"{w}/other/tmp/12.2-ab/data/x") is None
+
+
+def test_a_file_that_is_named_by_its_uri_lies_there() -> None:
+    assert join("file:///a/", "/b/", "c") == "file:///a/b/c"
+    assert join("file:///a", "hdfs://other/x") == "hdfs://other/x"
+    assert join("file:///a") == "file:///a"
+
+
+def test_names_of_assemblies() -> None:
+    assert parse_assembly("20130105T040000Z.2.1") == Assembly(JAN_5_4H, 2, 1)
+    odd = ("20130105T040000Z.2", "20130105T040000Z.2.1.3", "20130105T040000Z.x.1", "20130105T040000Z.1.x", "today.2.1")
+    for name in odd:
+        assert parse_assembly(name) is None, name
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))

@@ -10,7 +10,7 @@ from core_progress import BASE, DAY, HOUR, LANDED, MINUTE, NOW, batch, one, prog
 
 from tidegate.core.source.loss_forecast import AHEAD, FAR_MS, NEVER, PASSING, UNKNOWN, LossForecast, forecast
 from tidegate.core.source.loss_warning import OK, sentence, short, time_to_loss
-from tidegate.core.source.port import Lane, LogState
+from tidegate.core.source.port import ALL, Lane, LogState
 from tidegate.core.source.progress import BatchLook, Look, Progress
 
 
@@ -145,6 +145,14 @@ def test_short_transactions_do_not_make_a_partition_fall_behind() -> None:
     assert met(0.1, stable=None).state == AHEAD
 
 
+@pytest.mark.parametrize(("stable", "held"), [(999, True), (1_000, True), (1_001, False)])
+def test_what_only_an_open_transaction_holds_back_is_told(stable: int, held: bool) -> None:
+    state = replace(topic(), partitions={0: Lane(0, stable, 2_000)})
+    assert one(state, progress(LANDED, LANDED, BASE)).held is held
+    nothing_unread = replace(topic(), partitions={0: Lane(0, min(stable, 1_000), 1_000)})
+    assert not one(nothing_unread, progress(LANDED, LANDED, BASE)).held
+
+
 def test_planned_offsets_are_unread_until_the_batch_is_sealed() -> None:
     look = read(1_000, 1_500, None)
     for state, unread in (("PLANNED", 1_000), ("WRITING", 1_000), ("SEALED", 500), ("ABANDONED", 500)):
@@ -213,6 +221,11 @@ def test_a_compacted_topic_loses_nothing_by_retention() -> None:
     found = one(topic(deletes=False, retention_ms=None), progress(LANDED, LANDED, BASE))
     assert found.state == NEVER
     assert "compacted" in found.reason
+
+
+def test_a_source_that_forgets_nothing() -> None:
+    found = one(topic(traits=replace(ALL, expires=False)), progress(LANDED, LANDED, BASE))
+    assert found == LossForecast(partition=0, state=NEVER, unread=1_000, reason="this kind of source forgets nothing")
 
 
 def test_settings_that_may_not_be_read() -> None:

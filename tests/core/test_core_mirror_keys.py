@@ -22,6 +22,7 @@ from tidegate.core.mirror.key_history import (
     Happened,
     Purge,
     history,
+    kept_out_by_days,
     newest,
 )
 from tidegate.core.mirror.key_values import KeyValue, NoKey, key_values
@@ -260,3 +261,41 @@ def test_keys_of_another_form_than_a_part_are_refused() -> None:
             holds(wrong, {"shop": 1, "id": 5})
     with pytest.raises(ValueError, match="zip"):
         swept_below({"shop": 1, "id": 5}, (7, 0), [SweptPart(part, (9, 0, 1))])  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- what purges of days have kept out
+
+
+def kept_out(days: dict[int, list[Event]], **below: int) -> list[int]:
+    """Positions of what was kept out. `below`: markers of the days before `d1`, `d2`, ..."""
+    found = kept_out_by_days(days, lambda day: (below.get(f"d{day}", 0), 0, 0))
+    return sorted(e.commit for e in found)
+
+
+def test_m5_a_day_keeps_out_what_is_below_its_purge_while_the_key_has_no_row() -> None:
+    assert kept_out({1: [event(5), event(6)]}, d1=7) == [5, 6]
+    assert kept_out({1: [event(5), event(7)]}, d1=7) == [], "one of them is above it"
+    assert kept_out({1: [event(5)]}) == [], "nothing was purged"
+
+
+def test_m5_a_row_that_stands_keeps_out_nothing_and_nobody_asks_for_the_purge() -> None:
+    assert kept_out({1: [event(5)], 2: [event(6)]}, d2=9) == []
+
+    def asked(day: int) -> tuple[int, int, int]:
+        assert day == 1
+        return START
+
+    assert kept_out_by_days({1: [event(5)], 2: [event(4)]}, asked) == set()
+
+
+def test_m5_a_tombstone_that_is_left_outdates_events_one_that_was_purged_lets_them_be_kept_out() -> None:
+    deleted = event(5, operation=DELETE)
+    assert kept_out({1: [deleted], 3: [event(4)]}, d3=6) == [4], "the tombstone is gone"
+    assert kept_out({1: [deleted], 3: [event(4)]}, d3=5) == [], "it is there, and newer"
+    assert kept_out({1: [deleted], 3: [event(9)], 4: [event(6)]}, d3=6, d4=8) == [], "a row stands by then"
+
+
+def test_m5_what_was_kept_out_makes_no_row_for_later_days() -> None:
+    assert kept_out({3: [event(8)], 1: [event(4)], 2: [event(5)]}, d1=6, d2=6, d3=6) == [4, 5], "in the order of days"
+    older = {1: [event(9, operation=DELETE)], 2: [event(4)], 3: [event(5)]}
+    assert kept_out(older, d2=3, d3=10) == [5], "an older event leaves the tombstone what it is"

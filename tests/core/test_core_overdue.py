@@ -49,8 +49,9 @@ def test_windows_are_late_once_the_sla_is_over() -> None:
         .what.split("(")[1]
         .startswith("2013-01-05T00:00Z) for more than 2.0 h: ")
     )
-    follows = Due(replace(SPEC.windows, follows=True), due((0, 3)).parts)
-    assert found(follows)[0].what.endswith("; each waits for the one before it")
+    for windows in (2, 3):
+        follows = Due(replace(SPEC.windows, follows=True), due((0, windows)).parts)
+        assert found(follows)[0].what.endswith("; each waits for the one before it")
     assert overdue.in_turn(Due(follows.windows, due((0, 1)).parts)) == overdue.in_turn(due((0, 3))) == ""
 
 
@@ -151,6 +152,7 @@ def test_what_is_being_published_is_left_alone() -> None:
     assert overdue.to_fill("p", due((0, 3)), (), (), 1200) == "being published: 1,200 in the last 3 minutes"
     assert overdue.to_fill("p", due((0, 3)), (), (), PUBLISHING).startswith("being published")
     assert overdue.to_fill("p", due((0, 3)), at(0), (), PUBLISHING).startswith("to fill: ")
+    assert overdue.to_fill("p", due((0, 3)), (), at(0, 1, 2), 0) == "", "something else holds them"
     assert overdue.to_fill("p", due((0, 1)), at(0), (), 9) == overdue.to_fill("p", due(), (), at(0), 9) == ""
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tidegate.core.base.hivetypes import parse
-from tidegate.core.spec.proposals import advice, propose, sample_ranges
+from tidegate.core.spec.proposals import advice, keys_of, propose, sample_ranges
 
 TYPES = [
     (["1", "-7"], "bigint"),
@@ -146,3 +146,20 @@ def test_so_are_those_at_which_a_batch_stopped() -> None:
     assert sample_ranges(two, 30, refused=(1, 7)) == [(1, 90, 95), (0, 90, 100), (1, 90, 95)]
     assert sample_ranges(two, 30, refused=(0, 500)) == [(0, 90, 100), (1, 90, 95)]
     assert sample_ranges(two, 30, refused=(9, 7)) == [(0, 90, 100), (1, 90, 95)]
+
+
+@pytest.mark.parametrize(
+    ("field", "keys"),
+    [
+        ("a.b", ("a.b",)),
+        ("$.a.b-c", ("a", "b-c")),
+        ("$.größe.@at", ("größe", "@at")),
+        ("$.lines[].sku", ("lines", "[]", "sku")),
+        ('$.a."b.c".d', ("a", "b.c", "d")),
+        (r'$.a."q\"\\"', ("a", 'q"' + "\\")),
+        ('$.a."x\ny"', ("a", "x\ny")),
+    ],
+)
+def test_keys_of_a_path(field: str, keys: tuple[str, ...]) -> None:
+    """A field at the top of the message is named by its key, whatever that holds."""
+    assert keys_of(field) == keys

@@ -132,6 +132,9 @@ def test_a_column_grows_to_the_type_of_the_messages_schema() -> None:
     ]  # fmt: skip
     assert [c.name for c in grown(EVOLVES, columns, declared, False)] == ["d"], "readers of Parquet files"
     assert grown(EVOLVES, [column("i", "int", path="$.j")], {"j": "bigint"}, True)[0].type == "bigint"
+    foreign = column("i", "int", path="$.größe")
+    assert [c.type for c in grown(EVOLVES, [foreign], {"größe": "bigint", "gr": "int"}, True)] == ["bigint"]
+    assert grown(EVOLVES, [foreign], {"gr": "bigint"}, True) == (), "of another field whose name begins so"
     assert [c.name for c in grown(EVOLVES, [columns[3], columns[0]], declared, True)] == ["i"]
 
 

@@ -105,7 +105,7 @@ WAITS = InTheWay(
     state="WRITING",
     epoch=0,
     since_ms=T0 + 999,
-    runs=("p.ingest/r1", "q.ingest/x", "p.ingest/r2"),
+    runs=("p.ingest/r0", "p.ingest/r1", "q.ingest/x", "p.ingest/r2"),
     blocked="",
 )
 AIRFLOW = IngestFacts(paused=False, alive=True, states={})

@@ -63,6 +63,28 @@ def test_the_watermark_comes_first() -> None:
     assert blocked == certify("p", DAYS, facts(2.5), day(2), NOW)
 
 
+def test_a_day_waits_until_a_copy_of_the_table_is_whole() -> None:
+    """Unless it is published already: a later copy that is under way takes nothing back."""
+    windows = replace(DAYS, copied=True)
+    certificate = certify("p", windows, facts(9), day(2), NOW)
+
+    def judged(*published: int, whole: bool, ready: bool = True) -> Certificate:
+        in_force = {day(n) for n in published}
+        found = certificate if ready else certify("p", windows, facts(0), day(2), NOW)
+        return turn.in_turn(found, windows, in_force.__contains__, lambda: whole)
+
+    held = judged(1, whole=False)
+    assert held == replace(
+        certificate, ready=False, reason="the first full copy of the source's table is not whole yet"
+    )
+    assert judged(1, whole=True) == certificate
+    assert judged(whole=True).after == day(1), "then the day before is waited for"
+    assert judged(2, whole=False) == certificate
+    assert judged(1, whole=False, ready=False).blockers == (0,), "the watermark comes first"
+    assert turn.in_turn(certificate, windows, {day(1)}.__contains__) == certificate
+    assert turn.in_turn(certificate, DAYS, {day(1)}.__contains__, lambda: False) == certificate, "no copy is needed"
+
+
 def test_others_are_what_they_were_and_nobody_is_asked() -> None:
     def asked(key: WindowKey) -> bool:
         raise AssertionError(key)
@@ -107,6 +129,16 @@ def test_a_day_that_is_closed_already_waits_too(state: str) -> None:
     assert (answer.done, answer.text) == (False, f"p 2013-01-07T00:00Z: {state}, but it {WAITS}")
     assert waited(2, 0, d2=(state, None), d1=("CLOSED", 3)).done
     assert waited(2, 0, d2=(state, 1)).done
+
+
+def test_the_wait_of_a_table_with_a_first_copy_asks_for_it() -> None:
+    wait = ReadyWait("p", replace(DAYS, copied=True), day(0))
+    for whole in (False, True):
+        answer, _ = wait.decide(Look({"p": replace(facts(9), copied=whole)}, {}), NOW)
+        assert (answer.done, turn.UNCOPIED in answer.text) == (whole, not whole)
+    published = Look({"p": facts(9)}, {("p", T0): Standing("OPEN", 1)})
+    assert wait.decide(published, NOW)[0].done, "one that is published is never held"
+    assert not wait.decide(Look({}, {}), NOW)[0].done
 
 
 def test_the_wait_of_others_asks_for_its_window_alone() -> None:

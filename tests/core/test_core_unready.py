@@ -11,7 +11,7 @@ from core_values import HOUR, T0
 from tidegate.core.look import concerns as rules
 from tidegate.core.look.overdue import Since
 from tidegate.core.look.status import Lag, PipelineStatus
-from tidegate.core.look.survey import OpenRow, Survey
+from tidegate.core.look.survey import Block, OpenRow, Survey
 from tidegate.core.source.progress import BatchLook, Look, Progress
 from tidegate.core.window.due import ArchiveNote
 from tidegate.core.window.forecast import Forecast
@@ -66,6 +66,8 @@ def test_what_helps_a_window_comes_in_this_order() -> None:
     assert rules.step(blocked(survey=closing, lag=lag), waits).startswith("airflow dags backfill p.archive")
     refused = blocked(survey=replace(SURVEY, open_batch=open_batch), lag=lag)
     assert rules.step(refused, waits).startswith("batch 7 was refused: dirty; ")
+    stuck = replace(SURVEY, open_batch=open_batch, blocks=(Block("batch 7", "odd"),))
+    assert "tidegate repair p --batch 7" in rules.step(blocked(survey=stuck, lag=lag), waits)
     assert rules.step(blocked(lag=lag), waits).startswith("records wait: 5 in partition 0; the next run of p.ingest")
     unscheduled = replace(SPEC, ingest=replace(SPEC.ingest, schedule=None))
     assert "airflow dags trigger p.ingest" in rules.step(blocked(lag=lag, pipeline=unscheduled), waits)
@@ -92,6 +94,8 @@ def test_what_helps_a_window_that_is_closing() -> None:
     before = OpenRow(batch_id=6, state="WRITING")
     assert helps(closing=closing, open_batch=before).startswith("nothing if p.ingest is running")
     assert helps(closing=closing, open_batch=replace(before, refused="odd")).startswith("batch 6 was refused: odd; ")
+    stuck = helps(closing=closing, open_batch=before, blocks=(Block("batch 6", "odd"),))
+    assert "tidegate repair p --batch 6" in stuck
     note = ArchiveNote(ended=(NEXT.start_ms,))
     assert helps(closing=closing, note=note).startswith("look at the log of the failed task")
     assert "look at the log" in helps(building=frozenset({NEXT.start_ms}), note=note)

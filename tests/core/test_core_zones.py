@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from tidegate.core.base.zones import changes, day_start, times_that_go_back
+from tidegate.core.base.zones import Change, changes, day_start, offset_at, times_that_go_back
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.window.cut import shared_directory, time_values, window_end, window_named, window_start
 
@@ -121,3 +121,16 @@ def test_quarters_tell_apart_what_hours_cannot() -> None:
     assert shared_directory(of("Asia/Colombo", 15 * MINUTE_MS), ("date", "hour", "minute")) is None
     goose_bay = of("America/Goose_Bay", 90 * MINUTE_MS, 1971, 1, 2)  # at full hours for years, then at 00:01
     assert shared_directory(goose_bay, ("date", "hour")) == (ms(1987, 10, 25, 3), ms(1987, 10, 25, 3) + 90 * MINUTE_MS)
+
+
+@pytest.mark.parametrize("before_s", [1, 2, 3, 5, 3600, 86_400])
+def test_a_change_of_clocks_is_known_to_the_second(before_s: int) -> None:
+    spring = ms(2024, 3, 31, 1)
+    assert [offset_at("Europe/Berlin", at) for at in (spring - 1, spring, spring + 1)] == [
+        HOUR_MS, 2 * HOUR_MS, 2 * HOUR_MS,
+    ]  # fmt: skip
+    first, change = spring - before_s * 1000, Change(spring, HOUR_MS, 2 * HOUR_MS)
+    assert list(changes("Europe/Berlin", first, spring + 2000)) == [change]
+    assert list(changes("Europe/Berlin", first, spring)) == [change], "up to the end, and with it"
+    assert list(changes("Europe/Berlin", first, spring - 1000)) == []
+    assert list(changes("Europe/Berlin", spring, spring + before_s * 1000)) == [], "not from the beginning on"

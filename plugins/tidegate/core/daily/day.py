@@ -93,10 +93,11 @@ def made(
     for bucket in receipt.buckets:
         for f in bucket.files:
             folder = TOMBSTONES if f.tombstones == f.rows else ROWS
-            path = join(folder, f"{origin}-{bucket.number:05d}-{f.path.rsplit('/', 1)[-1]}")
+            path = join(folder, f"{origin}-{bucket.number:05d}-{f.path.rpartition('/')[2]}")
             files.append(DayFile(path, f.bytes, f.rows, bucket.number))
             sources[path] = f.path
-    sums = after(before or Totals(), receipt)
+    before = before or Day(base=None, files=())
+    sums = after(before, receipt)
     day = Day(
         base=base,
         files=tuple(files),
@@ -105,13 +106,13 @@ def made(
         events=sums.events,
         inserted=sums.inserted,
         purged=sums.purged,
-        newest_ms=max(receipt.newest_ms, 0 if before is None else before.newest_ms),
+        newest_ms=max(receipt.newest_ms, before.newest_ms),
         conflicts=conflicts,
         taken=0 if copy is None else copy.number,
         copied=copied_of(before) if copy is None else copy.number,
         swept_below=swept_of(before) if copy is None else copy.low,
         purged_below=max(purge.below, purged_of(before)),
-        below_purge=(0 if before is None else before.below_purge) + sum(b.counts.below_purge for b in receipt.buckets),
+        below_purge=before.below_purge + sum(b.counts.below_purge for b in receipt.buckets),
         seen=purge.seen,
     )
     return day, sources

@@ -52,7 +52,7 @@ def renumbered(old: Pipeline, new: Pipeline, keys: Iterable[str]) -> list[str]:
     """Of a source's lists by which its lanes have their numbers: those that were not only appended to. Offsets of a
     lane would become another's."""
     before, after = dict(old.source.options), dict(new.source.options)
-    found = ((key, before.get(key, ""), after.get(key, "")) for key in keys)
+    found = ((key, before.get(key), after.get(key)) for key in keys)
     return [
         f"source.{key} was {was}, is {now or 'missing'}: it may only be appended to"
         for key, was, now in found

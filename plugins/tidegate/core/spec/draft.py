@@ -94,18 +94,14 @@ def sample_ranges(partitions: Mapping[int, tuple[int, int]], messages: int) -> l
     """(partition, start, end) of about so many records: the first, the middle and the last of each partition; of some
     partitions, evenly spread, where there are too many for all of them."""
     filled = [(p, begin, end) for p, (begin, end) in sorted(partitions.items()) if end > begin]
-    most = max(1, messages // 3)
-    if len(filled) > most:
-        filled = [filled[i * len(filled) // most] for i in range(most)]
+    most = min(len(filled), max(1, messages // 3))
     ranges = []
-    for partition, begin, end in filled:
-        share = max(1, messages // len(filled))
-        if end - begin <= share:
-            ranges.append((partition, begin, end))
-            continue
-        third = max(1, share // 3)
-        middle = begin + (end - begin - third) // 2
-        places = {(begin, begin + third), (middle, middle + third), (end - third, end)}
+    for partition, begin, end in (filled[i * len(filled) // most] for i in range(most)):
+        places = {(begin, end)}
+        if end - begin > messages // most:
+            third = max(1, messages // most // 3)
+            middle = begin + (end - begin - third) // 2
+            places = {(begin, begin + third), (middle, middle + third), (end - third, end)}
         ranges += [(partition, *place) for place in sorted(places)]
     return ranges
 
@@ -119,7 +115,7 @@ def draft(wanted: Wanted, messages: Sequence[Message], records: int, gaps: int, 
         columns, found = _RAW, []
     else:
         columns = draft_fields.columns_of(root, len(decoded), wanted.format["type"] == "csv")
-        found = draft_times.candidates(draft_fields.leaves(root), max(1, len(decoded)), now_ms)
+        found = draft_times.candidates(draft_fields.leaves(root), len(decoded), now_ms)
     time = _time(wanted.event_time, found, root)
     times, lags = [], []
     for m in decoded:
@@ -229,7 +225,7 @@ def _event_time(found: Draft) -> list[str]:
 
 def _windows(found: WindowDraft) -> list[str]:
     values = {
-        "size": "1d" if found.size_ms == DAY_MS else _duration(found.size_ms),
+        "size": _duration(found.size_ms),
         "timezone": "UTC",
         "start": iso(found.start_ms).replace("Z", ":00Z"),
         "watermark_delay": _duration(found.delay_ms),
@@ -238,7 +234,7 @@ def _windows(found: WindowDraft) -> list[str]:
     if found.idle != "clock":
         values["idle"] = found.idle
         why["idle"] += "; the newest window waits for a record after it"
-    return ["windows:", *(_line(f"  {key}: {value}", why.get(key, "")) for key, value in values.items())]
+    return ["windows:", *(_line(f"  {key}: {value}", why.get(key)) for key, value in values.items())]
 
 
 def _sink(w: Wanted, windows: WindowDraft) -> list[str]:
@@ -269,7 +265,7 @@ def _scalar(value: str | list[str]) -> str:
     return scalar(value)
 
 
-def _line(content: str, why: str) -> str:
+def _line(content: str, why: str | None) -> str:
     """The comment stands behind its line, or above it where both together are too long."""
     if not why:
         return content

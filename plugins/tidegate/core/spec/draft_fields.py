@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -97,18 +97,11 @@ class Columns:
     left: tuple[str, ...] = ()
 
 
-def _reachable(name: str) -> bool:
-    return proposals.nameable(name) and len(dotted((name,))) <= LONGEST_PATH
-
-
 def fields_of(messages: Sequence[Message]) -> Field:
     """The fields of all messages, as a tree."""
     root = Field()
-    for message in messages:
-        if message.fields is None:
-            continue
-        value = {name: None if text is None else proposals.value_of(text) for name, text in message.fields.items()}
-        _add(root, value, 0)
+    for fields in (message.fields for message in messages if message.fields is not None):
+        _add(root, {name: None if text is None else proposals.value_of(text) for name, text in fields.items()}, 0)
     return root
 
 
@@ -125,19 +118,20 @@ def _add(node: Field, value: Any, depth: int) -> None:
 
 def leaves(root: Field) -> dict[Path, Field]:
     """Every place that a path can name and that is no object, in the order in which they were met."""
-    found: dict[Path, Field] = {}
-    _walk(root, (), found)
-    return {path: leaf for path, leaf in found.items() if len(dotted(path)) <= LONGEST_PATH}
+    return {path: leaf for path, leaf in _places(root, ()) if _reachable(path)}
 
 
-def _walk(node: Field, path: Path, found: dict[Path, Field]) -> None:
+def _places(node: Field, path: Path) -> Iterator[tuple[Path, Field]]:
+    """Every place that is no object taken apart, whether a path can name it or not."""
     for name, child in node.children.items():
-        if not proposals.nameable(name):
-            continue
-        if _apart(child, len(path)):
-            _walk(child, (*path, name), found)
+        if proposals.nameable(name) and _apart(child, len(path)):
+            yield from _places(child, (*path, name))
         else:
-            found[(*path, name)] = child
+            yield (*path, name), child
+
+
+def _reachable(path: Path) -> bool:
+    return proposals.nameable(path[-1]) and len(dotted(path)) <= LONGEST_PATH
 
 
 def dotted(path: Path) -> str:
@@ -145,12 +139,15 @@ def dotted(path: Path) -> str:
     return "$." + ".".join(path)
 
 
-def columns_of(root: Field, messages: int, text_only: bool = False) -> Columns:
+def columns_of(root: Field, messages: int, text_only: bool) -> Columns:
     """Columns for every field, of a sample of so many decoded messages. `text_only`: the format holds nothing but text
     (CSV), so that a string column takes every value."""
     made: list[DraftColumn] = []
-    left = [f"{json.dumps(name)[:80]}: no path can name it" for name in root.children if not _reachable(name)]
-    for path, leaf in leaves(root).items():
+    left: list[str] = []
+    for path, leaf in _places(root, ()):
+        if not _reachable(path):
+            left.append(f"{json.dumps('.'.join(path))[:80]}: no path can name it")
+            continue
         if len(made) >= MOST_COLUMNS:
             left.append(f"{dotted(path)}: more than {MOST_COLUMNS} columns")
             continue
@@ -165,8 +162,7 @@ def columns_of(root: Field, messages: int, text_only: bool = False) -> Columns:
 def _column(path: Path, leaf: Field, messages: int, taken: Sequence[str], text_only: bool) -> DraftColumn | str:
     """The column, or why there is none."""
     usual, odd = _majority(leaf.values, text_only)
-    texts = [json.dumps(value, ensure_ascii=False) for value in usual]
-    proposal = proposals.propose("_".join(path), texts, taken, leaf.seen)
+    proposal = proposals.propose("_".join(path), map(json.dumps, usual), taken)
     map_type = _map_type(leaf) if leaf.objects and _is_map(leaf) else None
     if map_type is not None:
         proposal = replace(proposal, type=map_type, note="")
@@ -175,7 +171,7 @@ def _column(path: Path, leaf: Field, messages: int, taken: Sequence[str], text_o
         note = f"; {proposal.note}" if proposal.note else ""
         note += _told(odd, proposal.type)
         return DraftColumn(proposal.column, proposal.type, dotted(path), why + note, values=len(leaf.values))
-    kinds = proposals.types_of(leaf.values)
+    kinds = set(map(_kind, leaf.values))
     if kinds <= _SCALARS:
         told = f"{why}; as {' and '.join(sorted(kinds))}"
         return DraftColumn(proposal.column, "string", dotted(path), told, not text_only, len(leaf.values))
@@ -185,16 +181,13 @@ def _column(path: Path, leaf: Field, messages: int, taken: Sequence[str], text_o
 def _majority(values: Sequence[Any], text_only: bool) -> tuple[Sequence[Any], list[Any]]:
     """The values that decide the type, and the few odd ones that do not; all of them where none are few, and where
     most are plain text, which takes the others too."""
-    kinds = [_kind(value) for value in values]
-    counts = Counter(kinds).most_common(1) or [("", 0)]
-    numbers = sum(kind in _NUMBERS for kind in kinds)
-    most, count = counts[0]
-    keep = _NUMBERS if most in _NUMBERS else {most}
-    count = numbers if most in _NUMBERS else count
-    if most == "string" or count < (1 - MOST_ODD) * len(values):
+    by_word: dict[str, list[Any]] = defaultdict(list)
+    for value in values:
+        by_word[_word(value)].append(value)
+    most = max(by_word, key=lambda word: len(by_word[word]), default="")
+    usual, odd = by_word[most], [value for word, found in by_word.items() if word != most for value in found]
+    if most == "text" or len(odd) > MOST_ODD * len(values):
         return values, []
-    usual = [value for value, kind in zip(values, kinds, strict=True) if kind in keep]
-    odd = [value for value, kind in zip(values, kinds, strict=True) if kind not in keep]
     if text_only and any(isinstance(value, str) and _CODE.fullmatch(value) for value in odd):
         return values, []  # CSV: `007` among numbers is a code that lost its zeros elsewhere
     return usual, odd
@@ -207,11 +200,17 @@ def _kind(value: Any) -> str:
     return next(iter(proposals.types_of([value])))
 
 
+def _word(value: Any) -> str:
+    """What a value is, for people: all numbers are one thing."""
+    kind = _kind(value)
+    return _KINDS.get(kind, kind)
+
+
 def _told(odd: Sequence[Any], kind: str) -> str:
     """What becomes of the odd values in a column of that type."""
     read = [v for v in odd if kind == "timestamp" and _kind(v) == "bigint"]
-    dirty = [_kind(v) for v in odd if kind != "timestamp" or _kind(v) != "bigint"]
-    told = f"; {len(dirty):,} would be dirty: " + ", ".join(sorted({_KINDS.get(k, k) for k in dirty})) if dirty else ""
+    dirty = [_word(v) for v in odd if kind != "timestamp" or _kind(v) != "bigint"]
+    told = f"; {len(dirty):,} would be dirty: {', '.join(sorted(set(dirty)))}" if dirty else ""
     return told + (f"; {many(len(read), 'number')} would be read as epoch milliseconds" if read else "")
 
 
@@ -225,12 +224,14 @@ def _apart(node: Field, depth: int) -> bool:
 def _is_map(node: Field) -> bool:
     """Whether the keys look like data: many of them, each in few messages, or such as no path can name."""
     keys = len(node.children)
-    each = sum(child.seen for child in node.children.values()) / max(1, keys)
-    rare = keys > _FEW_KEYS and each < 0.1 * node.seen
+    rare = keys > _FEW_KEYS and sum(child.seen for child in node.children.values()) < 0.1 * keys * node.seen
     return keys > proposals.MOST_FIELDS or rare or not all(map(proposals.nameable, node.children))
 
 
 def _map_type(node: Field) -> str | None:
-    """None where the values have no type in common."""
-    kind = proposals.common_type(proposals.types_of(v for child in node.children.values() for v in child.values))
+    """None where the values have no type in common, or are nested too deeply for one."""
+    try:
+        kind = proposals.common_type(proposals.types_of(v for child in node.children.values() for v in child.values))
+    except RecursionError:
+        return None
     return kind and f"map<string,{kind}>"

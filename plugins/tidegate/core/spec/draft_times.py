@@ -6,7 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS, iso, span
@@ -18,6 +19,7 @@ ENOUGH = 0.95
 """Share of the messages that must have a usable event time; the rest would be dirty, and is told."""
 EARLIEST_MS = 946_684_800_000  # 2000-01-01: what is before is a counter, an id or a default, rather than a time
 AHEAD_MS = DAY_MS
+_EPOCH, _MS = datetime.fromtimestamp(0, UTC), timedelta(milliseconds=1)
 _LIVE_MS = HOUR_MS
 """A topic whose newest events are older than this (beyond the delay) is not live: the clock says nothing about it."""
 _EPOCHS: dict[str, Callable[[int], int]] = {
@@ -32,6 +34,8 @@ _PATTERNS = (
     "%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S GMT", "%d/%b/%Y:%H:%M:%S %z", "%a %b %d %H:%M:%S %Y",
     "%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y%m%d",
 )  # fmt: skip
+"""Of those that differ by the order of day and month, the one with the day first comes first."""
+_EXACT = ("iso8601", "epoch_ms", "epoch_us", "epoch_ns")
 _BEST = re.compile(r"(^|_)(event|occurred|happened|measured|observed|sampled|emitted)(_|$)")
 _GOOD = re.compile(r"(^|_)(timestamp|ts|time|at|datetime|when|instant|epoch|date|created|produced|sent)(_|$)")
 _BAD = re.compile(r"(birth|dob|expir|until|valid|due|updated|modified|ended|end|deleted|planned|scheduled|next)")
@@ -52,7 +56,7 @@ class TimeField:
 
     @property
     def date_only(self) -> bool:
-        return "%" in self.format and "%H" not in self.format
+        return _date_only(self.format)
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ def chosen(found: Sequence[TimeField]) -> TimeField | None:
 def event_ms(value: Any, form: str) -> int | None:
     """Epoch ms of a value; None if it is no time of this format. The worker's own rules decide afterwards."""
     if form in _EPOCHS:
-        return _EPOCHS[form](value) if isinstance(value, int) and not isinstance(value, bool) else None
+        return _EPOCHS[form](value) if type(value) is int else None
     if not isinstance(value, str):
         return None
     try:
@@ -97,8 +101,11 @@ def event_ms(value: Any, form: str) -> int | None:
         return None
     if at is None:
         return None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return int(at.timestamp() * 1000)
+    return (at.replace(tzinfo=at.tzinfo or UTC) - _EPOCH) // _MS
+
+
+def _date_only(form: str) -> bool:
+    return "%" in form and "%H" not in form
 
 
 def _candidate(path: Path, leaf: Field, messages: int, now_ms: int) -> TimeField | None:
@@ -106,50 +113,49 @@ def _candidate(path: Path, leaf: Field, messages: int, now_ms: int) -> TimeField
     if not plausible or plausible < 0.5 * len(leaf.values):
         return None
     share = plausible / messages
-    name = path[-1].lower().lstrip("@_")
-    words = re.sub(r"\W+", "_", re.sub(r"([a-z])([A-Z])", r"\1_\2", path[-1])).lower().strip("_")
-    grade = 4 if _BAD.search(name) else 3 if _LATER.search(name) else 0 if _BEST.search(words) else 2
-    if grade == 2 and _GOOD.search(words):
-        grade = 1
-    constant = len(leaf.values) > 20 and len(set(map(str, leaf.values))) == 1
-    exact = 0 if form in ("iso8601", "epoch_ms", "epoch_us", "epoch_ns") else 1
+    constant = len(leaf.values) > 20 and leaf.values.count(leaf.values[0]) == len(leaf.values)
     rank = (
-        0 if share >= ENOUGH else 1,
-        4 if constant else grade,
-        exact + ("%H" not in form and "%" in form),
+        share < ENOUGH,
+        4 if constant else _grade(path[-1]),
+        (form not in _EXACT) + _date_only(form),
         len(path),
     )
     why = f"{plausible:,} of {many(messages, 'message')} have a time in it"
     without = messages - sum(event_ms(v, form) is not None for v in leaf.values)
     why += f"; {without:,} would be dirty" if without else ""
-    turned = _turned(form)
-    if turned != form and turned in _PATTERNS and _plausible(leaf.values, turned, now_ms) == plausible:
+    turned = form.replace("%d/%m", "%m/%d")
+    if turned != form and _plausible(leaf.values, turned, now_ms) == plausible:
         why += "; day and month may be the other way round: look"
     return TimeField(dotted(path), form, share, rank, why)
 
 
-def _turned(form: str) -> str:
-    """A format with day and month the other way round."""
-    return form.replace("%d/%m", "%m/%d") if "%d/%m" in form else form.replace("%m/%d", "%d/%m")
+def _grade(name: str) -> int:
+    """How little the name sounds like an event time: from 0, the best, to 4."""
+    words = re.sub(r"\W+", "_", re.sub(r"([a-z])([A-Z])", r"\1_\2", name)).lower()
+    if _BAD.search(name.lower()):
+        return 4
+    if _LATER.search(name.lower()):
+        return 3
+    return 0 if _BEST.search(words) else 1 if _GOOD.search(words) else 2
 
 
 def _plausible(values: Sequence[Any], form: str, now_ms: int) -> int:
     times = (event_ms(v, form) for v in values)
-    return sum(t is not None and EARLIEST_MS <= t <= now_ms + AHEAD_MS for t in times)
+    return sum(t is not None and _is_plausible(t, now_ms) for t in times)
+
+
+def _is_plausible(event: int, now_ms: int) -> bool:
+    return EARLIEST_MS <= event <= now_ms + AHEAD_MS
 
 
 def _format(values: Sequence[Any], now_ms: int) -> tuple[str, int]:
     """The format that the most values have, with the number of plausible times; of ties the first."""
     texts = [v for v in values if isinstance(v, str)]
     few = texts[:: max(1, len(texts) // 20)]
-    numbers = any(isinstance(v, int) and not isinstance(v, bool) for v in values)
-    forms = tuple(_EPOCHS) if numbers else ()
-    forms += tuple(f for f in ("iso8601", *_PATTERNS) if any(event_ms(v, f) is not None for v in few))
-    best = ("", 0)
-    for form in forms:
-        count = _plausible(values, form, now_ms)
-        best = (form, count) if count > best[1] else best
-    return best
+    forms = list(_EPOCHS) if any(type(v) is int for v in values) else []
+    forms += [f for f in ("iso8601", *_PATTERNS) if any(event_ms(v, f) is not None for v in few)]
+    counts = ((form, _plausible(values, form, now_ms)) for form in forms)
+    return max(counts, key=itemgetter(1), default=("", 0))
 
 
 # ---------------------------------------------------------------- windows
@@ -160,8 +166,7 @@ def windows_of(
 ) -> WindowDraft:
     """`times`: (partition, offset, event ms) of the sample, plausible or not; `records`: of the whole topic; `lag_ms`:
     how long after its event a record came to Kafka, usually."""
-    known = [t for t in times if EARLIEST_MS <= t[2] <= now_ms + AHEAD_MS]
-    kept = _without_odd_ones(known)
+    kept = _without_odd_ones([t for t in times if _is_plausible(t[2], now_ms)])
     if not kept:
         start = now_ms // HOUR_MS * HOUR_MS
         why = {"start": "this hour: no event time was seen", "watermark_delay": "nothing was seen that says another"}

@@ -20,7 +20,7 @@ LONGEST_TYPE = 2000
 """Characters of a type that a metastore takes in any case."""
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PATH_PART = re.compile(r"""[^\s.\[\]"'*$?()]+""")
-_STEP = re.compile(r"""\.(?:([A-Za-z0-9_-]+)|"((?:[^"\\]|\\.)*)")|(\[\])""", re.DOTALL)
+_STEP = re.compile(r"""\.(?:([^.\[\]"\s]+)|"((?:[^"\\]|\\.)*)")|(\[\])""")
 _ELEMENTS = "[]"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?")
@@ -62,7 +62,7 @@ def keys_of(field: str) -> tuple[str, ...]:
     by its path, one at the top by its key."""
     if not field.startswith("$."):
         return (field,)
-    return tuple(m[3] or m[1] or re.sub(r"\\(.)", r"\1", m[2], flags=re.DOTALL) for m in _STEP.finditer(field))
+    return tuple(m[3] or m[1] or re.sub(r"\\(.)", r"\1", m[2]) for m in _STEP.finditer(field))
 
 
 def propose(
@@ -74,8 +74,9 @@ def propose(
 ) -> Proposal:
     """Propose a column from the field's values as compact JSON texts (what is no JSON is text). `taken`: names that
     columns have; `seen`: of how many values these are examples; `declared`: the type by the messages' schema."""
-    texts = list(examples)
+    texts: list[str] = []
     try:
+        texts += examples
         kind, note = (declared, "") if declared is not None else _judged(texts)
     except RecursionError:
         kind, note = "string", "nested too deeply for a type; records with anything but text are dirty"
