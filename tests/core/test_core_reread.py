@@ -66,6 +66,11 @@ def test_whose_reading_a_generations_rows_are_of(number: int, reading: int | Non
     assert reading_of(reversed(LINES), number) == reading
 
 
+@pytest.mark.parametrize("lines", [[line(0, ARCHIVE), line(1, ARCHIVE)], [line(2, ROLLBACK, 3), line(3, ROLLBACK, 2)]])
+def test_an_audit_of_a_ledger_that_contradicts_itself_has_an_end(lines: list[Known]) -> None:
+    assert [reading_of(lines, one.number) for one in lines] == [None, None]
+
+
 def entry(*rows: PartitionRows, kind: str = DATA, window_ms: int | None = KEY.start_ms) -> FileEntry:
     return FileEntry(
         path=f"{kind}/a", kind=kind, window_ms=window_ms, values=(), rows=sum(r.rows for r in rows), bytes=1,

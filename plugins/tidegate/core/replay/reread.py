@@ -50,8 +50,7 @@ def reading_of(generations: Iterable[Line], number: int) -> int | None:
 
     What is rebuilt from files has the rows of the generation that was in force before it."""
     known = {g.number: g for g in generations if g.state != DISCARDED}
-    while number in known:
-        one = known[number]
+    while (one := known.pop(number, None)) is not None:  # each once: an audit of a damaged ledger has an end
         if of_kind(one.kind).rereads:
             return number
         before = max((n for n in known if n < number), default=0)
