@@ -46,7 +46,7 @@ def test_the_texts_are_contracts() -> None:
         ["ingest", "redrive"],
         ["OPEN", "CLOSING", "CLOSED"],
         ["BUILDING", "BUILT", "SWAPPING", "CURRENT", "RETIRED", "DISCARDED"],
-        ["archive", "heal", "replay", "reopen", "rollback"],
+        ["archive", "heal", "replay", "reopen", "rollback", "reread"],
         [
             *("dirty_limit", "unknown_field", "wider_type", "job", "receipt", "reread", "log_cut", "windows"),
             *("conflict", "goes_back", "null_key", "mirror_files", "other"),

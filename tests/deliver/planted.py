@@ -160,7 +160,7 @@ SIDE_BUGS = {
         _bug("a newer version does not overtake a try", "D9", (seams.DELIVERY_HOLDS, _still_its_row)),
         _bug("a later version's record is not looked for", "D9", (seams.CLUSTER_LATE, always(None))),
         _bug("parts that a version lacks stay", "D10", (seams.VANISHED_VALUES, always([]))),
-        _bug("an hour does not wait for its rows to leave", "D11", (seams.DELIVERY_WAITS_FOR, always(""))),
+        _bug("an hour does not wait for its rows to leave", "D11", (seams.DELIVERY_HELD_BY, always(()))),
         _bug("a batch without a row is not there", "D11", (seams.DELIVERY_WAITS, _with_a_row)),
     )
 }
