@@ -102,6 +102,7 @@ def test_eight_levels_are_taken_apart() -> None:
     assert [(c.path, c.type) for c in drafted(*keys)] == [(eight, "map<string,bigint>")], "keys are data there, too"
 
 
+@pytest.mark.usefixtures("usual_recursion")
 def test_what_is_nested_too_deeply_for_a_type_gets_no_column() -> None:
     deep: Any = 1
     for _ in range(300):

@@ -65,7 +65,7 @@ PORTS = {
 
 NO_PORTS = {
     "AnnouncementLedger", "Clock", "DirtyReader", "EventReader", "FileReader", "GroundsLedger", "Ledger",
-    "LedgerReads", "RowReader", "Cut", "SurveyLedger", "Truth", "Wait", "WaitLedger",
+    "LedgerReads", "RowReader", "Cut", "Line", "SurveyLedger", "Truth", "Wait", "WaitLedger",
     "Fence", "Intents", "SideTarget", "Site", "Target", "Targets",  # they hold storage, the catalogue and the ledger
     "PrefixTarget",
     "Checksums", "ChunkReader", "Database", "Rows",  # a copy only reads there

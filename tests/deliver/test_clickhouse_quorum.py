@@ -211,7 +211,9 @@ def test_below_the_quorum_an_hour_is_not_sent_again(tmp_path: Path, monkeypatch:
 
 def delivered(lab: Lab) -> list[workflow.Sent]:
     with lab.context() as ctx:
-        return list(workflow.deliver(ctx, SHOP, ctx.sender(SHOP)))
+        sender = ctx.sender(SHOP)
+        workflow.prepare(ctx, sender)
+        return list(workflow.deliver(ctx, SHOP, sender))
 
 
 def test_windows_behind_a_replica_that_lags_are_compared_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,6 +241,7 @@ def test_people_are_told_of_replicas_that_lag(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(Lab.kinds[0], name, lags)
     with lab.context() as ctx:
         sender = ctx.sender(SHOP)
+        workflow.prepare(ctx, sender)
         (sent,) = workflow.deliver(ctx, SHOP, sender)
         assert (sent.what, sent.well, sent.behind) == ("delivered", True, ("the replica b shows 0 rows, not 2",))
         (seen,) = workflow.compare(ctx, SHOP, sender)

@@ -10,10 +10,10 @@ import pytest
 import tidegate
 from tidegate.core.window import kinds
 from tidegate.core.window.kinds import command_of, of_kind
-from tidegate.core.window.states import ARCHIVE, HEAL, REOPEN, REPLAY, ROLLBACK
+from tidegate.core.window.states import ARCHIVE, HEAL, REOPEN, REPLAY, REREAD, ROLLBACK
 from tidegate.workflow.generation import makers, rebuild, salvage
 
-ALL = (ARCHIVE, HEAL, REPLAY, REOPEN, ROLLBACK)
+ALL = (ARCHIVE, HEAL, REPLAY, REOPEN, ROLLBACK, REREAD)
 CODE = Path(tidegate.__file__).parent
 
 
@@ -24,11 +24,11 @@ def test_each_kind_is_known_and_made() -> None:
 
 
 def test_what_is_true_of_each() -> None:
-    for name in ("landed", "takes_up", "restores"):
+    for name in ("landed", "takes_up", "restores", "rereads"):
         assert [kind for kind in ALL if getattr(of_kind(kind), name)] == [
-            {"landed": ARCHIVE, "takes_up": REOPEN, "restores": ROLLBACK}[name]
+            {"landed": ARCHIVE, "takes_up": REOPEN, "restores": ROLLBACK, "rereads": REREAD}[name]
         ]
-    assert [kind for kind in ALL if of_kind(kind).decoded] == [HEAL, REPLAY]
+    assert [kind for kind in ALL if of_kind(kind).decoded] == [HEAL, REPLAY, REREAD]
 
 
 def test_the_command_that_goes_on_with_each() -> None:
@@ -39,6 +39,7 @@ def test_the_command_that_goes_on_with_each() -> None:
         f"tidegate replay p {at}",
         f"tidegate reopen p {at}",
         f"tidegate rollback p {at} --why '...'",
+        f"tidegate replay p {at} --from source",
     ]
 
 

@@ -69,7 +69,7 @@ _MAKERS = {
     ARCHIVE: Maker(salvage.first),
     HEAL: Maker(_or_discard(rebuild.rebuild)),
     REPLAY: Maker(_or_discard(rebuild.rebuild), rebuild.unchanged),
-    REREAD: Maker(_or_discard(reread.build), rebuild.unchanged),
     REOPEN: Maker(_or_discard(extension.build)),
     ROLLBACK: Maker(_or_discard(restoration.build), again=_restore_or_heal),
+    REREAD: Maker(_or_discard(reread.build), rebuild.unchanged),
 }
