@@ -145,7 +145,7 @@ class SparkThriftObjects(SparkThrift):
 
     def _catalogues(self) -> dict[str, str]:
         if _OBJECTS not in self.site.env:
-            raise StackError("this endpoint reads an object store, and there is none: add --with objects")
+            raise StackError("this endpoint reads an object store, which this stack does not have: add --with objects")
         return {f"spark.hadoop.{key}": value for key, value in _s3a_files(self.site.env[_OBJECTS]).items()}
 
 

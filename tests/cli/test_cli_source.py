@@ -14,7 +14,7 @@ def test_the_commands_say_what_they_do(tide: Tide, world: World) -> None:
     end = plan_end(world)
     world.kafka.truncate(TOPIC, 0, end - 2)
     world.produce(*[record(f"new{i}", 3.6) for i in range(5)])
-    for reason in ((), ("--why", "  ")):  # blanks are none
+    for reason in ((), ("--why", "  ")):  # blanks are no reason
         shown = tide("source", "rewind", "readings", *reason)
         assert (shown.exit_code, "--why is needed" in shown.output) == (2, True)
     listed = tide("repair", "readings")

@@ -181,7 +181,7 @@ class Life:
             return False
         self.certificate = switch.apply(self.world.context(), decision, "by chance").certificate
         if not self.ending and self.chance.random() < 0.5:
-            self.writes()  # they never cross: whoever wrote there did not know yet
+            self.writes()  # by producers that have not heard of the switch: these never cross
         fresh = {name for name in self.copiers if name not in self.left and name != to}
         self.here, self.left = to, (self.left | {self.here}) - {to}
         # a standby that was never active is copied to from now on by the site that has taken over, from its beginning

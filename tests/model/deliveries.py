@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.model.engine import BLOCK, UNK, Model, Violation
+from tests.model.engine import BLOCK, UNK, Model, Switches, Violation
 
 
 class Row(NamedTuple):
@@ -20,7 +20,7 @@ class Row(NamedTuple):
     state: str = "NONE"
 
 
-class Cfg:
+class Cfg(Switches):
     """Rules as switches, and what a scenario sets; the defaults are the whole protocol."""
 
     shards = (0,)
@@ -44,11 +44,6 @@ class Cfg:
     eager, no_crash, env, env_kills, live = (), (), (), (), frozenset()
     procs, budget = (), (0, 0, 0, 0)
     heals = ("deliver",)
-
-    def __init__(self, **settings):
-        for name, value in settings.items():
-            assert hasattr(type(self), name), name
-            setattr(self, name, value)
 
     def init(self, cfg):
         s = {"force": 1, "row": Row(), "token": (0, 0)}

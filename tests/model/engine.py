@@ -19,6 +19,16 @@ class Violation(Exception):
     pass
 
 
+class Switches:
+    """What a scenario says of its model: values for attributes of the class. Raises TypeError for one it has not."""
+
+    def __init__(self, **settings):
+        for name, value in settings.items():
+            if not hasattr(type(self), name):
+                raise TypeError(name)
+            setattr(self, name, value)
+
+
 class Model:
     """Checks one scenario.
 

@@ -14,7 +14,7 @@ import itertools
 import time
 from typing import NamedTuple
 
-from tests.model.engine import Result
+from tests.model.engine import Result, Switches
 
 
 class Entry(NamedTuple):
@@ -25,7 +25,7 @@ class Entry(NamedTuple):
     coordinate: tuple[int, int] | None = None
 
 
-class Cfg:
+class Cfg(Switches):
     """Rules as switches; the defaults are the whole protocol."""
 
     rule = "coordinates"  # F1 | hashes: where the last records that landed are found in the copy | pair (F2)
@@ -44,11 +44,6 @@ class Cfg:
     trimmed = False  # whether the copy may begin late
     alphabet = ""  # contents for the rules that see no coordinates; "": each record its own
     n_max = 3
-
-    def __init__(self, **settings):
-        for name, value in settings.items():
-            assert hasattr(type(self), name), name
-            setattr(self, name, value)
 
 
 def topics(cfg):

@@ -15,7 +15,7 @@ import itertools
 import time
 from typing import NamedTuple
 
-from tests.model.engine import Result
+from tests.model.engine import Result, Switches
 
 
 class Entry(NamedTuple):
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     row: bool = True
 
 
-class Cfg:
+class Cfg(Switches):
     """Rules as switches; the defaults are the whole protocol."""
 
     compared = True  # F2: stamps of the rows that have landed are compared with those of their copies
@@ -43,11 +43,6 @@ class Cfg:
     n_min = 1
     n_max = 3
     new = 1  # records that producers write at the second site
-
-    def __init__(self, **settings):
-        for name, value in settings.items():
-            assert hasattr(type(self), name), name
-            setattr(self, name, value)
 
 
 def topics(cfg):

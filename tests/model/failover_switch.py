@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.model.engine import UNK, Model, Violation
+from tests.model.engine import UNK, Model, Switches, Violation
 
 
 class Batch(NamedTuple):
@@ -19,7 +19,7 @@ class Batch(NamedTuple):
     nonce: int
 
 
-class Cfg:
+class Cfg(Switches):
     """Rules as switches; the defaults are the whole protocol."""
 
     open_rule = "withdrawn"  # F4: the open batch goes, in the same transaction | ignored
@@ -33,11 +33,6 @@ class Cfg:
 
     eager, no_crash, env, env_kills, live = (), (), (), (), frozenset()
     procs, budget = (), (0, 0, 0, 0)
-
-    def __init__(self, **settings):
-        for name, value in settings.items():
-            assert hasattr(type(self), name), name
-            setattr(self, name, value)
 
     def init(self, _cfg):
         return {"version": 0, "site": "A", "ends": (("A", 0),), "batch": None, "nonces": 0}

@@ -10,22 +10,16 @@ Steps of the source: ("u", key, value[, position that the event claims]), ("d", 
 
 from __future__ import annotations
 
-from tests.model.engine import BLOCK, Model, Violation
+from tests.model.engine import BLOCK, Model, Switches, Violation
 
 
-class Settings:
+class Settings(Switches):
     """What the engine asks of a scenario; `budget` is crashes, lost replies, in-flight requests, environment events."""
 
     procs, env, env_kills, eager, live = (), (), (), (), frozenset()
     always = ()  # operations that are done at any time, by no process that remembers them
     no_crash = ("source", "applier")
     budget = (0, 0, 0, 0)
-
-    def __init__(self, **kw):
-        for k, v in kw.items():
-            if not hasattr(type(self), k):
-                raise TypeError(k)
-            setattr(self, k, v)
 
 
 class Source(Settings):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.model.engine import BLOCK, UNK, Violation
+from tests.model.engine import BLOCK, UNK, Switches, Violation
 
 
 class Batch(NamedTuple):
@@ -36,7 +36,7 @@ class Attempt(NamedTuple):
 OVER = ("LANDED", "ABANDONED")
 
 
-class Cfg:
+class Cfg(Switches):
     """Rules as switches, and what a scenario sets; the defaults are the whole protocol."""
 
     record_first = True  # the record is put before the ledger says LANDED
@@ -58,12 +58,6 @@ class Cfg:
     most = 2  # records of the log
     begun = True  # the first batch is PLANNED
     drops = False  # what is given up is gone for good, as offsets of Kafka are; a redrive's rows are due again
-
-    def __init__(self, **kw):
-        for k, v in kw.items():
-            if not hasattr(type(self), k):
-                raise TypeError(k)
-            setattr(self, k, v)
 
     def init(self, _cfg):
         first = (Batch("PLANNED", 0, 0, 0, 1),) if self.begun else ()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.model.engine import BLOCK, UNK, Model, Violation
+from tests.model.engine import BLOCK, UNK, Model, Switches, Violation
 
 
 class Event(NamedTuple):
@@ -39,7 +39,7 @@ class Table(NamedTuple):
 EMPTY = Table(0, frozenset(), 0, 0, 0, 0, 0)
 
 
-class Cfg:
+class Cfg(Switches):
     """Rules as switches, and what a scenario sets; the defaults are the whole protocol."""
 
     read = "current"  # M1: current (compare-and-set) | files (snapshot isolation, removed files only) | rebase
@@ -69,11 +69,8 @@ class Cfg:
     live = frozenset()
     budget = (1, 1, 1, 0)  # crashes, lost replies, in-flight requests, environment events
 
-    def __init__(self, **kw):
-        for k, v in kw.items():
-            if not hasattr(type(self), k):
-                raise TypeError(k)
-            setattr(self, k, v)
+    def __init__(self, **settings):
+        super().__init__(**settings)
         self.ends = set()  # the views in which this table has come to rest
 
     def init(self, _cfg):

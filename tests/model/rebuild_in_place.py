@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.model.engine import BLOCK, Violation
+from tests.model.engine import BLOCK, Switches, Violation
 
 OPEN = ("BUILDING", "BUILT", "SWAPPING")
 
@@ -32,7 +32,7 @@ class Gen(NamedTuple):
 FIRST, SECOND = (1, 1, 0), (2, 1, 0)  # (generation, epoch, nonce): where the files of the first ones lie
 
 
-class Cfg:
+class Cfg(Switches):
     """Rules as switches, and what a scenario sets; the defaults are the whole protocol."""
 
     clean_built = False  # attempts go once their generation is BUILT
@@ -53,12 +53,6 @@ class Cfg:
     live = frozenset()
     budget = (0, 0, 0, 2)  # crashes, lost answers, requests in flight, environment events
     most = 2  # generations
-
-    def __init__(self, **kw):
-        for k, v in kw.items():
-            if not hasattr(type(self), k):
-                raise TypeError(k)
-            setattr(self, k, v)
 
     def init(self, _cfg):
         gens, stored = (Gen("CURRENT", 1, 0, FIRST),), {FIRST}

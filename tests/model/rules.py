@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+from tests.model.engine import Switches
+
 Rec = namedtuple("Rec", "rid w app w2")  # w: window by spec 1 ('dirty' = undecodable); w2: by spec 2
 File = namedtuple("File", "name kind w app recs")  # kind: w (data), late, dirty, re (reopen), rc (receipt)
 B = namedtuple("B", "state epoch ranges floors target man spec tid drained")
 W = namedtuple("W", "state gen epoch contrib man cur swap")  # cur = (gen, location, files) in force
 
 
-class Cfg:
+class Cfg(Switches):
     """Every rule as a switch, and what a scenario sets; the defaults are the whole protocol."""
 
     plan = "cas"  # cas | loose (look, ask Kafka, insert without comparing)
@@ -74,12 +76,6 @@ class Cfg:
     gap_ok = False  # swap: directory: the hour may be absent between the two renames
     eager = ("w_files", "token", "wait_token")
     live = frozenset()
-
-    def __init__(self, **kw):
-        for k, v in kw.items():
-            if not hasattr(type(self), k):
-                raise TypeError(k)
-            setattr(self, k, v)
 
     def init(self, cfg):
         return base_state(cfg)

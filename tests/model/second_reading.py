@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.model.engine import UNK, Violation
+from tests.model.engine import UNK, Switches, Violation
 
 OPEN = ("BUILDING", "BUILT")
 FIRST = (1, 1, 0)  # generation, epoch, nonce
@@ -30,7 +30,7 @@ class Gen(NamedTuple):
     origin: int = 0
 
 
-class Cfg:
+class Cfg(Switches):
     """Rules as switches, and what a scenario sets; the defaults are the whole protocol."""
 
     whole = True  # an attempt reads all chunks: nothing of one that died is taken over
@@ -49,12 +49,6 @@ class Cfg:
     live = frozenset()
     budget = (1, 1, 0, 0)  # crashes, lost answers, requests in flight, environment events
     most = 4  # generations
-
-    def __init__(self, **kw):
-        for k, v in kw.items():
-            if not hasattr(type(self), k):
-                raise TypeError(k)
-            setattr(self, k, v)
 
     def init(self, _cfg):
         rows = tuple((FIRST, chunk) for chunk in CHUNKS)

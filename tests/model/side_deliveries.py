@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.model.engine import BLOCK, UNK, Model, Violation
+from tests.model.engine import BLOCK, UNK, Model, Switches, Violation
 
 
 class Row(NamedTuple):
@@ -24,7 +24,7 @@ class Row(NamedTuple):
     state: str = "NONE"
 
 
-class Cfg:
+class Cfg(Switches):
     """Rules as switches, and what a scenario sets; the defaults are the whole protocol."""
 
     units = {  # by unit: its rows by version; `move` brings every unit to its second one
@@ -43,11 +43,6 @@ class Cfg:
 
     eager, no_crash, env, env_kills, live = (), (), (), (), frozenset()
     procs, budget = (), (0, 0, 0, 0)
-
-    def __init__(self, **settings):
-        for name, value in settings.items():
-            assert hasattr(type(self), name), name
-            setattr(self, name, value)
 
     def init(self, cfg):
         s = {"moved": False}

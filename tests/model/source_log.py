@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.model.engine import BLOCK, Model, Violation
+from tests.model.engine import BLOCK, Model, Switches, Violation
 
 PARTITIONS = (0, 1)  # the second one is added later
 
@@ -32,7 +32,7 @@ class Log(NamedTuple):
         return next((o for o, (_, e) in enumerate(self.records) if e > epoch), self.end)
 
 
-class Cfg:
+class Cfg(Switches):
     """Rules as switches, and what a scenario sets; the defaults are the whole protocol."""
 
     late_start = 0  # where a partition that came later begins: 0 | 'log start'
@@ -49,12 +49,6 @@ class Cfg:
     live = frozenset()
     budget = (1, 0, 0, 4)  # crashes, lost replies, in-flight requests, environment events
     most = 3  # records of a partition
-
-    def __init__(self, **kw):
-        for k, v in kw.items():
-            if not hasattr(type(self), k):
-                raise TypeError(k)
-            setattr(self, k, v)
 
     def init(self, _cfg):
         first = Log((("a", 1), ("b", 1)), 0, 1)

@@ -19,7 +19,7 @@ from tidegate.databases.forms import SummedTable
 
 
 class Unusable(Exception):
-    """The server is not one that we can copy from, or there is none; `advice` says what would help."""
+    """The server cannot be copied from, or does not exist; `advice` says what would help."""
 
     def __init__(self, what: str, advice: str) -> None:
         super().__init__(what)
