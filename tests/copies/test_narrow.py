@@ -28,6 +28,11 @@ def begun(folder: Path, rows: int = 200, chunk_rows: int = 40) -> CopyWorld:
     made = CopyWorld(folder, yaml)
     made.source_table.rows = {key: f"old {key}" for key in range(1, rows + 1)}
     made.source_table.set(3, "first event")
+    return mirrored(made)
+
+
+def mirrored(made: CopyWorld) -> CopyWorld:
+    """The first copy is in, and nothing is noted of how it was read."""
     made.connector = lambda: (position(made.delivered), made.source_table.position())
     delivered(made)
     made.mirror()

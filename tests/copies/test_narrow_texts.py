@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.copies.test_compare import compared, delivered
-from tests.copies.test_narrow import WORDS
+from tests.copies.test_narrow import WORDS, mirrored
 from tests.copies.worlds import COPYING, CopyWorld
 from tests.fakes.source_table import position
 from tests.fakes.source_texts import FakeTexts
@@ -32,12 +32,7 @@ def begun(folder: Path, rows: int = 200, chunk_rows: int = 40) -> CopyWorld:
     made.source_table = FakeTexts()
     made.source_table.rows = {key: f"old {key}" for key in (*(f"{'Kk'[n % 2]}ey {n}" for n in range(rows)), *ODD)}
     made.source_table.set("first", "first event")
-    made.connector = lambda: (position(made.delivered), made.source_table.position())
-    delivered(made)
-    made.mirror()
-    made.source_table.reads.clear()
-    made.source_table.batch_rows = 50
-    return made
+    return mirrored(made)
 
 
 @pytest.fixture
