@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from tests.deliver.cluster_lab import Around
 from tests.deliver.side_lab import (
@@ -205,3 +206,18 @@ def test_side_tables_that_are_not_asked_for_hold_nothing_back(tmp_path: Path) ->
     reopens(lab.world)
     assert lab.deliver() == ["delivered"]
     assert [lab.met(side) for side in SIDES] == [Counter(), Counter()]
+
+
+def test_dirty_batches_are_found_by_their_own_index(tmp_path: Path) -> None:
+    """A pipeline has a million files, and few of dirty rows."""
+    lab = HiveSides(tmp_path)
+    begun(lab)
+    with lab.context() as ctx:
+        engine = ctx.ledger.unwrapped.store.engine
+        asked: list[tuple[str, Any]] = []
+        event.listen(engine, "before_cursor_execute", told := lambda c, cur, s, p, *_: asked.append((s, p)))
+        assert ctx.ledger.deliveries.due("readings", "shop.dirty", None, 9)
+        event.remove(engine, "before_cursor_execute", told)
+        with ctx.ledger.unwrapped.store.begin() as c:
+            plans = [" ".join(str(r) for r in c.exec_driver_sql("EXPLAIN QUERY PLAN " + s, p)) for s, p in asked]
+    assert any("ix_batch_files_dirty" in plan for plan in plans)

@@ -124,6 +124,7 @@ batch_files = _table(
     Column("window_ms", BigInteger),  # null for dirty files
     *_file_columns(),
     Index("ix_batch_files_window", "pipeline", "window_ms", "batch_id"),
+    _partial_index("ix_batch_files_dirty", "kind = 'dirty'", "pipeline", "batch_id"),
 )
 batch_window_totals = _table(
     "batch_window_totals",

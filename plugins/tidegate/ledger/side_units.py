@@ -69,7 +69,7 @@ def _dirty(name: str) -> Any:
             func.coalesce(func.max(owner.c.landed_ms), b.c.landed_ms).label("published_ms"),
         )
         .select_from(f.join(b, landed).outerjoin(o, owned).outerjoin(owner, by))
-        .where(f.c.pipeline == name, f.c.kind == DIRTY)
+        .where(f.c.pipeline == name, literal_column("batch_files.kind = 'dirty'"))  # as the partial index says
     )
     return found.group_by(f.c.pipeline, f.c.batch_id, b.c.landed_ms).subquery()
 
