@@ -233,6 +233,10 @@ def _whatever_was_read(original, self, before):
     return found if found.complete is None else replace(found, complete=self.complete)
 
 
+def _whatever_keys(original, ctx, round_, compared):
+    original(ctx, replace(round_, part=None), compared)
+
+
 COPY_BUGS = {
     bug.name: bug
     for bug in (
@@ -272,6 +276,8 @@ COPY_BUGS = {
         _bug("the log's end is asked before the topic's", "S9", (seams.COPY_LOOK, _asked_once)),
         _bug("it is exact with events behind", "S9", (seams.COPY_COMPLETE, _whatever_is_behind)),
         _bug("it is exact with a HIGH above", "S9", (seams.MERGED_COPIED, _whatever_was_read)),
+        _bug("columns that came later are complete", "S9'", (seams.COPY_UNREAD, always(()))),
+        _bug("some keys stand for all in a later column", "S9'", (seams.COPY_CONFIRM, _whatever_keys)),
         _bug("a part covers all keys", "S5", (seams.COPY_COVERS, always(True))),
         _bug("what was read goes before a later copy is whole", "S5", (seams.COPY_READ_AGAIN, _once_it_is_read)),
         _bug("what was read again is merged again", "S6", (seams.COPY_BRINGS, _whoever_reads_it_again)),

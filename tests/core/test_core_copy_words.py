@@ -42,6 +42,27 @@ def test_rounds_and_chunks_are_known_by_their_numbers() -> None:
     assert (part.row, part.subject, part.words) == ({"pipeline": "p", "chunk": 7}, "chunk 7", {"name": "chunk 7"})
 
 
+def test_columns_that_came_later_are_named() -> None:
+    whole = replace(ROUND, state=RoundState.WHOLE)
+    reading = Reading(round=whole, rows=5, whole=2, columns=("id",))
+    lacks = (
+        "came after copy 2: rows that have not changed since are null there, whatever the source has (a default, or a "
+        "column that was renamed): tidegate"
+    )
+    complete = Complete((7, 0), 70)
+    told = Told(upto=1, copied=Copied((inside(1, swept=True),), complete=complete))
+    first = "whole since copy 2, read from (5, 0) on; "
+    assert (
+        how_far(reading, told, True, ["shade"])
+        == f"{first}column shade {lacks} compare tells, and copy --again reads them"
+    )
+    assert how_far(reading, told, True, ["a", "b"]).startswith(f"{first}columns a, b came after copy 2: rows")
+    assert f"nothing in it is older than {complete.position}" in how_far(reading, told, True)
+    assert how_far_by_days(reading, ["shade"]).endswith(f"; column shade {lacks} copy --again reads them")
+    assert "shade" not in how_far_by_days(replace(reading, whole=None), ["shade"])
+    assert how_far_by_days(None, ["shade"]) == how_far_by_days(None)
+
+
 # ---------------------------------------------------------------- the map
 
 

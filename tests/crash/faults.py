@@ -69,7 +69,7 @@ CHANGING: dict[str, frozenset[str]] = {
     "repairs": frozenset({"clear_batch", "clear_window", "release"}),
     "applies": frozenset({"begin", "refuse", "applied", "overtaken", "stands"}),
     "copies": frozenset(
-        {"begin", "cut", "attempt", "accept", "again", "whole", "merge", "give_up", "forget", "looked"}
+        {"begin", "cut", "attempt", "accept", "again", "whole", "merge", "give_up", "confirm", "forget", "looked"}
     ),
     "schema_changes": frozenset({"accept"}),
     "deliveries": frozenset({"take", "stands", "failed", "refuse", "again", "skip"}),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +36,8 @@ TABLE = SourceTable(
 
 class FakeSource:
     """`rows` by key; `log`: its events in the order of their commits. `during`: called between the batches of a read,
-    for what others do meanwhile; `idle_low`: a read tells this position as its LOW."""
+    for what others do meanwhile; `idle_low`: a read tells this position as its LOW; `added`: columns that came
+    later, with the value that each row has."""
 
     def __init__(self) -> None:
         self.rows: dict[int, str] = {}
@@ -46,6 +48,7 @@ class FakeSource:
         self.summed: list[KeyRange] = []
         self.batch_rows = 2
         self.table = TABLE
+        self.added: dict[str, str] = {}
 
     # ------------------------------------------------------------ its users
 
@@ -56,7 +59,12 @@ class FakeSource:
             self.rows.pop(key, None)
         else:
             self.rows[key] = word
-        self.log.append(event(key, word, self.end))
+        self.log.append(event(key, word, self.end, more=self.added))
+
+    def alter(self, column: str, default: str) -> None:
+        """ALTER TABLE ... ADD COLUMN ... DEFAULT: each row has the value, and no event says so."""
+        self.added[column] = default
+        self.table = replace(self.table, columns=(*self.table.columns, SourceColumn(column, "varchar(40)")))
 
     def lose(self, key: int) -> None:
         """The row is gone without an event."""
@@ -150,7 +158,7 @@ class _Checksums:
         return found
 
     def _sum(self, keys: Sequence[int]) -> Checksum:
-        rows = [{"id": key, "word": self._source.rows[key]} for key in keys]
+        rows = [{"id": key, "word": self._source.rows[key], **self._source.added} for key in keys]
         total = sum(_number([row[name] for name in self._names]) for row in rows)  # type: ignore[misc]
         return Checksum(len(rows), total % 2**64)
 
@@ -185,7 +193,8 @@ class _Rows:
     def batches(self) -> Iterator[Any]:
         for at in range(0, len(self._rows), self._source.batch_rows):
             some = self._rows[at : at + self._source.batch_rows]
-            values = {"id": [key for key, _ in some], "word": [word for _, word in some]}
+            values: dict[str, list[Any]] = {"id": [key for key, _ in some], "word": [word for _, word in some]}
+            values |= {name: [default] * len(some) for name, default in self._source.added.items()}
             yield pa.record_batch([pa.array(values[f.name], f.type) for f in self._schema], schema=self._schema)
             self._source.during()
         self._high = self._source.position()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -74,12 +74,14 @@ def event(
     row: int = 0,
     ms: int | None = None,
     of: tuple[str, str] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> tuple[bytes, bytes]:
-    """(key, value) as MariaDB's connector makes it. A delete has no word. `of`: its database and table."""
+    """(key, value) as MariaDB's connector makes it. A delete has no word. `of`: its database and table; `more`: the
+    row's further columns."""
     source = {"connector": "mariadb", "file": "binlog.000001", "pos": commit, "row": row, "snapshot": "false"}
     source |= {} if ms is None else {"ts_ms": ms}
     source |= {} if of is None else {"db": of[0], "table": of[1]}
-    whole = {"id": key, "word": word}
+    whole = {"id": key, "word": word, **(more or {})}
     op = op or ("d" if word is None else "u")
     value = {"op": op, "source": source, "before": None, "after": None if op == "d" else whole, "ts_ms": T0}
     return json.dumps({"id": key}).encode(), json.dumps(value).encode()

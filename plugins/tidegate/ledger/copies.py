@@ -21,7 +21,7 @@ from tidegate.core.copy.rounds import LOOKS_KEPT, UNDER_WAY, Chunk, ChunkFile, C
 from tidegate.core.files.receipt import DIRTY
 from tidegate.core.mirror.parts import KeyPart
 from tidegate.ledger import moves, schema, schema_copies
-from tidegate.ledger.store import Part, in_parts, matched, read_as, rows_of
+from tidegate.ledger.store import Part, in_parts, matched, read_as, row_of, rows_of
 
 r, k, s = schema_copies.copies, schema_copies.chunks, schema_copies.source_looks
 
@@ -100,17 +100,27 @@ class SqlCopies(Part):
         why: str = "",
         only: bool = False,
         part: KeyPart | None = None,
+        columns: Sequence[str] = (),
     ) -> Round:
         arrow = transitions.COMPARE if only else transitions.BEGIN
         state = RoundState.COMPARED if only else RoundState.OPEN
-        found = Round(pipeline=name, number=number, table=table, key=tuple(key), state=state, why=why, part=part)
+        found = Round(
+            pipeline=name,
+            number=number,
+            table=table,
+            key=tuple(key),
+            state=state,
+            why=why,
+            part=part,
+            columns=tuple(columns),
+        )
         with self._store.begin() as c:
             others = and_(r.c.pipeline == name, r.c.state.in_(UNDER_WAY))
             other = c.scalar(select(r.c.round).where(others))
             if other is not None:
                 raise LostComparison(f"{name}: copy {other} is under way")
             sets = {"table_name": table, "key": dumps(list(key)), "ended": False, "why": why}
-            sets |= {"part": None if part is None else dumps(part)}
+            sets |= {"part": None if part is None else dumps(part), "columns": dumps(list(columns))}
             detail = {"table": table} | ({} if part is None else {"part": part.words})
             begun = step(arrow, transitions.of_round(found), found, sets=sets, detail=detail)
             moves.move(self._store, c, r, begun)
@@ -169,6 +179,18 @@ class SqlCopies(Part):
         done = step(arrow, named, after, state=round_.state, sets=said, detail=said)
         return moves.alone(self._store, r, done)
 
+    def confirm(self, name: str, number: int, columns: Iterable[str]) -> None:
+        with self._store.begin() as c:
+            row = row_of(c, r, pipeline=name, round=number)
+            known = () if row is None else _round(row).columns
+            more = [one for one in sorted(columns) if one not in known]
+            if row is None or not known or not more:
+                return
+            still = and_(r.c.pipeline == name, r.c.round == number, r.c.columns == row.columns)
+            grown = update(r).where(still, r.c.state == RoundState.WHOLE).values(columns=dumps([*known, *more]))
+            self._store.compare_and_set(c, grown, f"copy {number} of {name}")
+            self._store.note(c, name, "copy columns confirmed", f"copy {number}", {"columns": more})
+
     def forget(self, round_: Round, why: str) -> None:
         name = round_.pipeline
         done = step(transitions.FORGET, transitions.of_round(round_), None, state=round_.state, detail={"why": why})
@@ -213,10 +235,12 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
     asked = {row.pipeline: int(row.at_ms) for row in c.execute(newest_look.group_by(s.c.pipeline))}
     done = and_(r.c.pipeline.in_(names), r.c.state == RoundState.WHOLE, r.c.part.is_(None))
     newest_whole = select(r.c.pipeline, func.max(r.c.round).label("round")).where(done).group_by(r.c.pipeline)
-    whole = {row.pipeline: int(row.round) for row in c.execute(newest_whole)}
+    last_whole = newest_whole.subquery()
+    of_whole = select(r).select_from(r.join(last_whole, matched(r, last_whole, "round")))
+    whole = {row.pipeline: _round(row) for row in c.execute(of_whole)}
     found = {}
     for name, one in rounds.items():
-        row = counts.get(name)
+        row, copied = counts.get(name), whole.get(name)
         found[name] = Reading(
             round=one,
             chunks=0 if row is None else int(row.chunks),
@@ -224,7 +248,8 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
             rows=0 if row is None else int(row.rows),
             since_ms=None if row is None else row.since_ms,
             asked_ms=asked.get(name),
-            whole=whole.get(name),
+            whole=None if copied is None else copied.number,
+            columns=() if copied is None else copied.columns,
         )
     return found
 
@@ -246,7 +271,9 @@ def _values(chunk: Chunk) -> dict[str, Any]:
 
 def _round(row: Any) -> Round:
     part = None if row.part is None else loads(KeyPart, row.part)
-    return read_as(Round, row, number=row.round, table=row.table_name, key=tuple(loads(list[str], row.key)), part=part)
+    names = () if row.columns is None else tuple(loads(list[str], row.columns))
+    key = tuple(loads(list[str], row.key))
+    return read_as(Round, row, number=row.round, table=row.table_name, key=key, part=part, columns=names)
 
 
 def _chunk(row: Any) -> Chunk:

@@ -21,6 +21,7 @@ copies = _table(  # rounds: each reads the whole source table of a keyed one
     _required("begun_ms", BigInteger),
     Column("done_ms", BigInteger),  # when it was whole, or given up
     Column("part", Text),  # core.mirror.parts.Part; null: the whole table
+    Column("columns", Text),  # a list of the mirror's columns; null: not known
 )
 chunks = _table(  # key ranges of rounds
     "chunks",

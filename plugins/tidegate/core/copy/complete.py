@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from tidegate.core.copy.port import LogPosition
 from tidegate.core.mirror.copied import Complete
+from tidegate.core.spec.change_events import SAYS_HOW
+from tidegate.core.spec.pipeline import Pipeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,3 +50,17 @@ def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | Non
 def unmerged(look: Look, merged: Mapping[int, int]) -> list[tuple[int, int, int]]:
     """(partition, offset that the table has, offset that the look asks for), both exclusive, of those that it lacks."""
     return [(p, merged.get(p, 0), end) for p, end in sorted(look.ends.items()) if merged.get(p, 0) < end]
+
+
+def kept(pipeline: Pipeline) -> tuple[str, ...]:
+    """Columns of a mirror's row that say what it is."""
+    return tuple(c.name for c in pipeline.columns if not c.hidden and c.name not in SAYS_HOW)
+
+
+def unread(pipeline: Pipeline, copied: Sequence[str]) -> tuple[str, ...]:
+    """Columns that came after the newest whole copy began, which had `copied`; none where that is not known.
+
+    A row that has not changed since has null there, whatever the source has by now: a default, or what was in a column
+    of another name. No event says so: nothing is complete (S9') until a copy has read them, or a comparison has found
+    no difference."""
+    return tuple(name for name in kept(pipeline) if name not in copied) if copied else ()

@@ -52,7 +52,8 @@ BRINGS_NOTHING = (RoundState.GIVEN_UP, RoundState.ENDED)
 @dataclass(frozen=True, kw_only=True)
 class Round:
     """One reading of the whole source table, or of all its shards, or of a `part` of its keys. `table`: as the spec
-    names it or them. `key`: its columns there, in the order of bounds.
+    names it or them. `key`: its columns there, in the order of bounds. `columns`: the mirror's, when it began; those of
+    a whole one grow by what a comparison confirms. Empty: not known.
     `ended`: its last chunk is cut. `why`: of one that was asked for, or given up. UTC ms."""
 
     pipeline: str
@@ -65,6 +66,7 @@ class Round:
     begun_ms: int = 0
     done_ms: int | None = None
     part: KeyPart | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -140,8 +142,8 @@ def parse_attempt(name: str) -> tuple[int, int, str] | None:
 class Reading:
     """How far a copy is, by the ledger: the newest round, the chunks that are cut of it, and how many of them are read,
     with their rows. `since_ms`: when the newest chunk was read (UTC); None: none was. `asked_ms`: when the connector
-    last said how far it is (UTC); None: never. `whole`: the newest round of the whole table that is whole; None: none
-    is, or the ledger has forgotten it."""
+    last said how far it is (UTC); None: never. `whole`: the newest round of the whole table that is whole, with its
+    `columns`; None: none is, or the ledger has forgotten it."""
 
     round: Round
     chunks: int = 0
@@ -150,6 +152,7 @@ class Reading:
     since_ms: int | None = None
     asked_ms: int | None = None
     whole: int | None = None
+    columns: tuple[str, ...] = ()
 
 
 class CopyLedger(Protocol):
@@ -195,6 +198,7 @@ class CopyLedger(Protocol):
         why: str = "",
         only: bool = False,
         part: KeyPart | None = None,
+        columns: Sequence[str] = (),
     ) -> Round:
         """A new round, OPEN, or `only` to be COMPARED; of a `part` of the keys. Raises LostComparison if there is one
         of that number, or another one is under way."""
@@ -227,6 +231,11 @@ class CopyLedger(Protocol):
 
     def give_up(self, round_: Round, why: str) -> Round:
         """OPEN -> GIVEN_UP, COMPARED -> ENDED. Raises LostComparison."""
+        ...
+
+    def confirm(self, name: str, number: int, columns: Iterable[str]) -> None:
+        """A comparison of all keys found no difference in these columns: a WHOLE round has them, too. None where the
+        ledger has no such round, or does not know its columns. Raises LostComparison."""
         ...
 
     def forget(self, round_: Round, why: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
 from tidegate.core.copy.rounds import BRINGS_NOTHING, Reading, RoundState
@@ -12,14 +14,19 @@ MANY_PARTS = 100
 """Copies of parts, each about 200 bytes of each snapshot's summary: then people are told how they go."""
 
 
-def how_far(reading: Reading | None, told: Told | None, asks: bool) -> str:
+def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequence[str] = ()) -> str:
     """What stands in the table of copies, what the newest one waits for, and since when nothing is older. `reading`: by
-    the ledger; None before the first copy. `asks`: whether anybody says how far the connector is."""
+    the ledger; None before the first copy. `asks`: whether anybody says how far the connector is. `unread`: columns
+    that came after the newest whole copy."""
     table = NOTHING if told is None else told.copied
     whole, said = table.whole, []
     if told is not None and whole is not None:
         said.append(f"whole since copy {whole.number}, read from {_position(whole.low[:2])} on")
-        said.append(_age(told, asks, None if reading is None else reading.asked_ms))
+        said.append(
+            _lacks(unread, whole.number, "compare tells, and copy --again reads them")
+            if unread
+            else _age(told, asks, None if reading is None else reading.asked_ms)
+        )
         if len(table.swept_parts) > MANY_PARTS:
             said.append(
                 f"each snapshot names {len(table.swept_parts)} copies of some keys: tidegate copy --again reads all, "
@@ -37,8 +44,15 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool) -> str:
     return "; ".join(said)
 
 
-def how_far_by_days(reading: Reading | None) -> str:
+def how_far_by_days(reading: Reading | None, unread: Sequence[str] = ()) -> str:
     """The same of a mirror by days, whose days say which copy they have."""
+    said = _by_days(reading)
+    if reading is None or reading.whole is None or not unread:
+        return said
+    return f"{said}; {_lacks(unread, reading.whole, 'copy --again reads them')}"
+
+
+def _by_days(reading: Reading | None) -> str:
     if reading is None:
         return "nothing of the source's table is read yet; no day is published before it is"
     words = reading.round.words
@@ -64,6 +78,15 @@ def _under_way(reading: Reading, table: Copied) -> str:
     if table.whole is None:
         return f"{words}; until it is whole the table lacks rows"
     return words
+
+
+def _lacks(columns: Sequence[str], copied: int, helps: str) -> str:
+    """What no event tells: see core.copy.complete.unread."""
+    what = f"columns {', '.join(columns)} came" if len(columns) > 1 else f"column {columns[0]} came"
+    return (
+        f"{what} after copy {copied}: rows that have not changed since are null there, whatever the source has (a "
+        f"default, or a column that was renamed): tidegate {helps}"
+    )
 
 
 def _age(told: Told, asks: bool, asked_ms: int | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.states import first_batch
 from tidegate.core.completeness.rules import Held
+from tidegate.core.copy.complete import unread
 from tidegate.core.copy.rounds import Reading
 from tidegate.core.copy.words import how_far, how_far_by_days
 from tidegate.core.daily.purge import KeptOut
@@ -90,10 +91,14 @@ class PipelineStatus:
         if self.pipeline.copy is None:
             return ""
         if self.pipeline.windows.copied:
-            return how_far_by_days(self.reading)
+            return how_far_by_days(self.reading, self._unread)
         if self.merging is None:
             return ""
-        return how_far(self.reading, self.merging.told, self.pipeline.copy.is_told)
+        return how_far(self.reading, self.merging.told, self.pipeline.copy.is_told, self._unread)
+
+    @property
+    def _unread(self) -> tuple[str, ...]:
+        return () if self.reading is None else unread(self.pipeline, self.reading.columns)
 
     @property
     def is_copied(self) -> bool:

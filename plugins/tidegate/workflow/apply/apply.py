@@ -192,6 +192,7 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         ctx.ledger.applies.applied(mine, prefix.snapshot)  # the table is what upkeep would make of it
         ctx.say(f"{_words(mine, commit)}: nothing to do")
         return prefix
+    step = commit.step if isinstance(commit, CopyIn) else None
     merged = Merged(
         mine.first,
         mine.last,
@@ -200,8 +201,8 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         receipt,
         job.buckets,
         bool(job.cut_before),
-        commit.step if isinstance(commit, CopyIn) else None,
-        complete.told(ctx, prefix, mine.last),
+        step,
+        complete.told(ctx, prefix, mine.last, step),
         bool(taken),
     )
     try:

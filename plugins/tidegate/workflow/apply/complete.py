@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidegate.core.base.errors import LedgerError, LostComparison, TidegateError
-from tidegate.core.copy.complete import Look, complete, unmerged
+from tidegate.core.copy.complete import Look, complete, unmerged, unread
 from tidegate.core.mirror.applies import Told
-from tidegate.core.mirror.copied import Complete
+from tidegate.core.mirror.copied import Complete, CopyStep
 from tidegate.workflow.base.context import Context
 
 
@@ -40,9 +40,18 @@ def look(ctx: Context) -> None:
         pass  # another task has looked at this very moment
 
 
-def told(ctx: Context, table: Told, upto: int) -> Complete | None:
-    """What the table may tell once it holds batches 1 to `upto`, if a copy of it is whole; nothing where a purge has
-    kept an event out, which may have been news (M5), or a person has decided between events."""
+def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> Complete | None:
+    """What the table may tell once it holds batches 1 to `upto`, and what `step` brings, if a copy of it is whole; no
+    more than `caught_up`, and nothing where that copy lacks a column."""
+    whole = (table.copied if step is None else step.after(table.copied)).whole
+    rounds = () if whole is None else ctx.ledger.copies.rounds(ctx.name)
+    copied = next((one.columns for one in rounds if whole is not None and one.number == whole.number), ())
+    return None if unread(ctx.pipeline, copied) else caught_up(ctx, table, upto)
+
+
+def caught_up(ctx: Context, table: Told, upto: int) -> Complete | None:
+    """Up to where all events are merged once the table holds batches 1 to `upto`; nothing where a purge has kept one
+    out, which may have been news (M5), or a person has decided between events."""
     if ctx.connector is None or table.below_purge or table.copied.by_hand:
         return None
     return complete(ctx.ledger.copies.looks(ctx.name), ctx.ledger.copies.merged_ends(ctx.name, upto))

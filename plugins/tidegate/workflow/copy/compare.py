@@ -18,13 +18,15 @@ from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
 from tidegate.core.mirror.parts import covers
 from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
 from tidegate.workflow.apply.apply import apply, keyed
-from tidegate.workflow.apply.complete import told
+from tidegate.workflow.apply.complete import caught_up
 from tidegate.workflow.apply.copies import chunk_files
 from tidegate.workflow.audit.keyed import TableReader, take_up
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.copy import standing
 from tidegate.workflow.copy.copy import again, copy, to_compare
 from tidegate.workflow.copy.held import Held, begun
 from tidegate.workflow.copy.narrow import Narrowed, keys_of, narrow
+from tidegate.workflow.copy.standing import no_files
 from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns
 
 SAMPLES = 10
@@ -131,8 +133,18 @@ def compare(
     if fix and wrong and everything:
         ctx.ledger.copies.merge(round_, fix)
         return replace(report, mended=_is_whole(apply(ctx).told.copied.rounds, round_))
+    if not wrong:
+        _confirm(ctx, round_, {c.of for c in columns})
     ctx.ledger.copies.give_up(round_, f"{WAS_COMPARED}{wrong:,} of {report.rows:,} keys differ")
     return replace(report, mended=_read_again(ctx, database, chunks, fix)) if fix and wrong else report
+
+
+def _confirm(ctx: Context, round_: Round, compared: set[str]) -> None:
+    """What the newest whole copy did not read is as the source has it, of columns that were there from the beginning of
+    this comparison."""
+    whole = standing.told(ctx, no_files).copied.whole
+    if whole is not None and round_.part is None:
+        ctx.ledger.copies.confirm(ctx.name, whole.number, compared.intersection(round_.columns))
 
 
 def _narrowed(
@@ -184,7 +196,7 @@ def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool]) -> boo
     """Whether nothing in the table is older than `high` (S9'), after merging what has landed."""
     while True:
         table = apply(ctx).told
-        found = told(ctx, table, table.upto)
+        found = caught_up(ctx, table, table.upto)
         if found is not None and found.position >= high:
             return True
         if ctx.connector is None or not wait():

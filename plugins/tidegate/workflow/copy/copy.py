@@ -22,6 +22,7 @@ from tidegate.core.base.plain import loads, to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import CopyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
+from tidegate.core.copy.complete import kept
 from tidegate.core.copy.days import all_read
 from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedTable
 from tidegate.core.copy.port import Database, ReadAfter, TableRange
@@ -232,7 +233,8 @@ def _begin(
 ) -> Round:
     """S1: a number that no row of the table has. `only`: to be compared. `part`: its keys."""
     newest = max([told.copied.newest, *(one.number for one in facts.rounds)])
-    begun = ctx.ledger.copies.begin(ctx.name, newest + 1, tables.spelled, tables.key, why, only, part)
+    columns = kept(ctx.pipeline)
+    begun = ctx.ledger.copies.begin(ctx.name, newest + 1, tables.spelled, tables.key, why, only, part, columns)
     ctx.say(f"{ctx.name}: {begun.words} of {begun.table} begins, by {', '.join(begun.key)}")
     return begun
 
