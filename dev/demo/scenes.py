@@ -213,8 +213,8 @@ def kill(world: World) -> None:
 def _check_healed(world: World, killed: Killed) -> None:
     batch_id, _, epoch = killed.attempt.name.partition("-")[0].partition(".")
     batch = world.ledger.batches.get(world.pipeline.name, int(batch_id))
-    healed = isinstance(batch, LandedBatch) and batch.epoch == int(epoch) + 1
-    world.out.check(healed, f"batch {batch_id}: epoch {epoch} -> {batch.epoch}, {batch.state}")
+    now = batch.epoch if isinstance(batch, LandedBatch) else None
+    world.out.check(now == int(epoch) + 1, f"batch {batch_id}: epoch {epoch} -> {now}, {batch.state}")
     left = [f for f in killed.files if (killed.attempt / f).exists()]
     world.out.line(f"of the dead attempt's files {len(left):,} are still in its own directory; none is data")
 
