@@ -65,7 +65,7 @@ def make(kind: type[errors.TidegateError]) -> errors.TidegateError:
 
 
 def advice_of(kind: type[errors.TidegateError]) -> str:
-    return kind.advice.removesuffix("; the next try goes on by itself")
+    return kind.advice.removesuffix("; the next try goes on by itself").replace("<pipeline>", "readings")
 
 
 @pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)

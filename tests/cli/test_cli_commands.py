@@ -117,7 +117,7 @@ def test_audit_as_json(tide: Tide) -> None:
         "read": 6, "data": 5, "late": 0, "dirty": 1, "filtered": 0, "dropped": 0, "published": 2, "waiting": 3,
     }  # fmt: skip
     assert found["problems"] == []
-    assert found["produced"] == {"offsets": 6, "not_planned": 0, "passed_by_retention": 0}
+    assert found["produced"] == {"offsets": 6, "not_planned": 0, "passed_by_retention": 0, "earlier": 0}
     assert found["files"]["coordinates"] == 6
     assert the_json(tide("audit", "readings", "--json"))["files"] == {**found["files"], "coordinates": None}
     assert tide("audit", "readings", "--deep", "--no-files").exit_code == 2
@@ -231,6 +231,8 @@ def test_source_reset_accepts_a_recreated_topic_and_abandons_what_cannot_be_read
     audited = the_json(tide("audit", "readings", "--json", "-q"))
     assert audited["problems"] == []
     assert (audited["abandoned"], audited["read"]) == (1, 7)
+    told = tide("audit", "readings", "-q").output
+    assert "1 offset + 7 of topics before it = 7 landed + 0 not planned yet + 1 lost or abandoned" in told
 
 
 def test_db_migrate_and_revision(tide: Tide, world: World) -> None:
@@ -346,7 +348,9 @@ def test_outputs_fit_into_80_columns(tide: Tide, world: World, monkeypatch: pyte
 
 def test_nobody_else_tries_what_was_typed():
     from tidegate.cli.failures import _failed
-    from tidegate.core.base.errors import SourceUnavailable
+    from tidegate.core.base.errors import GOES_ON, LedgerError, SourceUnavailable
 
     told = _failed(SourceUnavailable("Kafka has no answer")).message
     assert told.endswith("what to do: check the connection that source.conn_id names; then run it again")
+    first = _failed(LedgerError("no answer", advice=f"{GOES_ON} once the database is back")).message
+    assert first.endswith("what to do: run it again once the database is back")

@@ -73,7 +73,7 @@ def test_a_recreated_topic() -> None:
     assert (old.kind, old.next_step) == (fate.NEVER_READ, "")
     assert old.words == "never read: topic id was read up to 30, then it was recreated"
     unaccepted = decide(BARE, offset=33, around=replace(AROUND, topic=replace(TOPIC, topic_id="new")))
-    assert (unaccepted.kind, unaccepted.next_step) == (fate.NEVER_READ, "tidegate source reset flights")
+    assert (unaccepted.kind, unaccepted.next_step) == (fate.NEVER_READ, "tidegate source reset flights --why '...'")
     assert unaccepted.words == "never read: reading had come to 30 when the topic was recreated (it is new now)"
 
 

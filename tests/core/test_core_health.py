@@ -234,6 +234,8 @@ def test_storage_and_its_filesystem() -> None:
     assert told(wrong) == [("storage", WRONG, "p")]
     assert "file:///l: cannot rename: no" in wrong.what
     assert "the right to rename there" in wrong.mend
+    helped = rules.storage("p", "file:///l", [], "create directories", "the filesystem is read-only", "mount it")
+    assert helped.mend == "mount it"
     store = rules.storage("p", "s3://l", ["create"], "rename", "no")
     assert store.mend.startswith("check sink.object_store_conn_id, and give its login the rights")
 

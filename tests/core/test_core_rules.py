@@ -219,7 +219,7 @@ def test_a_refusal_in_words() -> None:
     )
     samples = tuple(DirtySample(0, o, "cut off" if o else "odd", "", "x" * 99) for o in range(4))
     told = receipt(ranges=(result,), samples=samples)
-    examples = "; ".join(f"partition 0 offset {o}: {'x' * 80}" for o in range(3))
+    examples = "; ".join(f"partition 0 offset {o}: {'x' * 80}" for o in (1, 2, 3))
     words = f"9 of 9 records are dirty, over dirty.max_count 0; mostly record: cut off (for example {examples})"
     assert refusal(DirtyLimits(0, 0.5), told) == words
     bare = refusal(DirtyLimits(None, 0.5), replace(told, samples=()))

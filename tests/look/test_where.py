@@ -170,7 +170,7 @@ def test_a_recreated_topic_has_a_fate_for_each_id(world: World) -> None:
     world.kafka.create(TOPIC, 2)
     never = fate(world, 6)
     assert never.kind == "never read"
-    assert never.next_step == "tidegate source reset readings"
+    assert never.next_step == "tidegate source reset readings --why '...'"
     world.produce(record("new", 3.9))
     world.context().ledger.pipelines.accept_topic("readings", "id-1", "id-2", "test")
     assert [f.kind for f in ask(world, 0).fates] == ["not read yet", "published"]

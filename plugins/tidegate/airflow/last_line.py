@@ -118,6 +118,7 @@ def explained(error: BaseException | str | None, pipeline: str, about: str = "")
     ask = f"tidegate doctor {pipeline}"
     if isinstance(error, TidegateError):
         advice = _flat(error.advice).removesuffix(f"; {GOES_ON}")  # the line says so itself
+        advice = advice.replace("<pipeline>", pipeline)
         return _what(error), advice, _command(error, pipeline, look, ask)
     if isinstance(error, MemoryError):
         advice = (

@@ -264,8 +264,9 @@ def _files(report: Report) -> str:
 def _topic(report: Report) -> str:
     p, b = report.produced, report.totals.balance
     assert p is not None
-    words = f"{many(p.offsets, 'offset')} = {b.offsets:,} landed + {p.not_planned:,} not planned yet"
+    earlier = f" + {p.earlier:,} of topics before it" if p.earlier else ""
+    words = f"{many(p.offsets, 'offset')}{earlier} = {b.offsets:,} landed + {p.not_planned:,} not planned yet"
     if report.totals.unfinished:
         words += f" + {report.totals.unfinished:,} under way"
-    rest = p.offsets - b.offsets - p.not_planned - report.totals.unfinished
+    rest = p.offsets + p.earlier - b.offsets - p.not_planned - report.totals.unfinished
     return words + (f" + {rest:,} lost or abandoned" if rest else "")

@@ -338,7 +338,7 @@ class Examination:
         except TidegateError as e:
             return [rules.storage(name, sink.workdir, [], "be reached", str(e.args[0]))]
         probe = probing.probe_storage(sink.workdir, sink.user, access)
-        found = [rules.storage(name, sink.workdir, probe.done, probe.failed, probe.said)]
+        found = [rules.storage(name, sink.workdir, probe.done, probe.failed, probe.said, probe.advice)]
         if probe.failed:
             return found
         same = probing.same_filesystem(sink.location, sink.workdir)

@@ -73,7 +73,8 @@ def first_line(error: BaseException | None) -> str:
 
 def _failed(error: Exception) -> Failed:
     if isinstance(error, TidegateError):
-        return Failed(str(error).replace(GOES_ON, "then run it again"), _exit_code(error))  # no scheduler does it
+        words = str(error).replace(f"what to do: {GOES_ON}", "what to do: run it again")  # no scheduler does it
+        return Failed(words.replace(GOES_ON, "then run it again"), _exit_code(error))
     first = first_line(error)
     what = f"{type(error).__name__}: {first}" if first else type(error).__name__
     if isinstance(error, OSError):

@@ -37,12 +37,14 @@ _WORDS = {
     errno.EXDEV: "the work directory must be on the same filesystem as the table",
     errno.ENAMETOOLONG: "a name in the path is too long",
 }
+THEN = "; then clear the task"
+"""End of an advice: of no use to who asks before any task has failed."""
 _ADVICE = {
-    errno.ENOSPC: "free space on it (`tidegate clean <pipeline> --dry-run` shows what could go); then clear the task",
-    errno.EDQUOT: "raise the quota, or free space under it; then clear the task",
-    errno.EACCES: "let the user that runs tasks and jobs read and write there; then clear the task",
-    errno.EPERM: "let the user that runs tasks and jobs read and write there; then clear the task",
-    errno.EROFS: "find out why (a failing disk is often remounted so), mount it writable, then clear the task",
+    errno.ENOSPC: f"free space on it (`tidegate clean <pipeline> --dry-run` shows what could go){THEN}",
+    errno.EDQUOT: f"raise the quota, or free space under it{THEN}",
+    errno.EACCES: f"let the user that runs tasks and jobs read and write there{THEN}",
+    errno.EPERM: f"let the user that runs tasks and jobs read and write there{THEN}",
+    errno.EROFS: f"find out why (a failing disk is often remounted so) and mount it writable{THEN}",
     errno.EXDEV: "set sink.workdir to a directory on the table's filesystem",
 }
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)

@@ -14,18 +14,20 @@ from tidegate.core.base.errors import PathExists, StorageError, TidegateError
 from tidegate.core.base.storage import Storage
 from tidegate.core.target.paths import join
 from tidegate.storage import for_uri
-from tidegate.storage.local import local_path
+from tidegate.storage.local import THEN, local_path
 
 CONTENT = b"tidegate doctor\n"
 
 
 @dataclass
 class Probe:
-    """`done`: steps in words; `failed`: the one that was not, and what the filesystem `said`."""
+    """`done`: steps in words; `failed`: the one that was not, what the filesystem `said`, and what helps by a local
+    disk's kind of error."""
 
     done: list[str] = field(default_factory=list)
     failed: str = ""
     said: str = ""
+    advice: str = ""
 
 
 def probe_storage(workdir: str, user: str | None, access: Mapping[str, str] | None = None) -> Probe:
@@ -67,6 +69,7 @@ def probe_storage(workdir: str, user: str | None, access: Mapping[str, str] | No
         found.done.append("delete")
     except TidegateError as e:
         found.failed, found.said = step, " ".join(str(e.args[0]).split())
+        found.advice = e.advice.removesuffix(THEN) if _is_local(workdir) else ""
     return found
 
 

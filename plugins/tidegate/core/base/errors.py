@@ -114,13 +114,13 @@ class LogCut(DataLoss):
     """The log gave up offsets that were planned, and gives them to other records."""
 
     advice = (
-        "compare with the producers, then decide: `tidegate source rewind <pipeline>` reads on from the cut, "
-        "`tidegate source skip <pipeline>` goes on at the planned end and records a loss"
+        "compare with the producers, then decide: `tidegate source rewind <pipeline> --why '...'` reads on from the "
+        "cut, `tidegate source skip <pipeline> --why '...'` goes on at the planned end and records a loss"
     )
 
 
 class TopicRecreated(SourceError):
-    advice = "if the topic was recreated on purpose, run `tidegate source reset <pipeline>`"
+    advice = "if the topic was recreated on purpose, run `tidegate source reset <pipeline> --why '...'`"
 
 
 class SiteNotActive(SourceError):

@@ -7,6 +7,9 @@ from collections import Counter
 from tidegate.core.files.receipt import Receipt
 from tidegate.core.spec.pipeline import DirtyLimits
 
+SHOWN = 3
+"""Records that a refusal shows, all of them with the commonest reason."""
+
 
 def refusal(limits: DirtyLimits, receipt: Receipt) -> str | None:
     """Why the batch may not land, naming the field and samples; None if it may.
@@ -22,9 +25,11 @@ def refusal(limits: DirtyLimits, receipt: Receipt) -> str | None:
     if not (too_many or too_dense):
         return None
     limit = f"dirty.max_count {limits.max_count}" if too_many else f"dirty.max_ratio {limits.max_ratio}"
-    common = Counter((s.field or "record", s.reason) for s in receipt.samples).most_common(1)
-    worst = f"; mostly {common[0][0][0]}: {common[0][0][1]}" if common else ""
-    samples = "; ".join(f"partition {s.partition} offset {s.offset}: {s.raw[:80]}" for s in receipt.samples[:3])
+    common = Counter((s.field, s.reason) for s in receipt.samples).most_common(1)
+    most = common[0][0] if common else None
+    worst = f"; mostly {most[0] or 'record'}: {most[1]}" if most else ""
+    typical = [s for s in receipt.samples if (s.field, s.reason) == most][:SHOWN]
+    samples = "; ".join(f"partition {s.partition} offset {s.offset}: {s.raw[:80]}" for s in typical)
     return f"{dirty:,} of {read:,} records are dirty, over {limit}{worst}" + (
         f" (for example {samples})" if samples else ""
     )

@@ -344,13 +344,16 @@ def same_filesystem(pipeline: str, location: str, workdir: str, same: bool | Non
     return [ok("workdir", workdir, pipeline)] if same else []
 
 
-def storage(pipeline: str, location: str, done: Sequence[str], failed: str, said: str) -> Finding:
-    """A probe below `_tidegate`: the steps that were done, and the one that was not, with what the filesystem said."""
+def storage(
+    pipeline: str, location: str, done: Sequence[str], failed: str, said: str, advice: str = ""
+) -> Finding:
+    """A probe below `_tidegate`: the steps that were done, and the one that was not, with what the filesystem said and
+    what helps by its kind of error."""
     if not failed:
         return ok("storage", f"{location}: {', '.join(done)}", pipeline)
     what = f"{location}: cannot {failed}: {said}"
     means = "batches cannot land, or windows cannot be published"
-    mend = f"give Airflow's user (or sink.user) the right to {failed} there"
+    mend = advice or f"give Airflow's user (or sink.user) the right to {failed} there"
     if location.startswith("s3:"):
         mend = "check sink.object_store_conn_id, and give its login the rights that docs/object-stores.md lists"
     return Finding("storage", WRONG, what, means, mend, pipeline)

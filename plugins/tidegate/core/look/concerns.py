@@ -89,8 +89,8 @@ def unblocking(name: str, subject: str) -> str:
     kind, _, which = subject.partition(" ")
     if kind == "partition":
         return (
-            f"compare with the producers; `tidegate source rewind {name}` reads on from there, `tidegate source skip "
-            f"{name}` records the loss"
+            f"compare with the producers; `tidegate source rewind {name} --why '...'` reads on from there, `tidegate "
+            f"source skip {name} --why '...'` records the loss"
         )
     which = iso(parse_window_id(which)) if kind == "window" else which
     return f"find out why, then: tidegate repair {name} --{kind} {which} --why '...'"
@@ -113,11 +113,11 @@ def _of_kafka(status: PipelineStatus) -> Iterator[Concern]:
     accepted = survey.progress.topic_id
     if topic.is_another(accepted):
         what = f"topic {pipeline.source.topic} was recreated: it is {topic.topic_id}, the offsets belong to {accepted}"
-        advice = f"if that was on purpose: tidegate source reset {pipeline.name}"
+        advice = f"if that was on purpose: tidegate source reset {pipeline.name} --why '...'"
         yield Concern(what, advice, "source_reset", topic.topic_id)
     elif status.lag is not None and status.lag.lost:
         what = f"{those(status.lag.lost, 'offset')} gone from the topic before they were read"
-        yield Concern(what, "source.on_data_loss: record goes on without them", "data_loss")
+        yield Concern(what, "set source.on_data_loss: record in its YAML to go on without them", "data_loss")
     elif status.loss is not None and status.loss.level == CRITICAL:
         advice = loss_warning.remedy(status.loss, pipeline.source.topic, pipeline.name, status.remedy)
         yield Concern(loss_warning.sentence(status.loss), advice, "loss_ahead")

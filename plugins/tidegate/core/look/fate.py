@@ -170,7 +170,7 @@ def _beyond(facts: OffsetFacts, planned_end: int, life: Life, around: Surroundin
         return Fate(
             kind=NEVER_READ,
             words=f"{words} (it is {around.topic.topic_id} now)",
-            next_step=f"tidegate source reset {name}",
+            next_step=f"tidegate source reset {name} --why '...'",
         )
     offsets = around.topic.partitions.get(facts.partition)
     if offsets is None or facts.offset >= offsets.high_watermark:

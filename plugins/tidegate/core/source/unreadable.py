@@ -9,7 +9,7 @@ from tidegate.core.files.failure import JobError, refuse
 def recreated(topic: str, planned: str, found: str) -> JobError:
     return refuse(
         f"topic {topic} has id {found}, planned was {planned}: it was deleted and created again",
-        advice="if the topic was recreated on purpose, run `tidegate source reset <pipeline>`",
+        advice="if the topic was recreated on purpose, run `tidegate source reset <pipeline> --why '...'`",
     )
 
 

@@ -152,11 +152,13 @@ def _moved(before: Spine, after: Spine) -> set[int]:
 
 @dataclass(frozen=True)
 class Produced:
-    """Offsets of the topic as the broker has them now, against the newest plan."""
+    """Offsets of the topic as the broker has them now, against the newest plan. `earlier`: offsets that were planned of
+    topics of its name before it, or at other sites."""
 
     offsets: int
     not_planned: int
     passed_by_retention: int
+    earlier: int = 0
 
 
 class Topic:
@@ -167,12 +169,16 @@ class Topic:
         self._lost = {(x.batch_id, x.partition): x.start for x in spine.losses}
         self._firsts: dict[int, int] = {}
         self._ends: dict[int, int] = {}
+        self._earlier = 0
         self.notes: list[str] = []
         self.produced: Produced | None = None
 
     def planned(self, batch: BatchRow) -> None:
         """Take a plan up, in order of the batches."""
-        if batch.topic_id != self._accepted or batch.is_redrive:
+        if batch.is_redrive:
+            return
+        if batch.topic_id != self._accepted:
+            self._earlier += sum(r.range.count for r in batch.ranges)
             return
         starts = {r.range.partition: r.range.start for r in batch.ranges}
         for p, end in batch.ends.items():
@@ -205,4 +211,5 @@ class Topic:
             sum(h - firsts.get(p, begins(ends, p, state.partitions[p].log_start)) for p, h in high.items()),
             sum(max(0, h - begins(ends, p, state.partitions[p].log_start)) for p, h in high.items()),
             sum(max(0, o.log_start - begins(ends, p, o.log_start)) for p, o in state.partitions.items()),
+            self._earlier,
         )
