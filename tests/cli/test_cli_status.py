@@ -139,6 +139,22 @@ def test_a_refused_batch_is_not_well(tide: Tide, world: World) -> None:
     result = tide("status", "readings")
     assert result.exit_code == 1
     assert "batch 2 was refused: batch 2: 1 of 1 records are dirty" in " ".join(result.output.split())
+    listed = tide("repair", "readings")
+    assert (listed.exit_code, "tidegate repair readings --release 2 --why" in words(listed)) == (1, True)
+    assert the_json(tide("repair", "readings", "--json"))["refused"].startswith("batch 2: 1 of 1 records are dirty")
+
+
+def test_a_spec_that_contradicts_what_has_landed_is_not_well(tide: Tide, world: World) -> None:
+    world.archive(1)
+    yaml = world.folder / "pipelines/readings.yaml"
+    yaml.write_text(yaml.read_text().replace("{name: value, type: int}", "{name: value, type: string}"))
+    assert tide("spec", "validate").exit_code == 0, "the file alone is valid"
+    shown = tide("status", "readings")
+    assert (shown.exit_code, "column value was int, is string" in words(shown)) == (1, True)
+    assert "take the change back, or make it a pipeline of its own" in words(shown)
+    assert tide("status").exit_code == 1
+    planned = tide("plan", "readings")
+    assert (planned.exit_code, "column value was int, is string" in words(planned)) == (2, True)
 
 
 def test_no_ledger_is_exit_code_3_and_one_message(tide: Tide, world: World) -> None:

@@ -149,7 +149,8 @@ def explained(error: BaseException | str | None, pipeline: str, about: str = "")
 
 def _command(error: TidegateError, pipeline: str, look: str, ask: str) -> str:
     if isinstance(error, SpecError):
-        return "tidegate spec validate"
+        in_the_file = error.where or error.field  # else the YAML is valid, and the ledger says what it contradicts
+        return "tidegate spec validate" if in_the_file else f"tidegate status {pipeline}"
     if isinstance(error, WrongRevision):
         return "tidegate db revision"
     if isinstance(error, BatchRefused):

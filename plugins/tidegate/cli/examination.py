@@ -294,10 +294,17 @@ class Examination:
         return found + self._left_behind()
 
     def _left_behind(self) -> list[Finding]:
-        """Replays and rollbacks that stopped on their way."""
+        """Specs that contradict what has landed; replays and rollbacks that stopped on their way."""
+        from tidegate.workflow.base.context import contradiction
+
         found = []
         with surroundings.ledger() as ledger:
+            specs = ledger.reads.newest_specs([p.name for p in self.pipelines])
             for p in self.pipelines:
+                error = contradiction(specs[p.name], p) if p.name in specs else None
+                if error is not None:
+                    means = "each of its tasks stops before it does anything"
+                    found.append(Finding("yaml", WRONG, str(error.args[0]), means, error.advice, p.name))
                 now_ms = surroundings.context(p, ledger).clock.now_ms()
                 for c in left_behind(p, ledger.replays.unfinished(p.name), now_ms):
                     means = "late rows of these windows wait, and what was written stays"

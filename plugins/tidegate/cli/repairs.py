@@ -115,18 +115,22 @@ def repair(
 
 
 def _list_blocks(ledger: SqlLedger, name: str, as_json: bool) -> None:
-    blocks = ledger.pipelines.blocks(name)
+    blocks, batch = ledger.pipelines.blocks(name), ledger.batches.open(name)
+    refusal = None if batch is None else ledger.batches.refusal(name, batch.plan.batch_id)
     if as_json:
-        print_json({"pipeline": name, "blocks": blocks})
+        print_json({"pipeline": name, "blocks": blocks, "refused": refusal and refusal.said})
     for block in () if as_json else blocks:
         kind, _, what = said(block.subject).partition(" ")
         clear = f"clear it: tidegate repair {name} --{kind} {what} --why '...'"
         if kind == "partition":  # of a log that was cut: it takes a decision
             clear = f"decide: tidegate source rewind {name} --why '...', or tidegate source skip {name} --why '...'"
         click.echo(f"{kind} {what}: {block.reason}\n  {clear}")
-    if not blocks and not as_json:
+    if batch is not None and refusal is not None and not as_json:
+        batch_id = batch.plan.batch_id
+        click.echo(f"batch {batch_id} was refused: {refusal.first_line}\n  {refusal.helps(name, batch_id)}")
+    if not blocks and refusal is None and not as_json:
         click.echo(f"{name}: nothing is blocked")
-    raise SystemExit(NOT_WELL if blocks else 0)
+    raise SystemExit(NOT_WELL if blocks or refusal is not None else 0)
 
 
 def _clear(ledger: SqlLedger, spec: Pipeline, batch: int | None, window: str | None, why: str, yes: bool) -> None:

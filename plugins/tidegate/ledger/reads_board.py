@@ -59,6 +59,15 @@ class BoardReads(Snapshots):
         with self._snapshot() as c:
             return {name: version for name, version in c.execute(statement.group_by(v.c.pipeline))}
 
+    def newest_specs(self, names: Collection[str]) -> dict[str, Pipeline]:
+        v, p, own = schema.spec_versions, schema.pipelines, b.alias()
+        newest = select(func.max(own.c.batch_id)).where(own.c.pipeline == p.c.name).correlate(p).scalar_subquery()
+        theirs = p.join(b, and_(b.c.pipeline == p.c.name, b.c.batch_id == newest))
+        theirs = theirs.join(v, and_(v.c.pipeline == p.c.name, v.c.version == b.c.spec_version))
+        statement = select(v.c.pipeline, v.c.compiled).select_from(theirs).where(p.c.name.in_(sorted(names)))
+        with self._snapshot() as c:
+            return {name: loads(Pipeline, compiled) for name, compiled in c.execute(statement)}
+
     def specs(self, wanted: Collection[tuple[str, int]]) -> dict[tuple[str, int], Pipeline]:
         if not wanted:
             return {}

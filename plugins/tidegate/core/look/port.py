@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.slabs import Slab
 from tidegate.core.look.survey import SurveyLedger
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.states import WindowKey
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ class LedgerReads(SurveyLedger, Protocol):
 
     def spec_version(self, name: str, fingerprint: str) -> int | None:
         """The version under which this spec is registered."""
+        ...
+
+    def newest_specs(self, names: Collection[str]) -> dict[str, Pipeline]:
+        """The specs that their newest batches were planned under, in one statement."""
         ...
 
     def overviews(self, names: Collection[str], events: int = 5) -> dict[str, Overview]:

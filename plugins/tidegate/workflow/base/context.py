@@ -173,15 +173,22 @@ def guard(ctx: Context) -> None:
     version = ctx.ledger.batches.newest_spec(ctx.name)
     if version is None or version == ctx.spec_version:
         return
-    old = ctx.ledger.pipelines.spec(ctx.name, version)
-    table = target_kind(ctx.pipeline.sink.kind)
-    reasons = incompatible(old, ctx.pipeline, table.promotes) + renumbered(old, ctx.pipeline, ctx.kind.numbering)
-    reasons += moved(old, ctx.pipeline, table.fixed)
-    if reasons:
-        raise SpecError(
-            f"{ctx.name}: batches have landed under the spec as it was: {'; '.join(reasons)}",
-            advice="take the change back, or make it a pipeline of its own (another name, table and location)",
-        )
+    error = contradiction(ctx.ledger.pipelines.spec(ctx.name, version), ctx.pipeline)
+    if error is not None:
+        raise error
+
+
+def contradiction(old: Pipeline, new: Pipeline) -> SpecError | None:
+    """What `guard` says of `new`, where the newest batch was planned under `old`; None if it says nothing."""
+    table = target_kind(new.sink.kind)
+    reasons = incompatible(old, new, table.promotes)
+    reasons += renumbered(old, new, source_kind(new.source.kind).numbering) + moved(old, new, table.fixed)
+    if not reasons:
+        return None
+    return SpecError(
+        f"{new.name}: batches have landed under the spec as it was: {'; '.join(reasons)}",
+        advice="take the change back, or make it a pipeline of its own (another name, table and location)",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

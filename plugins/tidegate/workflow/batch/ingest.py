@@ -26,7 +26,7 @@ from tidegate.core.dirty.redrive import source_batches
 from tidegate.core.files.receipt import RangeResult, Receipt
 from tidegate.core.target.paths import RECEIPT, join
 from tidegate.workflow.base import preflight, readings, records, switches, tables, zone_data
-from tidegate.workflow.base.context import ATTEMPTS, Context, guard
+from tidegate.workflow.base.context import ATTEMPTS, Context, contradiction, guard
 from tidegate.workflow.base.jobs import run_job
 from tidegate.workflow.batch import evolution, landing, sealing
 from tidegate.workflow.side import dirty_files
@@ -107,6 +107,9 @@ def _decide(ctx: Context, view: planning.PlanningView) -> Plan | NothingToPlan:
 def preview(ctx: Context) -> Plan | NothingToPlan | OpenBatch:
     """What `plan` would do now; nothing is written."""
     view = ctx.ledger.batches.planning_view(ctx.name)
+    version = ctx.ledger.batches.newest_spec(ctx.name) if view.next_batch_id > 1 else None
+    if version is not None and (error := contradiction(ctx.ledger.pipelines.spec(ctx.name, version), ctx.pipeline)):
+        raise error
     ask = ctx.ledger.redrives.asked(ctx.name)
     if view.open_batch is None and ask is not None:
         return NothingToPlan(ask.words())

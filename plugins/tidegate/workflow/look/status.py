@@ -12,7 +12,7 @@ from tidegate.core.late import reopen
 from tidegate.core.look import concerns as rules
 from tidegate.core.look import status as standing
 from tidegate.core.look.blocking import silence_ms
-from tidegate.core.look.overdue import Since
+from tidegate.core.look.overdue import Concern, Since
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import NOTHING, Landed, Survey, SurveyLedger
@@ -24,7 +24,7 @@ from tidegate.core.window.due import Due, due
 from tidegate.core.window.forecast import Forecast, forecast
 from tidegate.core.window.watermark import TopicFacts
 from tidegate.kinds import source_kind
-from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.context import Context, contradiction
 
 Topics = Mapping[str, tuple[LogState, int]]
 """By the pipeline's name: what Kafka said, and when (UTC ms)."""
@@ -47,7 +47,15 @@ def statuses(
     found = {name: replace(one, due_since_ms=since.get(name)) for name, one in found.items()}
     details = reads.overviews([name for name, one in found.items() if one.survey is not None], events)
     found = {name: replace(one, overview=details.get(name)) for name, one in found.items()}
-    return _with_concerns(found, reads, now_ms, exact=True)
+    return _with_contradictions(_with_concerns(found, reads, now_ms, exact=True), reads)
+
+
+def _with_contradictions(found: Mapping[str, PipelineStatus], reads: LedgerReads) -> dict[str, PipelineStatus]:
+    """With what every task would refuse before it does anything: a spec that contradicts what has landed."""
+    specs = reads.newest_specs([name for name, one in found.items() if one.survey is not None])
+    errors = {name: contradiction(old, found[name].pipeline) for name, old in specs.items()}
+    first = {n: (Concern(str(e.args[0]).removeprefix(f"{n}: "), e.advice),) for n, e in errors.items() if e is not None}
+    return {name: replace(one, concerns=(*first.get(name, ()), *one.concerns)) for name, one in found.items()}
 
 
 def glances(
