@@ -1,4 +1,4 @@
-"""`tidegate doctor`: what is wrong with the set-up, what it means, how to mend it."""
+"""`tidegate doctor`: what is wrong with the set-up, what it means, how to fix it."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _show(found: Sequence[Finding], show_all: bool) -> None:
             grid.add_row("", Text(f.means, style="dim"))
         out.print(grid)
         if f.mend:  # in one piece: it holds commands
-            out.print(Text(f"         to mend: {f.mend}"), soft_wrap=True)
+            out.print(Text(f"         to fix:  {f.mend}"), soft_wrap=True)
     _sum(out, found, len(shown) < len(found))
 
 

@@ -341,7 +341,8 @@ def _to_fill(status: PipelineStatus) -> str:
     """The command that publishes due windows, except those that another system's count would hold again."""
     over, held = overdue.ended(status.due, status.archive), [h.window_ms for h in status.held]
     lately = 0 if status.survey is None else status.survey.lately
-    return overdue.to_fill(status.name, status.due, over, held, lately)
+    just_now = overdue.just_now(status.due_since_ms, status.archive, status.now_ms)
+    return overdue.to_fill(status.name, status.due, over, held, lately, just_now)
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -94,7 +94,8 @@ class Page:
             return ""
         over, held = overdue.ended(due, self.status.archive), [h.window_ms for h in self.status.held]
         lately = 0 if self.status.survey is None else self.status.survey.lately
-        fill = overdue.to_fill(self.pipeline.name, due, over, held, lately)
+        just_now = overdue.just_now(self.status.due_since_ms, self.status.archive, self.status.now_ms)
+        fill = overdue.to_fill(self.pipeline.name, due, over, held, lately, just_now)
         return overdue.ranges(due) + (f"; {fill}" if fill else "")
 
 

@@ -344,11 +344,8 @@ def same_filesystem(pipeline: str, location: str, workdir: str, same: bool | Non
     return [ok("workdir", workdir, pipeline)] if same else []
 
 
-def storage(
-    pipeline: str, location: str, done: Sequence[str], failed: str, said: str, advice: str = ""
-) -> Finding:
-    """A probe below `_tidegate`: the steps that were done, and the one that was not, with what the filesystem said and
-    what helps by its kind of error."""
+def storage(pipeline: str, location: str, done: Sequence[str], failed: str, said: str, advice: str = "") -> Finding:
+    """A probe below `_tidegate`: steps that were done, the one that was not, what the filesystem said, what helps."""
     if not failed:
         return ok("storage", f"{location}: {', '.join(done)}", pipeline)
     what = f"{location}: cannot {failed}: {said}"

@@ -136,13 +136,22 @@ def filling(name: str, due: Due, over: tuple[int, ...], held: Iterable[int] = ()
     return command
 
 
-def to_fill(name: str, due: Due, over: tuple[int, ...], held: Iterable[int], lately: int) -> str:
+def to_fill(
+    name: str, due: Due, over: tuple[int, ...], held: Iterable[int], lately: int, just_now: bool = False
+) -> str:
     """What helps the due windows, in words; "" for nothing. A backfill would only disturb the run that publishes them
-    now: `lately` windows were published in the last minutes."""
+    now: `lately` windows were published in the last minutes; or the oldest became due `just_now`."""
     command = filling(name, due, over, held)
     if command and not over and lately >= PUBLISHING:
         return f"being published: {lately:,} in the last {LATELY_MS // MINUTE_MS} minutes"
+    if command and not over and just_now:
+        return f"runs begin by themselves; if they have not in {LATELY_MS // MINUTE_MS} minutes, to fill: {command}"
     return f"to fill: {command}" if command else ""
+
+
+def just_now(since_ms: int | None, note: ArchiveNote | None, now_ms: int) -> bool:
+    """Whether windows that are due since then are still waiting for nothing but their runs' next look."""
+    return since_ms is not None and now_ms - since_ms < LATELY_MS and (note is None or not note.paused)
 
 
 def clear(name: str, first_ms: int, last_ms: int) -> str:

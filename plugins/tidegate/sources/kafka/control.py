@@ -249,7 +249,7 @@ class KafkaSource:
         near = difflib.get_close_matches(topic, names, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         message = f"Kafka at {brokers} has no topic {topic}{hint}"
-        return SourceError(message, advice="create the topic, or mend source.topic (or the connection's ACLs)")
+        return SourceError(message, advice="create the topic, or fix source.topic (or the connection's ACLs)")
 
 
 def _epoch(told: int | None) -> int | None:

@@ -29,7 +29,7 @@ def too_large(wanted: OffsetRange, at: int, limit: str) -> JobError:
 
 
 def wrong_settings(why: str) -> JobError:
-    return refuse(f"the Kafka connection's settings are wrong: {why}", advice="mend the extra of the Kafka connection")
+    return refuse(f"the Kafka connection's settings are wrong: {why}", advice="fix the extra of the Kafka connection")
 
 
 def no_answer(topic: str, brokers: str, why: str) -> JobError:
