@@ -17,12 +17,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spark_jobs.engine import native
+from tests.world import World, record
 from tidegate import __version__
 from tidegate.adapters import installed
 from tidegate.cli import examination
 from tidegate.cli.deadlines import ask
 from tidegate.cli.main import main
 from tidegate.ledger.migrate import migrate
+from tidegate.spec import load_file
 from tidegate.storage import probing
 
 YAML = """\
@@ -332,3 +334,17 @@ def test_questions_are_asked_at_once_and_one_that_raises_harms_no_other() -> Non
     hanging = {f"hangs {n}": lambda: time.sleep(30) or 1 for n in range(4)}
     crowded = ask(hanging, 0.5, dict.fromkeys(hanging, "one server"), at_once=2)
     assert [bool(a.since_s) for a in crowded.values()] == [True, True, False, False]
+
+
+def test_a_spec_that_contradicts_what_has_landed_is_wrong(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(setup.folder, load_file(setup.folder / "pipelines/readings.yaml"))
+    world.produce(record("a", 0.1))
+    world.ingest("r1")
+    world.close()
+    ledger = json.dumps({"conn_type": "sqlite", "host": str(world.database)})
+    monkeypatch.setenv("AIRFLOW_CONN_TIDEGATE_LEDGER", ledger)
+    assert "yaml" not in setup.findings(code=0)
+    setup.add("readings", **{"{name: id, type: string}": "{name: id, type: int}"})
+    wrong = setup.wrong("yaml")
+    assert "column id was string, is int" in wrong["what"]
+    assert wrong["mend"].startswith("take the change back")

@@ -18,9 +18,6 @@ from tidegate.cli.topics import topics
 from tidegate.core.base.instants import iso, span
 from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many, offsets, those
-from tidegate.core.deliver.due import in_words
-from tidegate.core.look import overdue
-from tidegate.core.look.concerns import late_words
 from tidegate.core.tell.subjects import said
 
 if TYPE_CHECKING:
@@ -104,6 +101,8 @@ def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
 
 
 def _plain(line: Line) -> dict[str, Any]:
+    from tidegate.core.look import overdue
+
     if line.status is None:
         return {"name": line.name, "well": False, "error": line.error}
     s, v, o = line.status, line.status.survey, line.status.overview
@@ -217,6 +216,8 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
 
 
 def _print_one(line: Line) -> None:
+    from tidegate.core.deliver.due import in_words
+
     out = console()
     s = line.status
     if s is None:
@@ -277,6 +278,8 @@ def _print_merges(out: Console, merging: Merging) -> None:
 
 
 def _print_windows(out: Console, s: PipelineStatus, v: Survey, o: Overview) -> None:
+    from tidegate.core.look.concerns import late_words
+
     paragraph(out, "watermark", iso(s.watermark_ms))
     if s.next_window is not None:
         when = f"; {s.expected.text()}" if s.expected is not None else ""
@@ -327,6 +330,8 @@ def _behind_words(line: Line) -> str:
 
 
 def _due_words(status: PipelineStatus) -> str:
+    from tidegate.core.look import overdue
+
     if not status.due:
         return "none"
     since = f"; the oldest since {_ago(status.due_since_ms)}" if status.due_since_ms else ""
@@ -339,6 +344,8 @@ def _due_words(status: PipelineStatus) -> str:
 
 def _to_fill(status: PipelineStatus) -> str:
     """The command that publishes due windows, except those that another system's count would hold again."""
+    from tidegate.core.look import overdue
+
     over, held = overdue.ended(status.due, status.archive), [h.window_ms for h in status.held]
     lately = 0 if status.survey is None else status.survey.lately
     just_now = overdue.just_now(status.due_since_ms, status.archive, status.now_ms)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli import loss_warning
 from tidegate.core.base.instants import iso
-from tidegate.core.look.status import PipelineStatus
+
+if TYPE_CHECKING:
+    from tidegate.core.look.status import PipelineStatus
 
 COLUMNS = (
     "pipeline", "is", "open batch", "watermark", "behind", "due", "late", "dirty", "published", "rows", "loss in",
