@@ -254,8 +254,11 @@ def test_a_refusal_that_changed_since_it_was_shown_is_shown_again(world: World) 
 def test_a_recreated_topic_is_accepted_once(world: World) -> None:
     op = board_app.client("Op")
     assert "there is nothing to accept" in op.get("/tidegate/readings/act/reset").text
+    replay = f"/tidegate/readings/act/replay?window={FOUR}"
+    assert "all of them are still there" in op.get(replay).text
     world.kafka.create(TOPIC, 3)
     world.produce(record("new", 3.5))
+    assert "a topic of this name before it" in op.get(replay).text
     page = op.get("/tidegate/readings/act/reset")
     assert "1 offset in 3 partitions" in page.text
     sent = form(page) | {"why": "more partitions"}
@@ -264,6 +267,7 @@ def test_a_recreated_topic_is_accepted_once(world: World) -> None:
     assert answers[0].location == answers[1].location
     accepted = [e for e in events(world) if e.what == "topic accepted"]
     assert [(e.actor, e.detail["why"]) for e in accepted] == [("board, op", "more partitions")]
+    assert "a topic of this name before it" in op.get(replay).text, "accepted, and yet not what was read"
 
 
 HOSTILE = (

@@ -11,6 +11,7 @@ import pytest
 
 from tests.world import HOUR, T0, World, record, window
 from tidegate.core.base.errors import BatchRefused
+from tidegate.core.look.survey import LATELY_MS
 from tidegate.core.spec.pipeline import Completeness, DirtyLimits
 from tidegate.core.window.due import ArchiveNote
 from tidegate.spec import fingerprint
@@ -28,6 +29,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path)
     world.produce(record("a", 0.1), record("b", 0.2), record("c", 3.0))
     world.ingest("r1")
+    world.clock.advance(LATELY_MS)  # a run would have published it by now
     yield world
     world.close()
 
@@ -63,6 +65,24 @@ def test_a_run_that_has_ended_is_cleared(world: World) -> None:
     noted(world, False, T0)
     assert told(world).next_step.endswith(f"fix what it says, then: {CLEAR}")
     assert told(world, 1).next_step == BACKFILL.replace("T00", "T01"), "it has no run that ended"
+
+
+def test_windows_that_became_ready_just_now_are_left_to_their_runs(world: World) -> None:
+    """A backfill would only disturb the run that is about to look."""
+    world.produce(record("d", 0.3))
+    world.ingest("r2")
+    assert told(world).next_step == f"nothing yet, runs begin by themselves; if none has in 3 minutes, {BACKFILL}"
+
+
+@pytest.mark.parametrize(("paused", "ended", "command"), [(True, (), BACKFILL), (False, (T0,), CLEAR)])
+def test_a_paused_dag_and_a_run_that_has_ended_publish_nothing_by_themselves(
+    world: World, paused: bool, ended: tuple[int, ...], command: str
+) -> None:
+    world.produce(record("d", 0.3))
+    world.ingest("r2")
+    noted(world, paused, *ended)
+    assert told(world).next_step.endswith(command)
+    assert "by themselves" not in told(world).next_step
 
 
 def test_so_it_is_once_the_window_is_closed(world: World) -> None:

@@ -149,10 +149,15 @@ def _reading(reach: Reach, pipeline: Pipeline, key: WindowKey) -> list[tuple[str
     first: dict[int, int] = {}
     for t in owed:
         first[t.partition] = min(t.min_offset, first.get(t.partition, t.min_offset))
+    ctx, ids = reach.context(pipeline), {t.batch_id for t in owed}
+    accepted = ctx.ledger.batches.planning_view(pipeline.name).accepted_topic_id
     try:
-        topic = reach.context(pipeline).source.look(pipeline.source.topic)
+        topic = ctx.source.look(pipeline.source.topic)
     except SourceError:
         return [*found, ("In Kafka", "not known: no broker answers just now")]
+    topics = {b.topic_id for b in view.batches if b.batch_id in ids}
+    if topic.known_as(accepted).is_another(accepted) or topics - {accepted}:
+        return [*found, ("In Kafka", "not all of them: some are of a topic of this name before it, or at another site")]
     gone = [p for p, low in first.items() if p not in topic.partitions or topic.partitions[p].log_start > low]
     told = "all of them are still there"
     if gone:

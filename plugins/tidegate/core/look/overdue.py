@@ -144,9 +144,13 @@ def to_fill(
     command = filling(name, due, over, held)
     if command and not over and lately >= PUBLISHING:
         return f"being published: {lately:,} in the last {LATELY_MS // MINUTE_MS} minutes"
-    if command and not over and just_now:
-        return f"runs begin by themselves; if they have not in {LATELY_MS // MINUTE_MS} minutes, to fill: {command}"
-    return f"to fill: {command}" if command else ""
+    fill = f"to fill: {command}" if command else ""
+    return by_itself(fill) if fill and not over and just_now else fill
+
+
+def by_itself(otherwise: str) -> str:
+    """What to do about windows that became due just now."""
+    return f"nothing yet, runs begin by themselves; if none has in {LATELY_MS // MINUTE_MS} minutes, {otherwise}"
 
 
 def just_now(since_ms: int | None, note: ArchiveNote | None, now_ms: int) -> bool:

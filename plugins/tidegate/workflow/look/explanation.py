@@ -258,7 +258,10 @@ def _words(
     if view.window is not None:
         return f"{view.window.state.lower()}, not published", run
     if now.ready:
-        return "ready, but no run has published it", run
+        newest = max((b.landed_ms for b in view.batches if b.landed_ms is not None), default=None)
+        ended = survey.note is not None and key.start_ms in survey.note.ended
+        soon = not ended and overdue.just_now(newest, survey.note, status.now_ms)
+        return "ready, but no run has published it", overdue.by_itself(run) if soon else run
     if now.blockers:
         when = f"; {expected.text()}" if expected is not None else ""
         blockers = len(now.blockers)
