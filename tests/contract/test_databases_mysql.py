@@ -120,7 +120,7 @@ def test_a_log_of_parts_of_documents_is_refused(mysql: Server) -> None:
 
 
 def test_a_log_of_compressed_transactions_is_refused(mysql: Server) -> None:
-    """Debezium 3.1 was seen to give an update of rows 1 and 2 and a later one of row 2 in the same transaction one `pos`,
+    """Debezium 3.1 was seen to give an update of rows 1 and 2 and a later one of row 2, in one transaction, one `pos`,
     and the later one the smaller `row`: the mirror would keep the earlier one. A delete, and an insert of the same key
     behind it, have the same place: the row would be gone."""
     mysql.run("SET GLOBAL binlog_transaction_compression = ON")

@@ -17,7 +17,8 @@ PATIENCE_S = 60
 more than a moment."""
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
 _SETTINGS = """
-SHOW GLOBAL VARIABLES WHERE Variable_name IN ('gtid_mode', 'binlog_row_value_options', 'binlog_transaction_compression')"""
+SHOW GLOBAL VARIABLES
+WHERE Variable_name IN ('gtid_mode', 'binlog_row_value_options', 'binlog_transaction_compression')"""
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OWNER = re.compile(rf"#[0-9]+?(?=[:,\s]|$|{_UUID})")
 _SERVER = re.compile(rf"[,\s]*({_UUID})")
