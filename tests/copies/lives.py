@@ -5,6 +5,7 @@ since the newest whole copy began; and after one more copy, whatever has happene
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.copies.worlds import COPYING, CopyWorld
@@ -37,7 +38,9 @@ CALLS = {
 
 class Life:
     """`seed` decides everything. `silent`: keys whose newest change has no event, with its time; `begun`: when rounds
-    began, by number. Times are numbers of changes."""
+    began, by number. Times are numbers of changes. `often`: what a turn may be."""
+
+    often: Sequence[str] = OFTEN
 
     def __init__(self, folder: Path, seed: int, idle: bool = False) -> None:
         self.rng = random.Random(seed)
@@ -79,7 +82,7 @@ class Life:
         self.source.set(key, None if there and self.rng.random() < 0.4 else word)
 
     def turn(self) -> None:
-        what = self.rng.choice(OFTEN)
+        what = self.rng.choice(self.often)
         self.dies = self._death() if self.rng.random() < 0.4 else None
         self.trail.append(f"{what} {self.dies or ''}")
         self.before = self.now

@@ -238,3 +238,33 @@ def test_what_was_read_for_a_comparison_is_cleaned(world: CopyWorld) -> None:
     dropped(world)
     world.apply()
     assert world.rows() == world.source_table.rows
+
+
+def test_the_first_copy_waits_for_a_comparison_and_not_for_ever(tmp_path: Path) -> None:
+    """One that has died holds it up for a day, and says so: nobody else would end it."""
+    world = CopyWorld(tmp_path)
+    world.source_table.rows = {key: f"old {key}" for key in range(1, 9)}
+    world.source_table.set(3, "first event")
+    world.deliver()
+    world.apply()
+    to_compare(world.context(), world.source_table)
+    world.close()
+    with pytest.raises(NotReady, match="comparison 1 is under way: the first copy begins once it has ended"):
+        world.read()
+    world.clock.advance(RESUMED_MS)
+    assert world.mirror() == world.source_table.rows
+    states = [one.state for one in world.context().ledger.copies.rounds(world.pipeline.name)]
+    world.close()
+    assert states == [RoundState.ENDED, RoundState.WHOLE]
+
+
+def test_the_first_copy_begins_once_a_comparison_has_ended(tmp_path: Path) -> None:
+    world = CopyWorld(tmp_path)
+    world.source_table.rows = {key: f"old {key}" for key in range(1, 9)}
+    world.source_table.set(3, "first event")
+    world.deliver()
+    world.apply()
+    found = compared(world)
+    assert found.differ == {"lacking": 7}
+    assert world.mirror() == world.source_table.rows
+    world.close()

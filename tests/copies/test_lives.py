@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.copies import wide_lives
 from tests.copies.lives import live
 
-LIVES = 6
+LIVES, WIDE = 6, 2
 
 
 def test_lives_of_a_copied_mirror(tmp_path: Path, rng: random.Random) -> None:
@@ -19,5 +20,18 @@ def test_lives_of_a_copied_mirror(tmp_path: Path, rng: random.Random) -> None:
         folder.mkdir()
         try:
             live(folder, seed)
+        except Exception as e:
+            pytest.fail(f"life {seed}: {type(e).__name__}: {e}")
+
+
+def test_lives_with_cuts_purges_and_comparisons(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(WIDE):
+        seed = rng.randrange(2**32)
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        try:
+            wide_lives.live(folder, seed, monkeypatch)
         except Exception as e:
             pytest.fail(f"life {seed}: {type(e).__name__}: {e}")

@@ -19,7 +19,7 @@ def planned(
         if name not in by_name:
             raise refuse(
                 f"the source's table {table.schema}.{table.name} has no column {name}",
-                advice="names are compared exactly; generated columns are not in the log and count as missing",
+                advice="names are compared exactly; generated columns of PostgreSQL are in no log and count as missing",
                 field=name,
             )
         made.append((name, conversion(kind, by_name[name], wanted, binary)))

@@ -21,8 +21,8 @@ _TABLES = """
 SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"""
 _COLUMNS = """
 SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE = 'YES' FROM information_schema.COLUMNS
-WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND (GENERATION_EXPRESSION IS NULL OR GENERATION_EXPRESSION = '')
-ORDER BY ORDINAL_POSITION"""
+WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
+"""Generated ones too, stored or not: the log has their values, and events say them."""
 _KEY = """
 SELECT COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX"""
@@ -36,7 +36,7 @@ class MariaDB(LoggedDatabase):
     clock = "SELECT UNIX_TIMESTAMP(NOW(3)) * 1000"
 
     def describe(self, table: str) -> SourceTable:
-        """Generated columns are left out. Without a log a table may have no key, and be a view."""
+        """Without a log a table may have no key, and be a view."""
         schema, _, name = table.partition(".")
         with self._asking() as cursor:
             cursor.execute(_TABLE, (schema, name))
@@ -112,8 +112,6 @@ def _unfit_key(table: SourceTable, prefixes: set[str]) -> tuple[str, str] | None
     name = f"{table.schema}.{table.name}"
     if not table.key:
         return f"table {name} has no primary key", "a mirror needs one: add it"
-    if {*table.key} - {c.name for c in table.columns}:
-        return f"the primary key of {name} has a generated column", "a mirror needs one of plain columns"
     for column in key_columns(table):
         why = "its key has a part of it only" if column.name in prefixes else session.unordered(column)
         if why:

@@ -16,7 +16,9 @@ PATIENCE_S = 60
 """How long commits that are in the log may take until they are seen: a replica, or semi-synchronous replication, needs
 more than a moment."""
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
-_SETTINGS = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('gtid_mode', 'binlog_row_value_options')"
+_SETTINGS = """
+SHOW GLOBAL VARIABLES
+WHERE Variable_name IN ('gtid_mode', 'binlog_row_value_options', 'binlog_transaction_compression')"""
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OWNER = re.compile(rf"#[0-9]+?(?=[:,\s]|$|{_UUID})")
 _SERVER = re.compile(rf"[,\s]*({_UUID})")
@@ -47,6 +49,12 @@ def unfit(cursor: Any, tells_place: bool) -> tuple[str, str] | None:
     found = {name.lower(): value for name, value in cursor.fetchall()}
     if "PARTIAL_JSON" in found.get("binlog_row_value_options", ""):
         return "binlog_row_value_options is PARTIAL_JSON: Debezium sends no event of such an update", "set it to ''"
+    if found.get("binlog_transaction_compression") == "ON":
+        return (
+            "binlog_transaction_compression is ON: all statements of a transaction have one place in the log, so that "
+            "nobody can tell which of two changes of a row is the later one",
+            "set it to OFF; then tidegate copy <pipeline> --again, for what was logged before",
+        )
     if not tells_place and found.get("gtid_mode") != "ON":
         why = (
             "does not say which commits in its log a snapshot has not seen: its log's end may be ahead of what a query"

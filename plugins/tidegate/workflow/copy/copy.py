@@ -110,7 +110,8 @@ def _next(
     """The round that is to go on, with the chunks to read now; no round if all is read. Begins the first one."""
     standing.refuse_forgotten(ctx, told)
     facts = gather(ctx, told)
-    if not compared and all(one.state in BRINGS_NOTHING for one in facts.rounds):
+    if not compared and all(one.state in (*BRINGS_NOTHING, RoundState.COMPARED) for one in facts.rounds):
+        _wait_for_comparison(ctx, facts.rounds)
         _begin(ctx, tables, told, facts)  # a comparison is no copy, and one that was given up has no successor yet
         return _next(ctx, database, tables, told, compared)
     found = to_read(facts.rounds, facts.chunks, compared)
@@ -124,6 +125,18 @@ def _next(
         _cut(ctx, database, tables, round_, facts)
         return _next(ctx, database, tables, told, compared)
     return round_, left[:most]
+
+
+def _wait_for_comparison(ctx: Context, rounds: Sequence[Round]) -> None:
+    """One round is under way at a time: the first copy comes behind a comparison, unless that died long ago. Raises
+    NotReady, LostComparison."""
+    for one in (each for each in rounds if each.state == RoundState.COMPARED):
+        if ctx.clock.now_ms() - one.begun_ms < RESUMED_MS:
+            raise NotReady(
+                f"{ctx.name}: comparison {one.number} is under way: the first copy begins once it has ended",
+                advice=f"if it died: tidegate compare {ctx.name} ends it, and a day after it began it is given up",
+            )
+        ctx.ledger.copies.give_up(one, "its comparison died long ago, and the first copy waits")
 
 
 def _whole_by_days(ctx: Context, facts: CopyFacts) -> None:
