@@ -46,7 +46,9 @@ from tidegate.workflow.copy import copy as reading
 
 LANES = 3
 FLUSH_MS = 1_000
-DELIVERED_S, _SPARED_S = 180.0, 20.0
+DELIVERED_S, _SPARED_S, _REST_S = 180.0, 20.0, 8.0
+QUICK = {"heartbeat.interval.ms": "1000", "connect.keep.alive.interval.ms": "2000"}
+"""It notes the end of a log that is quiet after a moment, not after a minute (docs/mirrors.md)."""
 _YAML = """\
 version: 1
 name: readings
@@ -79,7 +81,7 @@ _CALLS = {
 MOST_CRASHES = 2
 _COUNTED = (
     *("applies", "certificates", "times", "kills", "deaths", "not ready", "rounds"),
-    *("crashes", "cut reads"),
+    *("crashes", "cut reads", "rests", "exact"),
 )
 _TURNS = [
     *("land_next",) * 6,
@@ -89,6 +91,8 @@ _TURNS = [
     "_kill",
     "_crash",
     "_haunt",
+    "_rest",
+    "_rest",
 ]
 
 
@@ -110,7 +114,7 @@ def _connector(server: Server, table: Table, prefix: str, folder: Path, number: 
     at = server.connection
     if server.kind == "mariadb":
         made = mariadb_connector(at.port or 0, prefix, folder / "history", 100 + number, "no_data")
-        made = mysql_connector(made) if server.mysql else made
+        made = (mysql_connector(made) if server.mysql else made) | QUICK
     else:
         made = {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.hostname": "127.0.0.1",
@@ -261,6 +265,22 @@ class RealWorld(MirrorWorld):
             for _ in range(5):
                 self.writer.haunt(self.rng)
 
+    def _rest(self) -> None:
+        """The source is quiet until its connector has noted so, if it does; transactions go on while the table is
+        brought up to date, or a moment before."""
+        until = time.monotonic() + _REST_S
+        self.started()
+        with self.writer.at_rest():
+            end = self.looking.position()
+            while not self._noted(end) and time.monotonic() < until:
+                time.sleep(0.2)
+            self.counts["rests"] += self._noted(end)
+            while self.land_next() is not None:
+                pass
+            if self.rng.random() < 0.5:
+                self._apply()
+        self._apply()
+
     # ------------------------------------------------------------ what must hold
 
     def mirror(self) -> dict[Key, tuple[Any, ...]]:
@@ -288,6 +308,9 @@ class RealWorld(MirrorWorld):
             return
         found = {key: row[0] for key, row in self.mirror().items()}
         complete = standing.copied.complete
+        if complete.exact:
+            self.counts["exact"] += 1
+            self._exactly(found, complete.position)
         position, at_ms = complete.position, complete.at_ms
         reached = [q for q in list(self.writer.quiet) if q.position <= position]
         if reached:
@@ -297,6 +320,13 @@ class RealWorld(MirrorWorld):
         if before:
             self.counts["times"] += 1
             self._none_older(found, before[-1], f"at {at_ms}")
+
+    def _exactly(self, found: dict[Key, int], position: LogPosition) -> None:
+        """S9: what the source had there, and nothing else."""
+        had = self.writer.at(position)
+        keys = [key for key in {*found, *had} - {TICK[self.server.kind]} if key[0] != "ghost"]
+        wrong = [(key, found.get(key), had.get(key)) for key in keys if found.get(key) != had.get(key)]
+        assert not wrong, f"told exactly {position}: {len(wrong)} rows of {len(had)} differ: {wrong[:5]}"
 
     def _none_older(self, found: dict[Key, int], quiet: Quiet, told: str) -> None:
         """Each row is as of the quiet moment, or newer."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.databases.servers import Server
+from tests.real_kafka import eventually
 from tidegate.core.copy.port import Database, LogPosition
 
 Key = tuple[Any, ...]
@@ -111,20 +112,31 @@ class Quiet:
 
 
 @dataclass
+class Committed:
+    """A transaction. `rows`: the `ver` of each key that it has changed, None: gone. `end`: the log's behind it; None:
+    it is under way."""
+
+    rows: dict[Key, int | None]
+    end: LogPosition | None = None
+
+
+@dataclass
 class _Open:
-    """A transaction. `rows`: what it makes of keys (folded): their spelling, None: gone. `left`: of its statements."""
+    """A transaction. `rows`: what it makes of keys (folded): their spelling, None: gone; `vers`: as `Committed.rows`.
+    `left`: of its statements."""
 
     session: Any
     left: int
     commits: bool
     pause: float
     rows: dict[Key, Key | None] = field(default_factory=dict)
+    vers: dict[Key, int | None] = field(default_factory=dict)
     gone: list[Key] = field(default_factory=list)
 
 
 class Writer(threading.Thread):
     """`seed` decides what it does. `quiet`: the moments, in order; `gone`: by key, the `counter` when its newest delete
-    was written; `trail`: of its commits."""
+    was written; `history`: its transactions that have changed a row, in the order of their commits."""
 
     def __init__(self, server: Server, table: Table, database: Database, seed: int, rows: int) -> None:
         super().__init__(name=f"writer-{seed}", daemon=True)
@@ -134,6 +146,7 @@ class Writer(threading.Thread):
         self.counter = self.commits = self.statements = self.rollbacks = 0
         self.quiet: list[Quiet] = []
         self.gone: dict[Key, int] = {}
+        self.history: list[Committed] = []
         self.failed: BaseException | None = None
         self.open: list[_Open | None] = [None] * SESSIONS
         self._ends, self._rests, self._resting = threading.Event(), threading.Event(), threading.Event()
@@ -154,6 +167,7 @@ class Writer(threading.Thread):
         session.commit()
         session.close()
         self.there = {self.table.folded(key): key for key in keys}
+        self.history.append(Committed({key: n for n, key in enumerate([*keys, *ghosts], 2)}, (0, 0)))
 
     def run(self) -> None:
         sessions = self._sessions()
@@ -226,6 +240,16 @@ class Writer(threading.Thread):
             cursor.execute(f"SELECT {', '.join(self.table.key)}, {_COLUMNS} FROM {self.table.name}")
             return {tuple(row[:many]): tuple(row[many:]) for row in cursor.fetchall()}
 
+    def at(self, position: LogPosition) -> dict[Key, int]:
+        """The table at a place in the log, by what was written: the `ver` of each key but that of ticks."""
+        found: dict[Key, int] = {}
+        for one in list(self.history):
+            eventually(lambda one=one: one.end is not None)  # type: ignore[misc]
+            if one.end is not None and one.end <= position:
+                for key, ver in one.rows.items():
+                    found.pop(key, None) if ver is None else found.update({key: ver})
+        return found
+
     # ------------------------------------------------------------ transactions
 
     def _read_committed(self, cursor: Any) -> None:
@@ -254,7 +278,12 @@ class Writer(threading.Thread):
             return
         for key in now.gone:
             self.gone[key] = self.counter  # at least when it was written, and before the next quiet moment
+        mine = Committed(now.vers)
+        if now.vers:
+            self.history.append(mine)
         now.session.commit()
+        if now.vers:
+            mine.end = self.database.position()
         self.commits += 1
         for key, spelled in now.rows.items():
             if spelled is None:
@@ -299,7 +328,7 @@ class Writer(threading.Thread):
     def _put(self, cursor: Any, now: _Open, key: Key) -> None:
         self.counter += 1
         cursor.execute(self.table.insert(), (*key, *self.table.values(self.rng, self.counter)))
-        now.rows[self.table.folded(key)] = key
+        now.rows[self.table.folded(key)], now.vers[key] = key, self.counter
 
     def _change(self, cursor: Any, now: _Open, old: Key, spelled: Key) -> None:
         """An update, a delete, both, or another key: one that is free, or another spelling of the same."""
@@ -316,14 +345,14 @@ class Writer(threading.Thread):
         self.counter += 1
         cursor.execute(self.table.update(), (*new, *self.table.values(self.rng, self.counter), *old))
         if new != old:
-            now.rows[self.table.folded(old)] = None
+            now.rows[self.table.folded(old)] = now.vers[old] = None
             now.gone.append(old)
-        now.rows[self.table.folded(new)] = new
+        now.rows[self.table.folded(new)], now.vers[new] = new, self.counter
 
     def _remove(self, cursor: Any, now: _Open, old: Key) -> None:
         self.counter += 1
         cursor.execute(self.table.delete(), old)
-        now.rows[self.table.folded(old)] = None
+        now.rows[self.table.folded(old)] = now.vers[old] = None
         now.gone.append(old)
 
     def _note(self) -> None:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import psycopg2
 
 from dev.demo.mirror.mariadb import MariaDB
+from dev.stack import postgres
+from dev.stack.debian import unpacked
 from dev.stack.info import StackInfo
+from dev.stack.places import Places
 from dev.stack.ports import choose_ports
-from dev.stack.processes import Identity, Launcher, end_all
+from dev.stack.processes import Identity, Launcher, Program, end_all
 from dev.stack.stack import Stack
 from tests.databases.mysql_server import MySQL
 from tidegate.core.base.connection import Connection
+
+ICU_PACKAGES = ("postgresql-15", "libicu72", "libxml2", "libldap-2.5-0", "libsasl2-2")
 
 
 @dataclass
@@ -124,6 +130,27 @@ def postgresql(folder: Path) -> Iterator[Server]:
     with stack as info:
         server = Server("postgresql", _at(info))
         server.run("CREATE SCHEMA shop")
+        yield server
+
+
+@contextmanager
+def postgresql_with_icu(folder: Path) -> Iterator[Server]:
+    """The same from Debian's packages: the stack's own has no ICU."""
+    root = unpacked(Places.of_checkout().own / "debian" / "postgresql", ICU_PACKAGES) / "usr"
+    (home,) = (root / "lib" / "postgresql").iterdir()
+    (libraries,) = (root / "lib").glob("*-linux-gnu")
+
+    def program(name: str, options: list[str], cwd: Path) -> Program:
+        made = theirs(name, options, cwd)
+        env = {**made.env, "LD_LIBRARY_PATH": str(libraries)}
+        return replace(made, argv=[str(home / "bin" / name), *options], env=env)
+
+    theirs = postgres._program
+    with (
+        mock.patch.object(postgres, "_program", program),
+        mock.patch.object(postgres, "cluster_template", lambda _: None),
+        postgresql(folder) as server,
+    ):
         yield server
 
 
