@@ -5,8 +5,7 @@ of the database, rows over the line.
 
 A real MariaDB and a real PostgreSQL have the table of `bench.source_copy`, but for its key, which is a text. Its mirror
 was made by a first copy; all of Tidegate is in this process, ledger and Parquet on this disk. Each way compares equal
-rows, and then three planted differences, which both have to find: a row that was changed, one that was deleted, one that
-was added, without events. The mirror has a merge's event more each time, as it would have.
+rows, and then three planted differences, which both have to find: rows changed, deleted and added without events.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ def _yaml() -> str:
 def reading_all(kind: str) -> Iterator[None]:
     """Where nothing is summed, for a reason of ours."""
     if kind == "all rows":
-        with mock.patch.object(comparing, "narrow", lambda *_: "for the comparison"):
+        with mock.patch.object(comparing, "narrow", return_value="for the comparison"):
             yield
     else:
         yield

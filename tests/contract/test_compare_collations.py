@@ -1,9 +1,12 @@
 """A comparison by groups where the database holds more texts equal than their bytes are: collations that leave case,
-accents or blanks out, ICU's among them; keys of one text, and of several columns."""
+accents or blanks out, ICU's among them; keys of one text, and of several columns.
+
+A part of the tiers `make test-copies` and `make test-mysql`; PostgreSQL is Debian's here, which has ICU."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +22,10 @@ from tidegate.core.copy.port import Database
 from tidegate.workflow.copy import narrow
 from tidegate.workflow.copy.compare import how_much
 
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.environ.get("TIDEGATE_COPIES") != "all", reason="make test-copies"),
+]
 ICU = (
     'CREATE COLLATION IF NOT EXISTS shop."Loose" '
     "(provider = icu, locale = 'und-u-ks-level1-ka-shifted', deterministic = false)"

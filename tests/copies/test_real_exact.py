@@ -116,3 +116,22 @@ def test_a_quiet_source_is_told_exactly(
             assert (found.exact, found.position) == (True, after)
             assert after > end
             same(world)
+
+
+def test_postgresqls_slot_confirms_less_than_the_logs_end(
+    postgresql: Server, kafka: StackInfo, tmp_path: Path, rng: random.Random
+) -> None:
+    """It confirms where the newest commit begins; the log's end is behind that. So a quiet one is not told either."""
+    with real_world(tmp_path, postgresql, kafka.kafka_bootstrap, rng.randrange(10**6), rows=300) as world:
+        world.writer.first()
+        with world.connected():
+            first_event(world)
+            read(world)
+            before = world.looking.position()
+            world.writer.tick()
+            eventually(lambda: world._noted(before), 60.0)
+            noted, end = world._how_far()
+            assert noted < end
+            found = merged(world)
+            assert (found.exact, found.position) == (False, noted)
+            same(world)

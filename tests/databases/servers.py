@@ -148,7 +148,7 @@ def postgresql_with_icu(folder: Path) -> Iterator[Server]:
     theirs = postgres._program
     with (
         mock.patch.object(postgres, "_program", program),
-        mock.patch.object(postgres, "cluster_template", lambda _: None),
+        mock.patch.object(postgres, "cluster_template", return_value=None),
         postgresql(folder) as server,
     ):
         yield server
