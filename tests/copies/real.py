@@ -122,6 +122,7 @@ def _connector(server: Server, table: Table, prefix: str, folder: Path, number: 
             "database.dbname": at.schema or "", "topic.prefix": prefix, "plugin.name": "pgoutput",
             "slot.name": prefix, "publication.name": prefix, "publication.autocreate.mode": "filtered",
             "decimal.handling.mode": "string", "snapshot.mode": "no_data",
+            "heartbeat.interval.ms": QUICK["heartbeat.interval.ms"],
         }  # fmt: skip
     return made | {"table.include.list": table.name}
 
@@ -265,10 +266,10 @@ class RealWorld(MirrorWorld):
             for _ in range(5):
                 self.writer.haunt(self.rng)
 
-    def _rest(self) -> None:
+    def _rest(self, patience_s: float = _REST_S) -> None:
         """The source is quiet until its connector has noted so, if it does; transactions go on while the table is
         brought up to date, or a moment before."""
-        until = time.monotonic() + _REST_S
+        until = time.monotonic() + patience_s
         self.started()
         with self.writer.at_rest():
             end = self.looking.position()

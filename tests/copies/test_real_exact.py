@@ -118,6 +118,31 @@ def test_a_quiet_source_is_told_exactly(
             same(world)
 
 
+@pytest.mark.parametrize("kind", BINLOG)
+def test_it_is_never_told_wrongly(
+    request: pytest.FixtureRequest, kind: str, kafka: StackInfo, tmp_path: Path, rng: random.Random
+) -> None:
+    """At moments that a seed draws, while transactions go on, rest, and go on; `RealWorld.check` replays them."""
+    server: Server = request.getfixturevalue(kind)
+    with real_world(tmp_path, server, kafka.kafka_bootstrap, rng.randrange(10**6), rows=300) as world:
+        world.writer.first()
+        with world.connected():
+            first_event(world)
+            read(world)
+            world.writer.start()
+            for rests in rng.sample([True] * 4 + [False] * 8, 12):
+                if rests:
+                    world._rest(60.0)
+                else:
+                    eventually(lambda: world.land_next() is not None)
+                    world._apply()
+                world.close()
+            world.writer.stop()
+        print(f"{server.product} {world.seed}: {world.counts}")
+        assert world.counts["exact"] < world.counts["certificates"]
+        assert world.counts["exact"]
+
+
 def test_postgresqls_slot_confirms_less_than_the_logs_end(
     postgresql: Server, kafka: StackInfo, tmp_path: Path, rng: random.Random
 ) -> None:
