@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dev.stack.info import StackInfo
-from tests.copies.real import RealWorld, _told, real_world
+from tests.copies.real import _REST_S, RealWorld, _told, real_world
 from tests.copies.test_real import first_event, read
 from tests.databases.fixtures import KINDS
 from tests.databases.servers import Server
@@ -118,11 +118,12 @@ def test_a_quiet_source_is_told_exactly(
             same(world)
 
 
-@pytest.mark.parametrize("kind", BINLOG)
+@pytest.mark.parametrize("kind", KINDS)
 def test_it_is_never_told_wrongly(
     request: pytest.FixtureRequest, kind: str, kafka: StackInfo, tmp_path: Path, rng: random.Random
 ) -> None:
-    """At moments that a seed draws, while transactions go on, rest, and go on; `RealWorld.check` replays them."""
+    """At moments that a seed draws, while transactions go on, rest, and go on; `RealWorld.check` replays them.
+    PostgreSQL's log moves on by itself, and its slot does not: there it may never be told."""
     server: Server = request.getfixturevalue(kind)
     with real_world(tmp_path, server, kafka.kafka_bootstrap, rng.randrange(10**6), rows=300) as world:
         world.writer.first()
@@ -132,7 +133,7 @@ def test_it_is_never_told_wrongly(
             world.writer.start()
             for rests in rng.sample([True] * 4 + [False] * 8, 12):
                 if rests:
-                    world._rest(60.0)
+                    world._rest(60.0 if kind in BINLOG else _REST_S)
                 else:
                     eventually(lambda: world.land_next() is not None)
                     world._apply()
@@ -140,23 +141,4 @@ def test_it_is_never_told_wrongly(
             world.writer.stop()
         print(f"{server.product} {world.seed}: {world.counts}")
         assert world.counts["exact"] < world.counts["certificates"]
-        assert world.counts["exact"]
-
-
-def test_postgresqls_slot_confirms_less_than_the_logs_end(
-    postgresql: Server, kafka: StackInfo, tmp_path: Path, rng: random.Random
-) -> None:
-    """It confirms where the newest commit begins; the log's end is behind that. So a quiet one is not told either."""
-    with real_world(tmp_path, postgresql, kafka.kafka_bootstrap, rng.randrange(10**6), rows=300) as world:
-        world.writer.first()
-        with world.connected():
-            first_event(world)
-            read(world)
-            before = world.looking.position()
-            world.writer.tick()
-            eventually(lambda: world._noted(before), 60.0)
-            noted, end = world._how_far()
-            assert noted < end
-            found = merged(world)
-            assert (found.exact, found.position) == (False, noted)
-            same(world)
+        assert world.counts["exact"] or kind not in BINLOG
