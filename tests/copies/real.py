@@ -272,6 +272,7 @@ class RealWorld(MirrorWorld):
         until = time.monotonic() + patience_s
         self.started()
         with self.writer.at_rest():
+            self.writer.tick()  # PostgreSQL's log went on behind the last commit: a query has tidied pages
             end = self.looking.position()
             while not self._noted(end) and time.monotonic() < until:
                 time.sleep(0.2)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -142,3 +143,28 @@ def test_it_is_never_told_wrongly(
         print(f"{server.product} {world.seed}: {world.counts}")
         assert world.counts["exact"] < world.counts["certificates"]
         assert world.counts["exact"] or kind not in BINLOG
+
+
+def test_postgresql_is_told_before_its_log_moves_on(
+    postgresql: Server, kafka: StackInfo, tmp_path: Path, rng: random.Random
+) -> None:
+    """Its log's end is where the newest commit ends until the server writes something of its own."""
+    with real_world(tmp_path, postgresql, kafka.kafka_bootstrap, rng.randrange(10**6), rows=300) as world:
+        world.writer.first()
+        with world.connected():
+            first_event(world)
+            read(world)
+
+            def told() -> bool:
+                world.writer.tick()
+                end = world.looking.position()
+                for _ in range(40):
+                    if world._noted(end):
+                        break
+                    time.sleep(0.2)
+                if not merged(world).exact:
+                    return False
+                same(world)
+                return True
+
+            eventually(told, 120.0)
