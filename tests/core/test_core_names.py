@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from core_values import HOUR, PIPELINE, T0
@@ -22,7 +23,7 @@ from tidegate.core.spec.compatibility import incompatible
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, KAFKA_COLUMNS, late_columns, table_columns
 from tidegate.core.target import paths as layout
 from tidegate.core.target.paths import Layout
-from tidegate.core.window import cut
+from tidegate.core.window import cut, name
 from tidegate.core.window.lateness import Floor, floor_of
 from tidegate.core.window.states import Window, WindowKey, rows_by_values
 
@@ -370,3 +371,13 @@ def test_an_error_says_what_to_do() -> None:
     assert str(SpecError("no", where="a.yml:3", field="x.y", advice="z")) == "a.yml:3: x.y: no\n  what to do: z"
     assert (str(SpecError("no")), str(SpecError("no", field="x"))) == ("no", "x: no")
     assert (SpecError("no", where="w", field="f").where, SpecError("no", where="w", field="f").field) == ("w", "f")
+
+
+@pytest.mark.parametrize("at", ["0512-04-26T14:00", "0001-01-04T00:00", "0987-08-25T16:00"])
+def test_windows_of_years_below_1000_are_named_by_what_is_shown_of_them(at: str) -> None:
+    """Late rows of broken clocks can be of such a window, and people type what they have read."""
+    start = int(datetime.fromisoformat(f"{at}+00:00").timestamp() * 1000)
+    partition = partition_values.partition_path(cut.time_values(start, PIPELINE.time_partitions, PIPELINE.windows.timezone))
+    assert iso(start) == f"{at}Z"
+    for text in (cut.window_id(start), iso(start), partition):
+        assert name.named(PIPELINE, text).start_ms == start

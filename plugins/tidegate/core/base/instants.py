@@ -26,9 +26,10 @@ def iso(ms: int | None) -> str:
         at = datetime.fromtimestamp(ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return f"1970 {'+' if ms > 0 else '-'} {abs(ms) // DAY_MS:,} days"
+    day = f"{at.year:04d}-{at:%m-%d}"  # strftime's %Y has no leading zeros
     if ms % MINUTE_MS == 0:
-        return at.strftime("%Y-%m-%dT%H:%MZ")
-    return at.strftime("%Y-%m-%dT%H:%M:%S") + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")
+        return f"{day}T{at:%H:%M}Z"
+    return f"{day}T{at:%H:%M:%S}" + (f".{ms % 1000:03d}Z" if ms % 1000 else "Z")
 
 
 def span(ms: float) -> str:

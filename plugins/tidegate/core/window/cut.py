@@ -14,7 +14,8 @@ from tidegate.core.window.states import WindowKey
 
 def window_id(start_ms: int) -> str:
     """A window's name in paths and commands: its start in UTC, `20130105T040000Z`."""
-    return datetime.fromtimestamp(start_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+    at = datetime.fromtimestamp(start_ms / 1000, UTC)
+    return f"{at.year:04d}{at:%m%dT%H%M%SZ}"  # of the year 512 the C library's %Y is `512`
 
 
 def parse_window_id(text: str) -> int:
@@ -78,7 +79,8 @@ def window_named(values: PartitionValues, windows: Windows) -> int | None:
     """
     names, text = tuple(name for name, _ in values), {name: value or "" for name, value in values}
     hour = text.get("hour", "00").removesuffix("-fold")
-    first = datetime.fromisoformat(f"{text.get('date', '')}T{hour}:{text.get('minute', '00')}")
+    # directories of years before 1000 have fewer digits
+    first = datetime.fromisoformat(f"{text.get('date', '').zfill(10)}T{hour}:{text.get('minute', '00')}")
     finest = MINUTE_MS if "minute" in names else HOUR_MS if "hour" in names else DAY_MS
     zone = zoneinfo.ZoneInfo(windows.timezone)
     for fold in (0, 1):
