@@ -281,8 +281,11 @@ def land(ctx: Context, run: str) -> bool:
 
 def _tell_source(ctx: Context, batch: LandedBatch) -> None:
     """Commit our ends, so that the source's own tools show the lag and a lost commit is noticed; the ledger alone
-    decides."""
+    decides. Of an earlier batch, whose land task was cleared, nothing: it would take back what later ones have told."""
     if not ctx.source.traits.remembers:
+        return
+    view = ctx.ledger.batches.planning_view(ctx.name)
+    if (view.accepted_topic_id, view.newest) != (batch.plan.topic_id, batch.plan.batch_id):
         return
     ends = {p.partition: p.end for p in batch.plan.partitions}
     try:
