@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from tidegate.core.base.instants import DAY_MS, HOUR_MS
-from tidegate.core.publish.complete import MOST, days_ended, through
+from tidegate.core.publish.complete import MOST, Run, days_ended, through
 from tidegate.core.spec.pipeline import Windows
 
 HOURS = Windows(size_ms=HOUR_MS, timezone="UTC", start_ms=0, watermark_delay_ms=0)
@@ -31,19 +32,28 @@ def at(text: str) -> int:
 def test_the_run_ends_at_the_first_window_that_is_missing(
     before: int | None, stand: tuple[int, ...], expected: int
 ) -> None:
-    begin = None if before is None else before * HOUR_MS
-    assert through(HOURS, begin, lambda start: start // HOUR_MS in stand) == expected * HOUR_MS
+    said = None if before is None else Run(before * HOUR_MS)
+    assert through(HOURS, said, lambda start: start // HOUR_MS in stand) == expected * HOUR_MS
 
 
 def test_one_commit_looks_at_a_bounded_number_of_windows() -> None:
     first = through(HOURS, None, lambda start: True)
     assert first == MOST * HOUR_MS
-    assert through(HOURS, first, lambda start: True) == 2 * first
+    assert through(HOURS, Run(first, 0), lambda start: True) == 2 * first
+
+
+@pytest.mark.parametrize(("stand", "expected"), [((), -2), ((-2,), -1), ((-2, -1), 5), ((-2, -1, 5), 6)])
+def test_a_start_that_moved_back_is_counted_first(stand: tuple[int, ...], expected: int) -> None:
+    """Hours 0 to 4 were said by a spec that began at hour 0; the one of today begins two hours earlier."""
+    earlier = replace(HOURS, start_ms=-2 * HOUR_MS)
+    found = through(earlier, Run(5 * HOUR_MS, 0), lambda start: start // HOUR_MS in stand)
+    assert found == expected * HOUR_MS
+    assert through(earlier, Run(5 * HOUR_MS), lambda start: False) == 5 * HOUR_MS  # said by a release before
 
 
 def test_windows_of_local_days_are_followed_over_a_change_of_clocks() -> None:
     begin, end = at("2026-10-23T22:00"), at("2026-10-26T23:00")
-    assert through(BERLIN, begin, lambda start: start < end) == end
+    assert through(BERLIN, Run(begin), lambda start: start < end) == end
 
 
 def test_days_end_once_in_the_pipelines_zone() -> None:

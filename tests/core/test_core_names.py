@@ -377,7 +377,9 @@ def test_an_error_says_what_to_do() -> None:
 def test_windows_of_years_below_1000_are_named_by_what_is_shown_of_them(at: str) -> None:
     """Late rows of broken clocks can be of such a window, and people type what they have read."""
     start = int(datetime.fromisoformat(f"{at}+00:00").timestamp() * 1000)
-    partition = partition_values.partition_path(cut.time_values(start, PIPELINE.time_partitions, PIPELINE.windows.timezone))
+    partition = partition_values.partition_path(
+        cut.time_values(start, PIPELINE.time_partitions, PIPELINE.windows.timezone)
+    )
     assert iso(start) == f"{at}Z"
     for text in (cut.window_id(start), iso(start), partition):
         assert name.named(PIPELINE, text).start_ms == start

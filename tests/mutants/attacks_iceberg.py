@@ -251,9 +251,14 @@ def the_table_is_rolled_back(stage: Stage) -> None:
     stage.other_columns()
     stage.replay(0)
     found = claimed(_table(stage).metadata)
-    require(found == window(1).start_ms, CLAIMS, f"the claim is {found}, hour 1 begins at {window(1).start_ms}")
+    require(
+        found is not None and found.end_ms == window(1).start_ms,
+        CLAIMS,
+        f"the claim is {found}, hour 1 begins at {window(1).start_ms}",
+    )
     stage.archive(1)
-    require(claimed(_table(stage).metadata) == window(1).end_ms, CLAIMS, "hour 1 is back, and not claimed")
+    found = claimed(_table(stage).metadata)
+    require(found is not None and found.end_ms == window(1).end_ms, CLAIMS, "hour 1 is back, and not claimed")
     stage.at_rest()
 
 

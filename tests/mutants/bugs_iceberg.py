@@ -140,7 +140,7 @@ def _to_the_word(original, self, expected, shown):
     return expected == shown
 
 
-def _as_the_ledger_says(original, windows, before, loaded, fence):
+def _as_the_ledger_says(original, windows, first, loaded, fence):
     rows = fence.published(windows.start_ms, fence.generation.window.start_ms + 10 * windows.size_ms)
     return lambda start: start == fence.generation.window.start_ms or start in rows
 

@@ -16,15 +16,15 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate, TableUpdate
 
 from tidegate.core.base.instants import iso
-from tidegate.core.publish.complete import MOST, days_ended, through
+from tidegate.core.publish.complete import MOST, Run, begin, days_ended, through
 from tidegate.core.spec.pipeline import Windows
 from tidegate.core.target.port import Fence
-from tidegate.core.window.cut import time_values, window_end
+from tidegate.core.window.cut import time_values, window_end, window_start
 from tidegate.targets.iceberg import live
 from tidegate.targets.iceberg.catalogue import Loaded
 from tidegate.targets.iceberg.tags import TAG
 
-THROUGH = f"{live.PREFIX}complete-through"
+THROUGH, FROM = f"{live.PREFIX}complete-through", f"{live.PREFIX}complete-from"
 DAY = f"{TAG}day-"
 """A tag's name begins so, and a local date follows: when every window of that day was in the table."""
 DAYS = 30
@@ -33,16 +33,17 @@ _WORDS = 200
 
 @dataclass(frozen=True)
 class Claim:
-    """What a commit says. `days`: names of the tags that it sets."""
+    """What a commit says. `first`: the window that was counted from; `days`: names of the tags that it sets."""
 
     through: str
+    first: str
     reason: str
     days: tuple[str, ...]
 
     @property
     def said(self) -> dict[str, str]:
         """Entries of the snapshot's summary."""
-        return {THROUGH: self.through, f"{live.PREFIX}certificate": self.reason[:_WORDS]}
+        return {THROUGH: self.through, FROM: self.first, f"{live.PREFIX}certificate": self.reason[:_WORDS]}
 
     def updates(self, changed: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
         """What is added to a commit that makes a snapshot: the property, and the tags of days."""
@@ -56,10 +57,12 @@ class Claim:
 
 def claim(windows: Windows, loaded: Loaded, fence: Fence) -> Claim:
     """What the table may say once the fence's generation is in it."""
-    before = claimed(loaded.metadata)
-    end_ms = through(windows, before, _stands(windows, before, loaded, fence))
-    days = (f"{DAY}{_date(day, windows)}" for day in days_ended(windows, before, end_ms, DAYS))
-    return Claim(iso(end_ms), fence.reason(), tuple(name for name in days if name not in loaded.metadata.refs))
+    said = claimed(loaded.metadata)
+    end_ms = through(windows, said, _stands(windows, begin(windows, said), loaded, fence))
+    ended = days_ended(windows, None if said is None else said.end_ms, end_ms, DAYS)
+    days = (f"{DAY}{_date(day, windows)}" for day in ended)
+    first = iso(window_start(windows.start_ms, windows))
+    return Claim(iso(end_ms), first, fence.reason(), tuple(name for name in days if name not in loaded.metadata.refs))
 
 
 def _date(day_ms: int, windows: Windows) -> str:
@@ -67,23 +70,26 @@ def _date(day_ms: int, windows: Windows) -> str:
     return str(text)
 
 
-def claimed(metadata: TableMetadata) -> int | None:
-    """End (UTC ms, exclusive) that the current snapshot, or the newest before it, has claimed; None if none has.
+def claimed(metadata: TableMetadata) -> Run | None:
+    """What the current snapshot, or the newest before it, has claimed; None if none has.
 
     A tag across a gap of the line is no proof that the current snapshot was made from that one."""
     for snapshot in live.line(metadata):
         said = live.said_by(snapshot)
         if THROUGH in said:
-            return int(datetime.fromisoformat(said[THROUGH]).timestamp() * 1000)
+            return Run(_ms(said[THROUGH]), _ms(said[FROM]) if FROM in said else None)
     return None
 
 
-def _stands(windows: Windows, before: int | None, loaded: Loaded, fence: Fence) -> Callable[[int], bool]:
-    """Whether readers meet the window: this commit brings it, the table has its token, or the ledger has it in force
-    and its rows are there. Of a window without rows only the ledger, or a token, can tell."""
+def _ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def _stands(windows: Windows, first: int, loaded: Loaded, fence: Fence) -> Callable[[int], bool]:
+    """Whether readers meet the window, of those from `first` on: this commit brings it, the table has its token, or the
+    ledger has it in force and its rows are there. Of a window without rows only the ledger, or a token, can tell."""
     mine = fence.generation.window.start_ms
     tokens = {token.unit for s in live.line(loaded.metadata) if (token := live.token_in(s)) is not None}
-    first = windows.start_ms if before is None else before
     last = first
     for _ in range(MOST):
         last = window_end(last, windows)
