@@ -14,11 +14,10 @@ from tidegate.cli.failover import _lines
 from tidegate.core.failover.crossing import RefusalKind
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[ThreeSites]:
-    """Bergen is active, and Oslo's copier to it was started again: c and d lie there among e and f, which have not
-    landed; all of it was copied on to Tromso."""
-    made = ThreeSites(tmp_path)
+def behind_the_mark(folder: Path) -> ThreeSites:
+    """Bergen is active, and Oslo's copier to it was started again: c and d lie there among e and f; none of them has
+    landed."""
+    made = ThreeSites(folder)
     made.write("oslo", "a", "b")
     made.drain("r1")
     made.there.run()
@@ -27,6 +26,12 @@ def world(tmp_path: Path) -> Iterator[ThreeSites]:
     made.write("bergen", "e")
     made.there.run()
     made.write("bergen", "f")
+    return made
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[ThreeSites]:
+    made = behind_the_mark(tmp_path)
     yield made
     made.close()
 

@@ -17,12 +17,12 @@ from tests import board_site
 from tests.operators import digest
 from tests.operators.harness import Lane, Rig
 from tests.operators.mirrors import process
-from tests.operators.test_board_outcome import PERSON, address, confirm, op, words  # noqa: F401
+from tests.operators.test_board_outcome import PERSON, confirm, op, words  # noqa: F401
 from tests.operators.ways import REST, TASK
 from tidegate.core.base.instants import iso
 
 pytestmark = pytest.mark.skipif(os.environ.get("TIDEGATE_OPERATORS") != "all", reason="make test-operators")
-FIRST = 8
+FIRST = 10
 """Hours before this one are never read; it is the one that is read again."""
 WHY = "its owner has loaded it again"
 
@@ -84,6 +84,10 @@ archive: {{retries: 0}}
         return self.rig.ledger(statement, p=self.name, w=self.window(FIRST).start_ms)
 
 
+def address(lane: TableLane) -> str:
+    return f"/tidegate/{lane.name}/window/{iso(lane.window(FIRST).start_ms)}"
+
+
 def read_by_submit(rig: Rig, lane: TableLane) -> None:
     """The hour's first reading and its publication, by the scheduler alone."""
     lane.fill(1, 10, "first")
@@ -114,14 +118,14 @@ def test_an_hour_is_read_again_by_a_runs_conf(rig: Rig) -> None:
     ask(rig, lane, "again", why=WHY)
     rig.wait_run(lane.replay, "again", "success")
     assert lane.rows() == [(n, "second") for n in range(5, 11)]
-    assert lane.generations() == [(1, "FIRST", "RETIRED"), (2, "REREAD", "CURRENT")]
+    assert lane.generations() == [(1, "archive", "RETIRED"), (2, "reread", "CURRENT")]
     assert "another snapshot; the first had 10 rows" in rig.story(lane.replay, "again")
 
     # the same content is no new generation; another one is
     attempt = rig.task(lane.replay, "again", "replay")[1]
     rig.clear(REST, TASK, lane.replay, "again", "replay")
     rig.wait_task(lane.replay, "again", "replay", "success", after=attempt)
-    assert [g for g in lane.generations() if g[2] == "CURRENT"] == [(2, "REREAD", "CURRENT")]
+    assert [g for g in lane.generations() if g[2] == "CURRENT"] == [(2, "reread", "CURRENT")]
     rig.check_settled(lane)
 
 
@@ -132,9 +136,7 @@ def test_a_second_reading_that_is_killed_is_read_again_whole(rig: Rig) -> None:
     lane.fill(5, 10, "second")
     lane.hive.hold(b"ALTER")
     ask(rig, lane, "killed", why=WHY)
-    rig.eventually(
-        "its request to Hive hangs", lambda: lane.hive.waiting, lambda: rig.story(lane.replay, "killed")
-    )  # fmt: skip
+    rig.eventually("its request to Hive hangs", lambda: lane.hive.waiting, lambda: rig.story(lane.replay, "killed"))
     process(rig, lane.replay, "killed", "replay").kill()
     lane.hive.release()
     rig.wait_run(lane.replay, "killed", "failed")
