@@ -40,7 +40,9 @@ def _counted(found_by: Callable, **more: Any) -> Callable[..., None]:
 
 def _strays(found_by: Callable) -> Callable[..., None]:
     def test(tmp_path: Path) -> None:
-        world = test_strays.behind_the_mark(tmp_path / "three")
+        folder = tmp_path / "three"
+        folder.mkdir()
+        world = test_strays.behind_the_mark(folder)
         try:
             found_by(world)
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
 from tests.look.row_readers import InProcessRows
 from tests.offline.test_life import balanced, ids
@@ -20,6 +18,7 @@ from tests.offline.worlds import START, TableWorld, window
 from tests.world import World, record
 from tests.world import window as hour
 from tidegate.cli import surroundings
+from tidegate.cli.explain import _print
 from tidegate.cli.replay import replay as command
 from tidegate.core.base.errors import AskedWrong, LostComparison, NotReady, ReplayRefused, SourceUnavailable
 from tidegate.core.batch.readings import LANE
@@ -429,16 +428,18 @@ def test_an_offset_is_told_by_the_reading_in_force(day_zero: TableWorld) -> None
     assert "second reading" not in fate(day_zero, min(first)).words
 
 
-def test_what_a_window_rests_on_says_that_it_is_of_the_first_reading(day_zero: TableWorld) -> None:
+def test_what_a_window_rests_on_says_that_it_is_of_the_first_reading(
+    day_zero: TableWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
     def told() -> str:
         ctx = day_zero.context()
         try:
             found = explain(ctx, ctx.ledger.reads, window(0))  # type: ignore[attr-defined]
         finally:
             day_zero.close()
-        out = Console(file=io.StringIO(), width=200)
-        _print(out, found)
-        return out.file.getvalue()
+        capsys.readouterr()
+        _print(found)
+        return " ".join(capsys.readouterr().out.split())
 
     assert "first reading" not in told()
     day_zero.reread(0)
