@@ -95,7 +95,9 @@ def test_a_site_where_they_have_not_landed_comes_back(world: TwoSites) -> None:
     world.write("oslo", "g")
     world.drain("three")
     assert [(one.left, one.end) for one in world.note("bergen")] == [(3, 6), (0, 0)]
-    Copier(world.at["oslo"], world.at["bergen"], starts={c.partition: c.mark for c in third.certificate.crossings}).run()
+    Copier(
+        world.at["oslo"], world.at["bergen"], starts={c.partition: c.mark for c in third.certificate.crossings}
+    ).run()
     world.fail_over()
     world.drain("four")
     assert world.rows() == sorted(world.produced)

@@ -1,4 +1,4 @@
-"""A third site takes over from one where copies of the first lie behind its mark, and have not landed: they land once."""
+"""A third site takes over from one where copies of the first lie behind its mark: each record lands once."""
 
 from __future__ import annotations
 

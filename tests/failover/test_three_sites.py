@@ -38,9 +38,7 @@ class ThreeSites(TwoSites):
         sites = (*self.pipeline.source.sites, Site(name="tromso", conn_id="kafka_3"))
         self.change_spec(source=replace(self.pipeline.source, sites=sites))
 
-    def copier(
-        self, source: str, target: str, certificate: Certificate | None = None, tells: bool = True
-    ) -> Copier:
+    def copier(self, source: str, target: str, certificate: Certificate | None = None, tells: bool = True) -> Copier:
         """From the marks of the switch on by which the source became active."""
         starts = {} if certificate is None else {c.partition: c.mark for c in certificate.crossings}
         made = Copier(self.at[source], self.at[target], starts=starts)

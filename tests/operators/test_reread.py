@@ -36,7 +36,9 @@ class TableLane(Lane):
 
     def connect(self) -> None:
         info = self.rig.info
-        self.change("CREATE SCHEMA IF NOT EXISTS shop", f"CREATE TABLE shop.{self.name} (id INT PRIMARY KEY, word TEXT)")
+        self.change(
+            "CREATE SCHEMA IF NOT EXISTS shop", f"CREATE TABLE shop.{self.name} (id INT PRIMARY KEY, word TEXT)"
+        )
         self.rig._connection(
             f"shop_{self.name}", conn_type="postgres", host=info.postgres_host, port=info.postgres_port,
             schema=info.ledger_url.rpartition("/")[2], login=info.postgres_user, password=info.postgres_password,

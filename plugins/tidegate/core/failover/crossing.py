@@ -213,9 +213,9 @@ class Walk:
 
     def _of_what(self, offset: int, copy: Coordinate) -> bool:
         words = (
-            f"the copy at {offset} is of the record at {copy.offset} of topic id {self.topic_id}, behind the mark there; "
-            f"batches have landed up to {self.landed}. Its header does not say whether that record was a copy from "
-            "another site, which is read there, and the log of the active site cannot be asked"
+            f"the copy at {offset} is of the record at {copy.offset} of topic id {self.topic_id}, behind the mark "
+            f"there; batches have landed up to {self.landed}. Its header does not say whether that record was a copy "
+            "from another site, which is read there, and the log of the active site cannot be asked"
         )
         advice = (
             "let the active site's brokers answer: its log says it; or go back to a site whose own records are the "

@@ -1,7 +1,7 @@
 """At a third site: which copies are of records that came to the site before as copies, behind its mark (F3).
 
-There nobody reads them: what they are of has landed, or is read where it was written. Their copies look like all others.
-Only the copier that replaced their header can say it, or the log of the site before.
+There nobody reads them: what they are of has landed, or is read where it was written. Their copies look like all
+others. Only the copier that replaced their header can say it, or the log of the site before.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def coordinate_of(values: Sequence[bytes | None]) -> Coordinate | None:
     found = _FORM.fullmatch(text)
     if found is None:
         raise ValueError(f"header {HEADER} is {text[:60]!r}, not <topic id>:<partition>:<first>:<offset>[:<topic id>]")
-    made = Coordinate(found[1], *map(int, found.group(2, 3, 4)), of=found[5])
+    partition, first, offset = map(int, found.group(2, 3, 4))
+    made = Coordinate(found[1], partition, first, offset, found[5])
     if made.first > made.offset:
         raise ValueError(f"header {HEADER} is {text[:60]!r}: its first offset is above its offset")
     return made
