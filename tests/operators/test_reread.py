@@ -1,5 +1,5 @@
 """A published window of a table without a log is read again on a real scheduler, each reading by spark-submit: by a
-run's conf, cleared, killed, and by a person's click on the board.
+run's conf, cleared, and by a person's click on the board.
 
 `make test-operators` plays it; `make test` does not.
 """
@@ -16,7 +16,6 @@ from pyhive import hive
 from tests import board_site
 from tests.operators import digest
 from tests.operators.harness import Lane, Rig
-from tests.operators.mirrors import process
 from tests.operators.test_board_outcome import PERSON, confirm, op, words  # noqa: F401
 from tests.operators.ways import REST, TASK
 from tidegate.core.base.instants import iso
@@ -128,26 +127,6 @@ def test_an_hour_is_read_again_by_a_runs_conf(rig: Rig) -> None:
     rig.clear(REST, TASK, lane.replay, "again", "replay")
     rig.wait_task(lane.replay, "again", "replay", "success", after=attempt)
     assert [g for g in lane.generations() if g[2] == "CURRENT"] == [(2, "reread", "CURRENT")]
-    rig.check_settled(lane)
-
-
-def test_a_second_reading_that_is_killed_is_read_again_whole(rig: Rig) -> None:
-    lane = TableLane("t_kill", "none")
-    rig.add(lane)
-    read_by_submit(rig, lane)
-    lane.fill(5, 10, "second")
-    lane.hive.hold(b"ALTER")
-    ask(rig, lane, "killed", why=WHY)
-    rig.eventually("its request to Hive hangs", lambda: lane.hive.waiting, lambda: rig.story(lane.replay, "killed"))
-    process(rig, lane.replay, "killed", "replay").kill()
-    lane.hive.release()
-    rig.wait_run(lane.replay, "killed", "failed")
-    lane.fill(7, 12, "third")
-    attempt = rig.task(lane.replay, "killed", "replay")[1]
-    rig.clear(REST, TASK, lane.replay, "killed", "replay")
-    rig.wait_task(lane.replay, "killed", "replay", "success", after=attempt)
-    ids, read = {n for n, _ in lane.rows()}, {word for _, word in lane.rows()}
-    assert (sorted(ids), read) in (([*range(5, 11)], {"second"}), ([*range(7, 13)], {"third"})), "one snapshot"
     rig.check_settled(lane)
 
 
