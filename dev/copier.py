@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tidegate.core.source.coordinates import HEADER, Coordinate, coordinate_of
+from tidegate.core.source.coordinates import HEADER, OWN, Coordinate, coordinate_of
 from tidegate.sources.kafka.standby import KafkaStandby
 
 _PATIENCE_S = 60.0
@@ -66,12 +66,14 @@ class Copier:
 
     def _is_of_the_target(self, message: Message) -> bool:
         """A copy of one of its own records: copied back it would be there twice. The next `first` is not above it."""
-        copy = coordinate_of([value for name, value in message.headers() or () if name == HEADER])
+        copy = _coordinate(message)
         return copy is not None and copy.topic_id == self._target_id
 
     def _send(self, partition: int, message: Message) -> None:
         offset = message.offset()
-        source = Coordinate(self._topic_id, partition, self._at[partition], offset)
+        itself = _coordinate(message)
+        of = OWN if itself is None else itself.topic_id
+        source = Coordinate(self._topic_id, partition, self._at[partition], offset, of)
         headers = [(name, value) for name, value in message.headers() or () if name != HEADER]
         self._producer.produce(
             self._topic,
@@ -112,3 +114,7 @@ class Copier:
                     reached = copy.offset + 1
             if reached is not None:
                 yield partition, reached
+
+
+def _coordinate(message: Message) -> Coordinate | None:
+    return coordinate_of([value for name, value in message.headers() or () if name == HEADER])

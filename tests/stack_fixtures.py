@@ -91,6 +91,12 @@ def hive_tables_on_objects(stack_roots: Path, objects: StackInfo) -> Iterator[St
     yield from _running(stack_roots / "hive-objects", "hive", hive="spark-objects", env=_access(objects))
 
 
+@pytest.fixture(scope="session")
+def hive4_on_objects(stack_roots: Path, objects: StackInfo) -> Iterator[StackInfo]:
+    """HiveServer2 and its metastore with Hive tables in `objects`."""
+    yield from _running(stack_roots / "hive4-objects", "hive", hive="hive4-objects", env=_access(objects))
+
+
 def _access(objects: StackInfo) -> dict[str, str]:
     extra = {"endpoint_url": objects.objects_endpoint, "region_name": "us-east-1"}
     access = {"conn_type": "aws", "login": objects.objects_key, "password": objects.objects_secret, "extra": extra}

@@ -49,8 +49,8 @@ def stack() -> None:
 @click.option("--hdfs", is_flag=True, help="The same as --with hdfs.")
 @click.option("--hive", type=click.Choice(list(HIVES)), default="spark", show_default=True,
               help="The Hive endpoint: Spark's Thrift server, the same with Iceberg's tables "
-              "(SELECT ... FROM iceberg.lake.flights), or with Hive tables in the object store, or a real "
-              "HiveServer2.")  # fmt: skip
+              "(SELECT ... FROM iceberg.lake.flights), or with Hive tables in the object store; or a real "
+              "HiveServer2, or with its tables in the object store.")  # fmt: skip
 @click.option("--port", "ports", multiple=True, metavar="PART=PORT",
               help="A fixed port, e.g. airflow=8080. The others: free ones, the same at the next start.")  # fmt: skip
 @click.option("--pipelines", type=click.Path(exists=True, file_okay=False, path_type=Path),

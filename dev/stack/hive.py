@@ -162,14 +162,14 @@ class HiveServer2(Part):
         conf = folder / "conf"
         for name in ("conf", "tmp"):
             (folder / name).mkdir(exist_ok=True)
-        (conf / "hive-site.xml").write_text(site_xml(self._hive(folder)))
+        write_private(conf / "hive-site.xml", site_xml(self._hive(folder) | self._files()))
         for name in ("log4j2.properties", "hive-log4j2.properties"):
             (conf / name).write_text(_LOG4J)
         argv = [
             str(find_java().binary), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", *ADD_OPENS,
             f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
             f"-Dderby.stream.error.file={folder / 'derby.log'}", f"-Djava.io.tmpdir={folder / 'tmp'}",
-            "-cp", f"{conf}:{self.jars()}/*",
+            "-cp", ":".join([str(conf), *(f"{jars}/*" for jars in self._folders())]),
         ]  # fmt: skip
         java, metastore = {"JAVA_HOME": str(find_java().home)}, self.site.ports["hive_metastore"]
         service = [*argv, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(metastore)]
@@ -178,6 +178,13 @@ class HiveServer2(Part):
         server = [*argv, "org.apache.hive.service.server.HiveServer2"]
         running = self.site.launcher.start("hive", Program(server, java, folder))
         running.wait_ready(lambda: accepts(self.port) and answers(self.port), _START_S)
+
+    def _folders(self) -> list[Path]:
+        return [self.jars()]
+
+    def _files(self) -> dict[str, object]:
+        """Settings of further file systems, which may hold passwords."""
+        return {}
 
     def _hive(self, folder: Path) -> dict[str, object]:
         housekeeping = "org.apache.hadoop.hive.metastore.events.EventCleanerTask"  # the default list wants a Tez
@@ -225,6 +232,18 @@ class HiveServer2(Part):
             "hive.compute.query.using.stats": "false",
             "hive.security.authorization.enabled": "false",
         }
+
+
+class HiveServer2Objects(HiveServer2):
+    """The same with Hadoop's client of S3, of the version of its Hadoop: tables whose location is `s3://...`."""
+
+    def _folders(self) -> list[Path]:
+        return [self.jars(), ensure_jars("hive-aws", self.site.places, self.site.progress)]
+
+    def _files(self) -> dict[str, object]:
+        if _OBJECTS not in self.site.env:
+            raise StackError("this endpoint reads an object store, which this stack does not have: add --with objects")
+        return dict(_s3a_files(self.site.env[_OBJECTS]))
 
 
 def _jdbc_catalogue(url: str, warehouse: Path) -> dict[str, str]:

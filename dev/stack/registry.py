@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dev.stack.airflow import Airflow
 from dev.stack.clickhouse import ClickHouse
 from dev.stack.hdfs import Hdfs
-from dev.stack.hive import HiveServer2, SparkThrift, SparkThriftIceberg, SparkThriftObjects
+from dev.stack.hive import HiveServer2, HiveServer2Objects, SparkThrift, SparkThriftIceberg, SparkThriftObjects
 from dev.stack.iceberg import IcebergRest
 from dev.stack.kafka import Kafka
 from dev.stack.objects import Objects
@@ -21,6 +21,7 @@ HIVES: dict[str, type[Part]] = {
     "spark-iceberg": SparkThriftIceberg,
     "spark-objects": SparkThriftObjects,
     "hive4": HiveServer2,
+    "hive4-objects": HiveServer2Objects,
 }
 
 

@@ -245,6 +245,20 @@ def test_hours_into_a_hive_table_in_an_object_store(
 
 
 @HADOOPS_CLIENT
+@pytest.mark.parametrize("beside", [False, True], ids=["hours", "late and dirty rows"])
+def test_hiveserver2_with_an_object_store(
+    tmp_path: Path, objects: StackInfo, hive4_on_objects: StackInfo, beside: bool
+) -> None:
+    """Its metastore reaches the store, too: it looks at the place of each partition that is added."""
+    store = connection_to(objects)
+    lab = Real(tmp_path, folder_in(objects), hive4_on_objects, store=store, object_store_conn_id="aws")
+    try:
+        (moves if beside else lives)(lab)
+    finally:
+        lab.close()
+
+
+@HADOOPS_CLIENT
 def test_hours_without_rows_in_an_object_store(
     tmp_path: Path, objects: StackInfo, hive_tables_on_objects: StackInfo
 ) -> None:

@@ -40,6 +40,10 @@ def _what_was_noted_is_not_asked(original, facts, partition):
     return 0
 
 
+def _any_copy(original, history, site, partition, offset, values):
+    return bool(values)
+
+
 def _to_the_mark(original, standby, facts, partition, low):
     return facts.marks[partition]
 
@@ -76,6 +80,11 @@ FAILOVER_BUGS = {
         _bug("any pair on the way back", "F6", (seams.FAILOVER_WAY_BACK, nothing)),
         _bug("what crossed is counted, not measured", "F6", (seams.FAILOVER_LEFT_BY, nothing)),
         _bug("what crossed is measured, not compared", "F6", (seams.FAILOVER_SAME_COPY, always(True))),
+        _bug("copies of copies behind the mark are records", "F3", (seams.FAILOVER_IS_STRAY, always(False))),
+        _bug("what nobody can say is a record", "F3", (seams.FAILOVER_OF_WHAT, always(True))),
+        _bug("the log of the site that is left is not asked", "F3", (seams.FAILOVER_LEFT_LOG, nothing)),
+        _bug("what was copied back is a copy that came late", "F6", (seams.FAILOVER_COPIED_BACK, always(False))),
+        _bug("a copy that came late was copied back", "F6", (seams.FAILOVER_COPIED_BACK, _any_copy)),
         _bug("nobody has to stop the copier", "F3", (seams.FAILOVER_OBJECTIONS, _nobody_needs_to_say)),
         _bug("copies behind the mark are not looked for", "F3", (seams.FAILOVER_BEHIND, nothing)),
         _bug("a log that was cut while it was away is as it was", "F6", (seams.FAILOVER_CUT_SINCE, nothing)),

@@ -10,9 +10,10 @@ from typing import Any
 from tests.fakes.kafka import FakeKafka, Record
 from tests.look.row_readers import InProcessRows
 from tests.world import TOPIC, World, record
+from tidegate.core.base.errors import SourceUnavailable
 from tidegate.core.failover.counting import Copied
 from tidegate.core.failover.crossing import Pair
-from tidegate.core.source.coordinates import HEADER, Coordinate, coordinate_of
+from tidegate.core.source.coordinates import HEADER, OWN, Coordinate, coordinate_of
 from tidegate.core.spec.pipeline import Site
 from tidegate.workflow.base.columns import at_active_site
 from tidegate.workflow.base.context import Context
@@ -23,12 +24,15 @@ NAMES = ("oslo", "bergen")
 
 
 class FakeStandby:
-    """core.failover.states.Standby of a broker in memory; `asked` are the places that were read from."""
+    """core.failover.states.Standby of a broker in memory; `asked` are the places that were read from; `away`: it is
+    lost."""
 
     def __init__(self, kafka: FakeKafka) -> None:
-        self.kafka, self.fenced, self.asked = kafka, [], []
+        self.kafka, self.fenced, self.asked, self.away = kafka, [], [], False
 
     def look(self, topic: str) -> Any:
+        if self.away:
+            raise SourceUnavailable("no broker answers")
         return self.kafka.look(topic)
 
     def cuts(self, topic: str, ends: dict[int, tuple[int, int]]) -> dict[int, int]:
@@ -46,7 +50,10 @@ class FakeStandby:
 
 
 class Copier:
-    """Copies a topic's partitions, with coordinates unless it is `plain`; each record once, unless it begins again."""
+    """Copies a topic's partitions, with coordinates unless it is `plain`; each record once, unless it begins again.
+    `tells`: of a record that was a copy itself, of which topic."""
+
+    tells = True
 
     def __init__(self, source: FakeKafka, target: FakeKafka, plain: bool = False, starts: dict | None = None) -> None:
         self.source, self.target, self.plain = source, target, plain
@@ -64,17 +71,23 @@ class Copier:
                 self.target.skip(TOPIC, p)
 
     def _is_of_the_target(self, one: Record) -> bool:
-        copy = coordinate_of([value for name, value in one.headers or () if name == HEADER])
+        copy = _coordinate(one)
         return copy is not None and copy.topic_id == self.target.look(TOPIC).topic_id
 
     def _copy(self, partition: int, one: Record) -> None:
-        source = Coordinate(self.source.look(TOPIC).topic_id, partition, self.at.get(partition, 0), one.offset)
+        itself = _coordinate(one)
+        of = (OWN if itself is None else itself.topic_id) if self.tells else None
+        source = Coordinate(self.source.look(TOPIC).topic_id, partition, self.at.get(partition, 0), one.offset, of)
         headers = [(name, value) for name, value in one.headers or () if name != HEADER]
         headers += [] if self.plain else [(HEADER, source.text())]
         copied = {"key": one.key, "timestamp_ms": one.timestamp_ms, "headers": headers}
         place = self.target.append(TOPIC, partition, one.value, **copied)
         self.places.setdefault(partition, []).append((one.offset, place))
         self.at[partition] = one.offset + 1
+
+
+def _coordinate(one: Record) -> Coordinate | None:
+    return coordinate_of([value for name, value in one.headers or () if name == HEADER])
 
 
 class TwoSites(World):

@@ -81,6 +81,30 @@ def test_they_land_once_when_the_first_site_is_active_again(world: TwoSites) -> 
     assert not look(world).problems
 
 
+def test_a_site_where_they_have_not_landed_comes_back(world: TwoSites) -> None:
+    """They are known for what they are: its end is noted behind them."""
+    switched(world)
+    world.drain("two")
+    first = world.note("oslo")
+    assert [(one.left, one.end) for one in first] == [(2, 4), (0, 0)]
+    marks = {p.partition: p.mark for p in world.context().ledger.failovers.newest("readings").certificate.crossings}
+    Copier(world.at["bergen"], world.at["oslo"], starts=marks).run()
+    world.there.run()
+    third = world.fail_over("oslo")
+    world.write("bergen", "f")
+    world.write("oslo", "g")
+    world.drain("three")
+    assert [(one.left, one.end) for one in world.note("bergen")] == [(3, 6), (0, 0)]
+    Copier(
+        world.at["oslo"], world.at["bergen"], starts={c.partition: c.mark for c in third.certificate.crossings}
+    ).run()
+    world.fail_over()
+    world.drain("four")
+    assert world.rows() == sorted(world.produced)
+    assert [one for one, _ in dirty(world)] == ["c", "d"]
+    assert not look(world).problems
+
+
 def test_a_partition_that_came_after_the_switch_holds_nothing_but_its_own(world: TwoSites) -> None:
     switched(world)
     for site in ("oslo", "bergen"):

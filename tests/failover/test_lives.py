@@ -55,11 +55,8 @@ class Life:
         self.copier.run(self.chance.randint(1, 4), transactions=self.chance.random() < 0.3)
 
     def strays(self) -> None:
-        """What it brings is landed before the next switch: else it would be in the way of noting this site's end."""
         if self.stray is not None:
             self.stray.run(self.chance.randint(1, 2))
-            self.count += 1
-            self.world.drain(f"stray{self.count}")
 
     def ingests(self) -> None:
         self.count += 1

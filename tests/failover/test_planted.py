@@ -16,6 +16,7 @@ from tests.failover import (
     test_pair,
     test_rare_traces,
     test_refusals,
+    test_strays,
     test_there_and_back,
 )
 from tests.failover.planted import FAILOVER_BUGS
@@ -33,6 +34,19 @@ def _refused(happens: Callable) -> Callable[..., None]:
 def _counted(found_by: Callable, **more: Any) -> Callable[..., None]:
     def test(world: TwoSites, monkeypatch: pytest.MonkeyPatch) -> None:
         found_by(test_pair.without_headers(world, monkeypatch), **more)
+
+    return test
+
+
+def _strays(found_by: Callable) -> Callable[..., None]:
+    def test(tmp_path: Path) -> None:
+        folder = tmp_path / "three"
+        folder.mkdir()
+        world = test_strays.behind_the_mark(folder)
+        try:
+            found_by(world)
+        finally:
+            world.close()
 
     return test
 
@@ -55,6 +69,13 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "what crossed is counted, not measured": _counted(test_pair.test_there_and_back),
     "what crossed is measured, not compared":
         _counted(test_pair.test_what_crossed_is_compared_with_what_the_first_site_has),
+    "copies of copies behind the mark are records": _strays(test_strays.test_its_copier_says_what_was_a_copy_before),
+    "what nobody can say is a record": _strays(test_strays.test_where_nothing_says_it_the_failover_is_refused),
+    "the log of the site that is left is not asked":
+        _strays(test_strays.test_the_log_of_the_site_that_is_left_says_it),
+    "what was copied back is a copy that came late":
+        test_refusals.test_an_end_is_not_noted_once_something_was_copied_back,
+    "a copy that came late was copied back": test_behind.test_a_site_where_they_have_not_landed_comes_back,
     "nobody has to stop the copier": test_refusals.test_nobody_says_that_copying_has_stopped,
     "copies behind the mark are not looked for": test_refusals.test_a_copy_behind_the_mark_is_refused,
     "a log that was cut while it was away is as it was":

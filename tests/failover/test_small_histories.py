@@ -1,6 +1,7 @@
 """Every small history of two logs, decided by the product's own rule: what is accepted lands once.
 
-The histories, and what is true of them, are the models (`tests/model/failover_log.py`, `failover_pair.py`)."""
+The histories, and what is true of them, are the models (`tests/model/failover_log.py`, `failover_pair.py`,
+`failover_third.py`)."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from typing import Any
 import pytest
 
 from tests.failover.planted import FAILOVER_BUGS
-from tests.model import failover_log, failover_pair
-from tests.model.scenarios.sites import LOGS, PAIRS
+from tests.model import failover_log, failover_pair, failover_third
+from tests.model.scenarios.sites import LOGS, PAIRS, THIRD
 from tests.mutants.planting import Planted
 from tidegate.core.base.offsets import Interval
 from tidegate.core.failover import counting
-from tidegate.core.failover.crossing import Pair, Refusal, Walk
-from tidegate.core.source.coordinates import Coordinate
+from tidegate.core.failover.crossing import Pair, Refusal, RefusalKind, Walk
+from tidegate.core.failover.origins import Origins
+from tidegate.core.source.behind import Behind, Own
+from tidegate.core.source.coordinates import OWN, Coordinate
 
 BY_COORDINATES = [name for name, (settings, _) in LOGS.items() if settings.get("rule") is None]
 
@@ -108,3 +111,32 @@ def test_what_is_counted_lands_once(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert (mine.verdict, mine.what) == ("ok", "")
     assert (mine.states, mine.trans) == (whole.states, whole.trans)  # neither stricter nor more lenient
     assert mine.trans > 100
+
+
+def third(cfg: Any, log: list[failover_third.Entry], landed: int, own: int, bergen: Any) -> Any:
+    """`failover_third.crossing`, by the walk; the log that is left is asked where the copies do not say it."""
+    for asked in (False, True):
+        origins = Origins(0, Behind(("oslo",), (Own(0, own, None),)))
+        for one in bergen[landed:] if asked and bergen is not None else ():
+            origins.see(one.offset, [] if one.coordinate is None else [Coordinate("oslo", 0, *one.coordinate).text()])
+        walk = Walk(0, "bergen", landed, 0, len(log), ("oslo",), origins)
+        for entry in log:
+            of = None if entry.of is None else "oslo" if entry.of else OWN
+            if not walk.see(entry.offset, [Coordinate("bergen", 0, *entry.coordinate, of).text()]):
+                break
+        found = walk.end()
+        if not found.refusals:
+            readable = [e.offset for e in log if not any(e.offset in one for one in found.stretches)]
+            assert len(readable) == found.to_read
+            return readable, found.crossed or 0
+        assert [one.kind for one in found.refusals] == [RefusalKind.ORIGIN]
+    return None
+
+
+@pytest.mark.parametrize("name", THIRD)
+def test_what_lay_behind_the_mark_lands_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = failover_third.run(**THIRD[name][0])
+    monkeypatch.setattr(failover_third, "crossing", third)
+    mine = failover_third.run(**THIRD[name][0])
+    assert (mine.verdict, mine.what) == ("ok", "")
+    assert (mine.states, mine.trans) == (whole.states, whole.trans)  # neither stricter nor more lenient

@@ -38,10 +38,12 @@ class ThreeSites(TwoSites):
         sites = (*self.pipeline.source.sites, Site(name="tromso", conn_id="kafka_3"))
         self.change_spec(source=replace(self.pipeline.source, sites=sites))
 
-    def copier(self, source: str, target: str, certificate: Certificate | None = None) -> Copier:
+    def copier(self, source: str, target: str, certificate: Certificate | None = None, tells: bool = True) -> Copier:
         """From the marks of the switch on by which the source became active."""
         starts = {} if certificate is None else {c.partition: c.mark for c in certificate.crossings}
-        return Copier(self.at[source], self.at[target], starts=starts)
+        made = Copier(self.at[source], self.at[target], starts=starts)
+        made.tells = tells
+        return made
 
 
 @pytest.fixture
@@ -135,13 +137,24 @@ def test_copies_of_other_topics_are_skipped_and_no_repeats() -> None:
 
 
 class Life:
-    """A switch by chance to any other site, which has copies of all that were active, in any order of turns."""
+    """A switch by chance to any other site, which has copies of all that were active, in any order of turns. `tells`:
+    copiers say of what a record was a copy before; else the log of the site that is left is asked."""
 
     def __init__(self, world: ThreeSites, seed: int) -> None:
         self.world, self.chance, self.count = world, random.Random(seed), 0
         self.here, self.left, self.ending = "oslo", set[str](), False
-        self.copiers: dict[str, Copier] = {name: world.copier("oslo", name) for name in ALL if name != "oslo"}
+        self.tells = self.chance.random() < 0.5
+        self.strays: list[Copier] = []
+        self.copiers: dict[str, Copier] = {name: self.copier("oslo", name) for name in ALL if name != "oslo"}
         self.certificate: Certificate | None = None
+
+    def copier(self, source: str, target: str, certificate: Certificate | None = None) -> Copier:
+        return self.world.copier(source, target, certificate, self.tells)
+
+    def strays_come(self) -> None:
+        """A copier to the active site, which was fenced, is started again."""
+        if self.strays and not self.ending:
+            self.chance.choice(self.strays).run(self.chance.randint(1, 2))
 
     def writes(self) -> None:
         for _ in range(self.chance.randint(1, 3)):
@@ -164,7 +177,7 @@ class Life:
         if name and name not in self.copiers:
             if name not in self.noted():
                 self.world.note(name)
-            self.copiers[name] = self.world.copier(self.here, name, self.certificate)
+            self.copiers[name] = self.copier(self.here, name, self.certificate)
 
     def noted(self) -> set[str]:
         ctx = self.world.context()
@@ -185,7 +198,8 @@ class Life:
         fresh = {name for name in self.copiers if name not in self.left and name != to}
         self.here, self.left = to, (self.left | {self.here}) - {to}
         # a standby that was never active is copied to from now on by the site that has taken over, from its beginning
-        self.copiers = {name: self.world.copier(to, name) for name in fresh}
+        self.strays = [self.copiers[to]]
+        self.copiers = {name: self.copier(to, name) for name in fresh}
         return True
 
 
@@ -197,6 +211,7 @@ def test_each_record_lands_once_in_any_order(number: int, tmp_path: Path) -> Non
     life.writes()
     life.drains()
     steps = (life.writes, life.writes, life.copies, life.copies, life.drains, life.returns, life.switches)
+    steps = (*steps, life.strays_come)
     for _ in range(30):
         life.chance.choice(steps)()
     life.ending = True

@@ -12,16 +12,20 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.look.row_readers import InProcessRows
 from tests.offline.test_life import balanced, ids
 from tests.offline.worlds import START, TableWorld, window
 from tests.world import World, record
 from tests.world import window as hour
 from tidegate.cli import surroundings
+from tidegate.cli.explain import _print
 from tidegate.cli.replay import replay as command
 from tidegate.core.base.errors import AskedWrong, LostComparison, NotReady, ReplayRefused, SourceUnavailable
+from tidegate.core.batch.readings import LANE
 from tidegate.core.replay import request
 from tidegate.core.window.states import REREAD, BuildingGeneration
 from tidegate.workflow.dirty import redrive
+from tidegate.workflow.look import where
 from tidegate.workflow.look.explanation import explain
 from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.publish import archive
@@ -390,3 +394,55 @@ def test_a_runs_conf_names_one_window_and_a_reason(day_zero: TableWorld, conf: d
         request.asked({"do": "reread", **conf}, day_zero.pipeline.windows, None)
     good = request.asked({"do": "reread", "window": "2024-11-01", "why": "x"}, day_zero.pipeline.windows, None)
     assert request.asked(good.conf(), day_zero.pipeline.windows, None) == good
+
+
+# ---------------------------------------------------------------- what people ask
+
+
+def fate(world: TableWorld, offset: int) -> Any:
+    ctx = world.context()
+    try:
+        (found,) = where.where(ctx, ctx.ledger.reads, InProcessRows(), LANE, offset).fates  # type: ignore[attr-defined]
+        return found
+    finally:
+        world.close()
+
+
+def test_an_offset_is_told_by_the_reading_in_force(day_zero: TableWorld) -> None:
+    first = {offset for (offset,) in day_zero.rows(0, "_offset")}
+    assert fate(day_zero, min(first)).generation == 1
+    day_zero.reread(0)
+    second = {offset for (offset,) in day_zero.rows(0, "_offset")}
+    assert second - first, "rows are numbered anew"
+    for offset in second:
+        found = fate(day_zero, offset)
+        assert (found.kind, found.generation) == ("published", 2)
+        assert "a row of generation 2, the second reading of window 2024-11-01T00:00Z" in found.words
+    gone = fate(day_zero, min(first - second))
+    assert gone.words == (
+        "no row of generation 2, the second reading of window 2024-11-01T00:00Z, has this number; what batch 1 read "
+        "before is in earlier generations"
+    )
+    assert gone.settled
+    day_zero.back(0, 1)
+    assert "second reading" not in fate(day_zero, min(first)).words
+
+
+def test_what_a_window_rests_on_says_that_it_is_of_the_first_reading(
+    day_zero: TableWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told() -> str:
+        ctx = day_zero.context()
+        try:
+            found = explain(ctx, ctx.ledger.reads, window(0))  # type: ignore[attr-defined]
+        finally:
+            day_zero.close()
+        capsys.readouterr()
+        _print(found)
+        return " ".join(capsys.readouterr().out.split())
+
+    assert "first reading" not in told()
+    day_zero.reread(0)
+    assert "what follows is of it; the rows in force are of generation 2's reading" in told()
+    day_zero.back(0, 1)
+    assert "what follows is of it" not in told()

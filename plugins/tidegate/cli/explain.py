@@ -92,7 +92,7 @@ def _print(e: Explanation) -> None:
     if not e.published and not e.now.ready:
         _print_partitions(out, e.now)
     _print_generations(out, e)
-    _print_grounds(out, e.grounds)
+    _print_grounds(out, e.grounds, e.read_again)
     _print_shares(out, e)
     for reached in e.deliveries:
         paragraph(out, "delivery", f"{reached.name}: {reached.said}")
@@ -157,11 +157,13 @@ def _print_generations(out: Console, e: Explanation) -> None:
             paragraph(out, "location", g.location)
 
 
-def _print_grounds(out: Console, grounds: Grounds | None) -> None:
+def _print_grounds(out: Console, grounds: Grounds | None, again: int | None) -> None:
     """Print the batches and offsets that the generation in force rests on, in few lines."""
     if grounds is None or grounds.closing_batch is None:
         return
     floor = f", floor up to {iso(grounds.floor_ms)}" if grounds.floor_ms is not None else ""
+    if again is not None:
+        paragraph(out, "first reading", f"what follows is of it; the rows in force are of generation {again}'s reading")
     paragraph(
         out,
         "rests on",

@@ -281,6 +281,8 @@ def _of_partition(crossing: Crossing, before: str, site: str) -> Iterator[str]:
     said = [f"{many(crossing.to_read, 'copied record')} to read"]
     if crossing.repeats:
         said.append(f"{many(crossing.repeats, 'repeat')} skipped")
+    if crossing.strays:
+        said.append(f"{many(crossing.strays, 'record')} of another site skipped: read there")
     yield f"    {site}: mark {crossing.mark}, {', '.join(said)}; new records from there on"
     if crossing.unknown_here:
         yield f"    landed, but unknown to {site}: up to {many(crossing.unknown_here, 'offset')} of {before}"

@@ -1,9 +1,9 @@
 """A source with a second site: at which offsets it goes on (`failover_log.py`, without coordinates
-`failover_pair.py`); the switch (`failover_switch.py`)."""
+`failover_pair.py`, at a third site `failover_third.py`); the switch (`failover_switch.py`)."""
 
 from __future__ import annotations
 
-from tests.model import failover_log, failover_pair
+from tests.model import failover_log, failover_pair, failover_third
 from tests.model.failover_switch import build
 
 WORKER, OPERATOR = ("worker",), ("operator",)
@@ -58,6 +58,16 @@ PAIRS = {
         },
     ),
 }
+THIRD = {
+    "failover-third": (
+        {},
+        {
+            "what lay behind the mark as a copy is a new record (F3)": {"strays": "read"},
+            "the same, where nobody can say (F3)": {"unknown": "read"},
+            "it has not crossed (F1)": {"hole": "not"},
+        },
+    ),
+}
 SWITCHES = {
     "failover-switch": (
         {"procs": (("z", WORKER, 0), ("w", WORKER, 0), ("o", OPERATOR, 0)), "budget": (0, 0, 0, 0)},
@@ -78,7 +88,7 @@ SWITCHES = {
         {"the open batch is ignored (F4)": {"open_rule": "ignored"}},
     ),
 }
-SCENARIOS = LOGS | PAIRS | SWITCHES
+SCENARIOS = LOGS | PAIRS | THIRD | SWITCHES
 
 
 def run(name, flip=None, seconds=120, limit=3_000_000):
@@ -87,4 +97,6 @@ def run(name, flip=None, seconds=120, limit=3_000_000):
     settings = settings | (flips[flip] if flip else {})
     if name in PAIRS:
         return failover_pair.run(**settings)
+    if name in THIRD:
+        return failover_third.run(**settings)
     return failover_log.run(**settings) if name in LOGS else build(**settings).bfs(seconds=seconds, limit=limit)

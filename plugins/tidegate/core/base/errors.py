@@ -260,9 +260,9 @@ class AskedWrong(TidegateError):
     """A run's conf asks for something that is missing."""
 
     advice = (
-        'the conf is {"do": "replay" | "reopen" | "rollback", "window": "2013-01-05T04:00Z", "why": "..."}, with '
-        '"from" and "until" instead of "window" for a range, "generation" of a rollback, "over_budget" of a reopening; '
-        "trigger a new run"
+        'the conf is {"do": "replay" | "reopen" | "rollback" | "reread", "window": "2013-01-05T04:00Z", "why": "..."}, '
+        'with "from" and "until" instead of "window" for a range, "generation" of a rollback, "over_budget" of a '
+        "reopening; trigger a new run"
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tidegate.core.failover.states import Failover
 from tidegate.core.source.behind import Behind, Own
+from tidegate.core.source.coordinates import Coordinate, coordinate_of
 
 
 def topic_ids(history: Sequence[Failover]) -> set[str]:
@@ -40,3 +41,28 @@ def behind_of(history: Sequence[Failover], topic_id: str | None) -> Behind | Non
             # one that came while the site was active never held copies that were read
             own.append(Own(partition, 0 if here is None else here.mark, None if after is None else after.base))
     return Behind(tuple(sorted(topic_ids(history) - {str(topic_id)})), tuple(own))
+
+
+def copied_back(
+    history: Sequence[Failover], site: str, partition: int, offset: int, values: Sequence[bytes | None]
+) -> bool:
+    """F6: whether a record of a site that was left may be a copy of what was written elsewhere since; `values`: of its
+    headers `tidegate-source`.
+
+    A copy that came behind the mark while the site was active is none: the site that it is of has not been active
+    since, or the record lies below where that site's own ended before."""
+    away, known = away_since(history, site), topic_ids(history)
+    try:
+        copy = coordinate_of(values)
+    except ValueError:  # no copier should write that; what it is of is not known
+        return any((value or b"").partition(b":")[0].decode(errors="replace") in known for value in values)
+    if copy is None or not away or copy.topic_id not in known:
+        return False
+    behind = behind_of(history, away[-1].certificate.before_topic_id)
+    return behind is None or not behind.has(partition, offset, values) or _written_since(away, copy)
+
+
+def _written_since(away: Sequence[Failover], copy: Coordinate) -> bool:
+    certificate = next((one.certificate for one in reversed(away) if one.certificate.topic_id == copy.topic_id), None)
+    crossing = None if certificate is None else certificate.of(copy.partition)
+    return certificate is not None and (crossing is None or copy.offset >= crossing.base)

@@ -13,7 +13,8 @@ from tidegate.core.base.choice import Choice
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.base.wording import many
-from tidegate.core.source.coordinates import HEADER, coordinate_of
+from tidegate.core.failover.origins import Origins
+from tidegate.core.source.coordinates import HEADER, Coordinate, coordinate_of
 
 MOST_STRETCHES = 1000
 """A copier that repeats itself more often is better repaired than read around."""
@@ -29,6 +30,7 @@ class RefusalKind(Choice):
     OTHER_LOG = "copies of another topic"
     HOLE = "a hole"
     BEGINS_ABOVE = "begins above our end"
+    ORIGIN = "origin unknown"
     REPEATS = "too many repeats"
     PARTITIONS = "partition numbers that differ"
     MARK = "mark unknown"
@@ -73,7 +75,8 @@ class Crossing:
     there that a copy is of, None without a copy; `base`: where the copies may begin here; `mark`: where they end (F3).
 
     `stretches` of this log hold copies that are not read; `refusals` are empty where the rest may be. With a `pair`
-    copies were counted: `crossed` then is a lower bound, since the site before may have offsets without a record."""
+    copies were counted: `crossed` then is a lower bound, since the site before may have offsets without a record.
+    `strays`: copies of what came to the site before as copies, behind its mark."""
 
     partition: int
     landed: int
@@ -86,6 +89,7 @@ class Crossing:
     stretches: tuple[Interval, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     pair: Pair | None = field(default=None, metadata=LEFT_OUT)
+    strays: int = field(default=0, metadata=LEFT_OUT)
 
     @property
     def first_to_read(self) -> int:
@@ -108,7 +112,8 @@ class Walk:
     """Takes a partition's records from `base` up to `mark`, in order; `end` gives what they say.
 
     `topic_id` is that of the topic that they must be copies of. `others`: of topics that were read before it. Their
-    copies are skipped: what they are of has landed, or is read when that site is active again (F6)."""
+    copies are skipped: what they are of has landed, or is read when that site is active again (F6). So are copies of
+    such copies, which `origins` tells; None where the site before can have none."""
 
     partition: int
     topic_id: str
@@ -116,6 +121,7 @@ class Walk:
     base: int
     mark: int
     others: Collection[str] = ()
+    origins: Origins | None = None
     _next: int = field(init=False)
     _skipping: int | None = field(init=False)
     _stretches: list[Interval] = field(init=False, default_factory=list)
@@ -123,6 +129,7 @@ class Walk:
     _copies: int = field(init=False, default=0)
     _read: int = field(init=False, default=0)
     _repeats: int = field(init=False, default=0)
+    _strays: int = field(init=False, default=0)
     _bare: list[int] = field(init=False, default_factory=list)
     _bare_count: int = field(init=False, default=0)
     _wrong: list[Refusal] = field(init=False, default_factory=list)
@@ -157,11 +164,22 @@ class Walk:
             return self._skip(offset)
         if copy.first > self._next:
             return self._hole(offset, copy.first)
-        self._next, self._read = copy.offset + 1, self._read + 1
+        stray = self._is_stray(copy)
+        if stray is None:
+            return self._of_what(offset, copy)
+        self._next = copy.offset + 1
+        if stray:
+            self._strays += 1
+            return self._skip(offset)
+        self._read += 1
         if self._skipping is not None:
             self._stretches.append(Interval(self._skipping, offset))
             self._skipping = None
         return True
+
+    def _is_stray(self, copy: Coordinate) -> bool | None:
+        """F3: whether the record there was a copy itself, which nobody reads there; None: nothing tells."""
+        return False if self.origins is None else self.origins.was_copy(copy)
 
     def _skip(self, offset: int) -> bool:
         self._skipping = offset if self._skipping is None else self._skipping
@@ -179,7 +197,7 @@ class Walk:
         return Crossing(
             partition=self.partition, landed=self.landed, crossed=self._crossed, base=self.base, mark=self.mark,
             copies=self._copies, to_read=self._read, repeats=self._repeats, stretches=stretches,
-            refusals=tuple(self._wrong),
+            refusals=tuple(self._wrong), strays=self._strays,
         )  # fmt: skip
 
     def _hole(self, offset: int, first: int) -> bool:
@@ -192,6 +210,18 @@ class Walk:
         words = f"the copy at {offset} is of the first record from {first} on, the one before ends at {self._next}"
         advice = "the copier has lost records: let it copy again from there on, in the same order"
         return self._refuse(RefusalKind.HOLE, f"{words}: {missing} ({count}) never crossed", advice)
+
+    def _of_what(self, offset: int, copy: Coordinate) -> bool:
+        words = (
+            f"the copy at {offset} is of the record at {copy.offset} of topic id {self.topic_id}, behind the mark "
+            f"there; batches have landed up to {self.landed}. Its header does not say whether that record was a copy "
+            "from another site, which is read there, and the log of the active site cannot be asked"
+        )
+        advice = (
+            "let the active site's brokers answer: its log says it; or go back to a site whose own records are the "
+            "copies; from now on a copier that says it, see docs/failover.md"
+        )
+        return self._refuse(RefusalKind.ORIGIN, words, advice)
 
     def _refuse_bare(self) -> None:
         first, last = self._bare[0], self._bare[-1]

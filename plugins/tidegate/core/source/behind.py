@@ -35,10 +35,14 @@ class Behind:
     topic_ids: tuple[str, ...]
     own: tuple[Own, ...]
 
+    def is_own(self, partition: int, offset: int) -> bool:
+        """Whether the site's producers wrote there."""
+        named = any(own.partition == partition for own in self.own)
+        return not named or any(own.has(partition, offset) for own in self.own)
+
     def has(self, partition: int, offset: int, values: Sequence[bytes | None]) -> bool:
         """Whether the record is such a copy. `values`: of its headers `tidegate-source`."""
-        named = any(own.partition == partition for own in self.own)
-        if named and not any(own.has(partition, offset) for own in self.own):
+        if not self.is_own(partition, offset):
             return False
         try:
             copy = coordinate_of(values)

@@ -9,9 +9,10 @@ from tidegate.core.base.errors import FailoverRefused, StorageAhead
 from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.states import OpenBatch, PlannedBatch, WritingBatch
 from tidegate.core.failover import decision as rules
-from tidegate.core.failover.behind import away_since, topic_ids
+from tidegate.core.failover.behind import away_since, behind_of, topic_ids
 from tidegate.core.failover.crossing import Crossing, Refusal, RefusalKind, Walk
 from tidegate.core.failover.decision import Decision, Facts
+from tidegate.core.failover.origins import Origins
 from tidegate.core.failover.states import Failover, Standby
 from tidegate.core.source import log_cut
 from tidegate.core.source.coordinates import Coordinate, coordinate_of
@@ -21,6 +22,7 @@ from tidegate.workflow.base import preflight, switches
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.batch import sealing
 from tidegate.workflow.failover.counted import counted, with_what_crossed
+from tidegate.workflow.failover.origins import Left
 from tidegate.workflow.failover.overlap import Known
 
 NEAR = 10_000
@@ -87,11 +89,12 @@ def _crossings(ctx: Context, standby: Standby, facts: Facts, known: Known | None
     pairs = {} if known is None else known.pairs
     if not pairs.keys() <= facts.landed.keys():
         raise FailoverRefused(f"{ctx.name}: a pair is given of partition {max(pairs)}, which no batch has read")
+    history = ctx.ledger.failovers.history(ctx.name)
+    left = Left(ctx, facts, behind_of(history, facts.before_topic_id) if facts.others else None)
     found = (
-        _walked(standby, facts, p) if known is None or p not in pairs else counted(ctx, standby, facts, p, known)
+        _walked(standby, facts, p, left) if known is None or p not in pairs else counted(ctx, standby, facts, p, known)
         for p in sorted(facts.landed)
     )
-    history = ctx.ledger.failovers.history(ctx.name)
     return tuple(with_what_crossed(ctx, facts, history, crossing) for crossing in found)
 
 
@@ -180,9 +183,17 @@ def cut_since(ctx: Context, standby: Standby, topic: LogState, site: str) -> Ref
     return None
 
 
-def _walked(standby: Standby, facts: Facts, partition: int) -> Crossing:
+def _walked(standby: Standby, facts: Facts, partition: int, left: Left) -> Crossing:
+    found = _walk(standby, facts, partition, left.origins(partition))
+    if RefusalKind.ORIGIN in {refusal.kind for refusal in found.refusals}:
+        origins = left.asked(partition)
+        found = found if origins is None else _walk(standby, facts, partition, origins)
+    return found
+
+
+def _walk(standby: Standby, facts: Facts, partition: int, origins: Origins | None) -> Crossing:
     topic, base, mark = facts.topic.topic, rules.base_of(facts, partition), facts.marks[partition]
-    walk = Walk(partition, facts.before_topic_id, facts.landed[partition], base, mark, facts.others)
+    walk = Walk(partition, facts.before_topic_id, facts.landed[partition], base, mark, facts.others, origins)
     start = max(base, facts.topic.partitions[partition].log_start)
     if not facts.has_been_active:
         start = _nearer(standby, facts, partition, start)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.core.base.errors import FailoverRefused, LedgerError, LostComparison
 from tidegate.core.base.wording import many
-from tidegate.core.failover.behind import left_last, topic_ids
+from tidegate.core.failover.behind import copied_back, left_last
 from tidegate.core.failover.crossing import Refusal, RefusalKind
 from tidegate.core.failover.decision import Decision
 from tidegate.core.failover.states import Failover
@@ -61,7 +61,7 @@ def ends_of(ctx: Context, name: str) -> tuple[Returned, ...]:
             f"site {name} of {ctx.name} was never active: there is nothing to give back",
             advice=f"tidegate failover run {ctx.name} --to {name}",
         )
-    standby, ours = ctx.standby(name), topic_ids(history)
+    standby = ctx.standby(name)
     topic = standby.look(ctx.pipeline.source.topic)
     if topic.topic_id != known_topic_id(history, name):
         refused = f"the topic at site {name} has id {topic.topic_id}, it had {known_topic_id(history, name)}"
@@ -79,7 +79,7 @@ def ends_of(ctx: Context, name: str) -> tuple[Returned, ...]:
         left = max(left, _measured(ctx, history, name, topic.topic, p))
         start = max(left, lane.log_start)
         for one in standby.records(topic.topic, start, lane.high_watermark, p):
-            if any((value or b"").partition(b":")[0].decode(errors="replace") in ours for value in one.sources):
+            if copied_back(history, name, p, one.offset, one.sources):
                 words = (
                     f"partition {p}: the record at {one.offset} was copied back already: its header {HEADER} says so"
                 )

@@ -22,7 +22,7 @@ from tidegate.core.look.status import PipelineStatus, certify
 from tidegate.core.look.survey import NOTHING, Survey
 from tidegate.core.look.views import WindowView
 from tidegate.core.publish.grounds import Grounds
-from tidegate.core.replay.reread import read_by
+from tidegate.core.replay.reread import read_by, reading_of
 from tidegate.core.replay.rollback import Origin
 from tidegate.core.source.port import LogState
 from tidegate.core.tell.subjects import of_window
@@ -77,6 +77,12 @@ class Explanation:
     forecast: Forecast | None = None
     grounds: Grounds | None = None
     deliveries: tuple[Reached, ...] = ()
+
+    @property
+    def read_again(self) -> int | None:
+        """The generation whose reading of a table the rows in force are of; None: the first one, as `grounds` is."""
+        current = next((g for g in self.view.generations if g.state == CURRENT), None)
+        return None if current is None else reading_of(self.view.generations, current.number)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import LedgerError, SpecError, TidegateError
+from tidegate.core.batch.readings import whole_window
 from tidegate.core.batch.states import LANDED
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
+from tidegate.core.look.another_reading import fate_of_another
 from tidegate.core.look.fate import MISSING, Fate, fate_of
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.look.sighting import (
@@ -22,6 +24,7 @@ from tidegate.core.look.sighting import (
     Surroundings,
     WindowFacts,
 )
+from tidegate.core.replay.reread import reading_of
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import join
@@ -95,6 +98,10 @@ class _Where:
         for life in lives:
             if life.first_offset is None and not life.accepted:
                 continue  # that topic had no such partition
+            another = self._of_another_reading(life, facts)
+            if another is not None:
+                fates.append(another)
+                continue
             search = self._search(life, facts)
             if search.unread:
                 notes.append(f"not every file could be read: {search.unread}")
@@ -173,6 +180,32 @@ class _Where:
 
     # ------------------------------------------------------------ the row
 
+    def _of_another_reading(self, life: Life, facts: OffsetFacts) -> Fate | None:
+        """None where the batch has the rows that are in force."""
+        batch = life.batch
+        if batch is None or batch.state != LANDED or not self._ctx.pipeline.windows.read_whole:
+            return None
+        key = whole_window(next(r.range for r in batch.ranges if r.range.partition == facts.partition))
+        generations = self._reads.window(self._ctx.name, key, 0).generations
+        current = next((g for g in generations if g.state == CURRENT), None)
+        again = None if current is None else reading_of(generations, current.number)
+        if current is None or again is None:
+            return None
+        mine = [f for f in current.files if _spans(f, facts)]
+        window = WindowFacts(key.start_ms, None, current, generations)
+        candidates = tuple(self._of_generation(window, f) for f in mine)
+        columns = tuple(told_columns(self._ctx.pipeline, c.entry.kind) for c in candidates)
+        files = tuple(c.uris for c in candidates)
+        lookup = Lookup(facts.partition, facts.offset, batch.batch_id, files, None, columns)
+        try:
+            row, unread = self._rows.find(lookup) if candidates else (None, "")
+        except TidegateError as e:
+            row, unread = None, str(e).splitlines()[0]
+        found = None if row is None else Sighting(candidates[row.file], row.uri)
+        table = self._ctx.pipeline.sink.table
+        fate = fate_of_another(table, batch, key.start_ms, current, again, found, unread)
+        return replace(fate, topic_id=life.topic_id)
+
     def _search(self, life: Life, facts: OffsetFacts) -> Search:
         if life.batch is None or life.batch.state != LANDED:
             return Search()
@@ -240,6 +273,10 @@ class _Where:
             return ("_kafka_ts", "timestamp")
         columns = (c for c in spec.data_columns if c.path == event.path)
         return next(((c.name, "timestamp" if c.type == "timestamp" else event.format) for c in columns), None)
+
+
+def _spans(f: FileEntry, facts: OffsetFacts) -> bool:
+    return any(p.partition == facts.partition and p.min_offset <= facts.offset <= p.max_offset for p in f.partitions)
 
 
 def _took_up(window: WindowFacts | None, batch_id: int) -> bool:
