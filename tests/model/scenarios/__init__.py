@@ -20,6 +20,7 @@ from tests.model.scenarios import (
     replays,
     rounds,
     second_readings,
+    servers,
     side_deliveries,
     sites,
     walks,
@@ -37,7 +38,7 @@ from tests.model.source_log import SCENARIOS as OF_LOGS
 from tests.model.source_log import run as run_logs
 
 WALKS = walks.WALKS
-COPIES = (copies, rounds, forgotten, certificates, interleaved)
+COPIES = (copies, rounds, forgotten, certificates, interleaved, servers)
 OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
 OF_DAYS = days.SCENARIOS
 OF_DELIVERIES = deliveries.SCENARIOS | side_deliveries.SCENARIOS

@@ -1,0 +1,285 @@
+"""A model of a mirror whose shards lie on two servers (S11): each has a log of its own, whose positions say nothing
+beside those of the other one.
+
+Events of both come by one lane. A round reads one server; its sweep, its marker, the beginning of the topic that it
+asks for (S4) and the purge are of that server alone. Readers are shown the table once each server has a whole round.
+What is told is a vector: up to which position of each log nothing is older (S9'), and up to which time all is in.
+
+Steps of a server: ("u", key, value), ("d", key), ("ghost", key): a row that vanishes without event or position.
+"""
+
+from __future__ import annotations
+
+from tests.model.engine import BLOCK, Violation
+from tests.model.full_copy import Resting, Settings
+
+SERVERS = (0, 1)
+
+
+class Cfg(Settings):
+    """Rules as switches; the defaults are the whole protocol."""
+
+    scripts = ((), ())  # by server
+    base = ((("a", "0"),), (("a", "0"),))  # rows of the beginning, by server
+    first = (10, 0)  # where the log of each server begins
+    copied = frozenset()  # servers whose round stands in the table from the beginning, whole
+    connected = True  # both connectors have run from the beginning
+    identity = "server"  # S11: (server, key) | key
+    sweep_of = "server"  # S5: a round's sweep drops rows of: its server | all
+    marker_of = "server"  # S5: its marker is of: its server | all
+    begins_of = "server"  # S4: an event that shows the topic's beginning is of: the server that is read | any
+    purge_of = "server"  # M5: what a purge drops, and its marker, are of: one server | all
+    floor_of = "server"  # S7: a LOW is compared with the purge of: its server | all
+    whole_by = "each"  # shown once: each server has a whole round | any of them
+    told_of = "each"  # S9': the position of each server is: its own connector's | where its log ends now
+    time = "smallest"  # of the looks: smallest | greatest
+    copies = True  # the first copy is a promise: readers see nothing before it
+
+    no_crash = ("source", "round", "observer", "purger", "connector")
+
+    def __init__(self, **kw):
+        super().__init__(**kw)
+        steps = [range(len(script) + 1) for script in self.scripts]
+        self.position = [
+            [self.first[v] + sum(step[0] != "ghost" for step in self.scripts[v][:n]) for n in steps[v]] for v in SERVERS
+        ]
+        self.states = [[_rows(self.base[v], self.scripts[v][:n]) for n in steps[v]] for v in SERVERS]
+
+    @property
+    def always(self):
+        """A connector delivers, and what is delivered is merged, at any time."""
+        return (("deliver", 0), ("deliver", 1), ("merge",))
+
+    def init(self, _cfg):
+        s = {"topic": (), "done": 0, "clock": 0, "round": 0, "over": 0}
+        for v in SERVERS:
+            s["n", v] = s["sent", v] = 0
+            s["purged", v], s["marker", v], s["begins", v] = 0, (0, 0), None
+            s["at", v] = (0,)  # when each state of the server began
+            s["from", v] = 0 if self.connected else None
+            s["whole", v] = v in self.copied
+            if v in self.copied:
+                s.update({("row", self.key(v, k)): ((0, 0), False, value, v) for k, value in self.base[v]})
+        return s
+
+    def key(self, v, key):
+        return (v, key) if self.identity == "server" else key
+
+    def others(self, v, of):
+        """The servers that a rule is about."""
+        return (v,) if of == "server" else SERVERS
+
+
+def _rows(base, steps):
+    rows = dict(base)
+    for op, key, *rest in steps:
+        if op == "u":
+            rows[key] = rest[0]
+        else:
+            rows.pop(key, None)
+    return rows
+
+
+# ---------------------------------------------------------------- the servers and their connectors
+
+
+def write(s, cfg, v):
+    s["n", v] += 1
+    s["clock"] += 1
+    s["at", v] = (*s["at", v], s["clock"])
+    return "ok"
+
+
+def connect(s, cfg, v):
+    """The connector begins at the end of the log."""
+    s["from", v] = s["sent", v] = s["n", v]
+    return "ok"
+
+
+def deliver(s, cfg, v):
+    """The next step of a server comes into the topic."""
+    n = s["sent", v]
+    if s["from", v] is None or n >= s["n", v]:
+        return BLOCK
+    op, key, *rest = cfg.scripts[v][n]
+    s["sent", v] = n + 1
+    if op != "ghost":
+        s["topic"] = (*s["topic"], (v, cfg.position[v][n + 1], key, op == "d", rest[0] if rest else None))
+    return "ok"
+
+
+# ---------------------------------------------------------------- commits to the table
+
+
+def merge(s, cfg):
+    """The oldest event that the table lacks: the greater position of a key wins (M2)."""
+    if s["done"] >= len(s["topic"]):
+        return BLOCK
+    v, at, key, deleted, value = s["topic"][s["done"]]
+    s["done"] += 1
+    if s["begins", v] is None:
+        s["begins", v] = at
+    found = s.get(("row", cfg.key(v, key)))
+    if found is None and ((at, 0) < s["marker", v] or at < s["purged", v]):
+        return "ok"
+    if found is None or found[0] < (at, 0):
+        s["row", cfg.key(v, key)] = ((at, 0), deleted, value, v)
+    return "ok"
+
+
+def low(s, cfg, r, v):
+    """LOW of a round, once one may begin (S6) and the topic has shown that it began before (S4)."""
+    shown = [s["begins", w] is not None for w in cfg.others(v, cfg.begins_of)]
+    if s["over"] < r - 1 or not any(shown):
+        return BLOCK
+    s["round"] = r
+    return cfg.position[v][s["n", v]]
+
+
+def select(s, cfg, v):
+    return tuple(sorted(cfg.states[v][s["n", v]].items()))
+
+
+def chunk(s, cfg, r, v, at, rows):
+    """All rows of the server, in one commit (S1, S7)."""
+    if any(at < s["purged", w] for w in cfg.others(v, cfg.floor_of)):
+        s["refused"] = at
+        return "refused: below the purge"
+    for k, value in rows:
+        found = s.get(("row", cfg.key(v, k)))
+        if found is None or found[0] < (at, r):
+            s["row", cfg.key(v, k)] = ((at, r), False, value, v)
+    return "ok"
+
+
+def sweep(s, cfg, r, v, at):
+    """Drop what the round did not find, and what is older than it; leave its position as a marker (S5)."""
+    for k in [k for k in s if k[0] == "row" and s[k][3] in cfg.others(v, cfg.sweep_of)]:
+        if s[k][0] < (at, r):
+            del s[k]
+    for w in cfg.others(v, cfg.marker_of):
+        s["marker", w] = max(s["marker", w], (at, r))
+    s["whole", v], s["over"] = True, r
+    return "ok"
+
+
+def purge(s, cfg, v):
+    """Drop tombstones of a server below the newest merged position of it (M5); whatever comes later is above (M6)."""
+    mine = [e[1] for e in s["topic"][: s["done"]] if e[0] == v]
+    if not mine or s["round"] != s["over"]:
+        return BLOCK
+    for w in cfg.others(v, cfg.purge_of):
+        for k in [k for k in s if k[0] == "row" and s[k][3] == w and s[k][1] and s[k][0][0] < mine[-1]]:
+            del s[k]
+        s["purged", w] = max(s["purged", w], mine[-1])
+    return "ok"
+
+
+# ---------------------------------------------------------------- what is told
+
+
+def look(s, cfg, v):
+    """How far a connector has delivered, and when it said so (S10)."""
+    return s["sent", v], s["clock"], s["n", v]
+
+
+def ends(s, cfg):
+    return len(s["topic"])
+
+
+def tell(s, cfg, looks, end):
+    """Once all is merged that was in the topic: for each server the place (in its steps) behind which nothing is older,
+    and the time up to which everything is in."""
+    if s["done"] < end or not shown(s, cfg):
+        return BLOCK
+    own = [sent for sent, _, _ in looks]
+    s["told"] = tuple(own if cfg.told_of == "each" else [own[0], *[n for _, _, n in looks[1:]]])
+    known = [clock for sent, clock, n in looks if sent == n]  # where a connector lags, the time is not known here
+    times = min(known, default=0) if cfg.time == "smallest" else max(known, default=0)
+    s["time"] = times if len(known) == len(looks) or cfg.time != "smallest" else 0
+    return "ok"
+
+
+def shown(s, cfg):
+    """Whether readers see the table."""
+    return (all if cfg.whole_by == "each" else any)(s["whole", v] for v in SERVERS)
+
+
+# ---------------------------------------------------------------- what must hold
+
+
+def invariant(s, cfg):
+    """Each row of a server is as of some moment since what was told of it, or since the first copy."""
+    if not shown(s, cfg) or not cfg.copies:
+        return
+    for v in SERVERS:
+        since = max(s.get("told", (0, 0))[v], sum(1 for at in s["at", v][1:] if at <= s.get("time", 0)))
+        for k in {key for state in cfg.states[v] for key in state}:
+            row = s.get(("row", cfg.key(v, k)))
+            value = None if row is None or row[1] else row[2]
+            may = {state.get(k) for state in cfg.states[v][since : s["n", v] + 1]}
+            if value not in may:
+                raise Violation(f"key {k} of server {v} is {value}, since step {since} the source had {may}")
+
+
+def rest(s, cfg):
+    """Once all is delivered and merged, the mirror is both servers; but for a row that vanished after its round."""
+    if any(s["sent", v] < s["n", v] for v in SERVERS) or s["done"] < len(s["topic"]) or not shown(s, cfg):
+        return
+    if s.get("refused"):
+        raise Violation(f"at rest the round of LOW {s['refused']} is refused, and would be again")
+    for v in SERVERS:
+        mine = {k[1]: row for k, row in s.items() if k[0] == "row"}
+        for k in {key for state in cfg.states[v] for key in state}:
+            row = mine.get(cfg.key(v, k))
+            value, wanted = None if row is None or row[1] else row[2], cfg.states[v][s["n", v]].get(k)
+            if value != wanted:
+                raise Violation(f"at rest key {k} of server {v} is {value}, the source has {wanted}")
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def source(cfg, v):
+    for _ in cfg.scripts[v]:
+        yield ("write", v)
+
+
+def late_source(cfg, v, before):
+    """The connector begins once so many steps are done."""
+    for n, _ in enumerate(cfg.scripts[v]):
+        if n == before:
+            yield ("connect", v)
+        yield ("write", v)
+
+
+def copier(cfg, *servers):
+    """Rounds 1, 2, ... of these servers, one after the other."""
+    for r, v in enumerate(servers, 1):
+        at = yield ("low", r, v)
+        rows = yield ("select", v)
+        if (yield ("chunk", r, v, at, rows)) != "ok":
+            return
+        yield ("sweep", r, v, at)
+
+
+def purger(cfg, v):
+    yield ("purge", v)
+
+
+def observer(cfg):
+    looks = []
+    for v in SERVERS:
+        looks.append((yield ("look", v)))
+    end = yield ("ends",)
+    yield ("tell", tuple(looks), end)
+
+
+PROGRAMS = {f.__name__: f for f in (source, late_source, copier, purger, observer)}
+DONE = (write, connect, deliver, merge, low, select, chunk, sweep, purge, look, ends, tell)
+OPS = {f.__name__: f for f in DONE}
+
+
+def build(**settings):
+    """A model of a scenario's settings."""
+    return Resting(Cfg(**settings), PROGRAMS, OPS, invariant, rest)
