@@ -11,6 +11,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from spark_jobs.engine.failures import refuse, reported
@@ -25,7 +26,8 @@ from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.mirror import recut
 from tidegate.core.mirror.counts import add_up
-from tidegate.core.mirror.jobs import ApplyReceipt, EventFile
+from tidegate.core.mirror.jobs import ApplyReceipt, EventFile, ServerLog
+from tidegate.core.mirror.servers import further
 from tidegate.core.target.paths import HANDED, RECEIPT, join
 
 TASK_EVENTS, FEWEST_EVENTS = 500_000, 50_000
@@ -129,7 +131,16 @@ def _receipt(plan: ApplyPlan, handed: Sequence[Handed], done: Sequence[GroupDone
         round(time.monotonic() - started, 3),
         max((h.newest_ms for h in handed), default=0),
         plan.purged_below if plan.settled else None,
+        _servers(handed),
     )
+
+
+def _servers(handed: Sequence[Handed]) -> tuple[ServerLog, ...]:
+    """What all events have said of each server, by name."""
+    found: dict[str, ServerLog] = {}
+    for log in (log for one in handed for log in one.servers.values()):
+        found[log.name] = further(found.get(log.name, log), log)
+    return tuple(replace(found[name], begins=None) for name in sorted(found))
 
 
 def _summary(receipt: ApplyReceipt, plan: ApplyPlan) -> str:

@@ -82,7 +82,7 @@ def _reader(plan: CopyPlan) -> ChunkReader:
     from tidegate.databases.kinds import reader
 
     encoding = (plan.pipeline["format"].get("debezium") or {}).get("encoding", "json")
-    return reader(secrets.copy_settings(), "bytes" if encoding == "avro" else "base64")
+    return reader(secrets.copy_settings(plan.server), "bytes" if encoding == "avro" else "base64")
 
 
 def read_chunk(

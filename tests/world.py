@@ -127,7 +127,9 @@ class InProcessLauncher:
             elif isinstance(plan, RewritePlan):
                 rewrite.carry_out(plan, self.storage)
             elif isinstance(plan, CopyPlan):
-                chunks.carry_out(plan, self.storage, _here, lambda uri: self.storage, lambda: self._world.source_table)
+                chunks.carry_out(
+                    plan, self.storage, _here, lambda uri: self.storage, lambda: self._world.copied_from(plan.server)
+                )
             else:
                 run_plan(plan, self.storage, open_reader=self._world.kafka.reader)
         except JobError as e:
@@ -157,6 +159,7 @@ class World:
         self.launcher: InProcessLauncher | None = None
         self.source_table: Any = None  # the database that a mirror is copied from
         self.connector: Any = None  # who says how far its events are delivered
+        self.connectors: dict[str, Any] = {}  # the same of several servers
         self.sender: Callable[[Delivery], Any] = lambda delivery: None  # opens a further system
         self.registered: set[str] = set()  # fingerprints
         self._ledgers: list[SqlLedger] = []
@@ -180,10 +183,14 @@ class World:
             clock=self.clock,
             say=self.said.append,
             truth=self.truth,
-            connector=self.connector,
+            connectors=self.connectors or ({} if self.connector is None else {"": self.connector}),
             register=lambda found: self._register(wrapped, found),
             sender=lambda delivery: self.wrap("sender", self.sender(delivery)),
         )
+
+    def copied_from(self, server: str) -> Any:
+        """The database of that server; its name is empty where there is but one."""
+        return self.source_table
 
     def _register(self, ledger: _WrappedLedger, pipeline: Pipeline) -> int:
         """A spec that is known already is looked up, which changes nothing."""

@@ -25,7 +25,7 @@ from tidegate.core.deliver.sender import Sender
 from tidegate.core.failover.states import Standby
 from tidegate.core.ledger import Ledger
 from tidegate.core.source.port import Source
-from tidegate.core.spec.pipeline import Copy, Delivery, Pipeline
+from tidegate.core.spec.pipeline import CopiedServer, Copy, Delivery, Pipeline
 from tidegate.kinds import delivery_kind, source_kind, target_kind
 from tidegate.settings import Settings, airflow_home, load
 from tidegate.workflow.base.columns import in_force
@@ -88,7 +88,7 @@ def context_for(
             say=say,
             local_launcher=LocalLauncher(say, user=pipeline.sink.user, secrets=as_secrets(access)),
             truth=truth_of(pipeline, lookup),
-            connector=connector_of(pipeline, lookup),
+            connectors=connectors_of(pipeline, lookup),
             register=register,
             sender=partial(sender_of, pipeline, lookup=lookup),
             standby=partial(standby_of, pipeline, lookup=lookup),
@@ -179,41 +179,44 @@ def _copy_secrets(copy: Copy, lookup: Lookup | None) -> dict[str, str]:
     """Keys as `spark_jobs.engine.secrets` reads them."""
     from tidegate.databases.kinds import for_workers
 
-    return {f"tidegate.copy.{key}": value for key, value in for_workers(resolve(copy.conn_id, lookup)).items()}
+    return {
+        f"tidegate.copy.{one.name and f'{one.name}/'}{key}": value
+        for one in copy.each
+        for key, value in for_workers(resolve(one.conn_id, lookup)).items()
+    }
 
 
-def connector_of(pipeline: Pipeline, lookup: Lookup | None) -> Connector | None:
-    """Who says how far a mirror's connector is; None where the spec names nobody. Asks when it is called."""
-    copy = pipeline.copy
-    if copy is None or not copy.is_told:
-        return None
+def connectors_of(pipeline: Pipeline, lookup: Lookup | None) -> dict[str, Connector]:
+    """Who says how far the connector of each of a mirror's servers is, by its name; without those of which the spec
+    names nobody. Asks when it is called."""
+    each = () if pipeline.copy is None else pipeline.copy.each
+    return {one.name: partial(_how_far, pipeline, one, lookup) for one in each if one.is_told}
 
-    def told() -> tuple[LogPosition, LogPosition]:
-        from tidegate.databases import connector
 
-        source = resolve(copy.conn_id, lookup)
-        if copy.slot is not None:
-            position = connector.slot_position(source, copy.slot, SOURCE_ANSWERS_S)
-        else:
-            assert copy.connect_conn_id is not None
-            assert copy.connector is not None
-            url = http_url(resolve(copy.connect_conn_id, lookup))
-            position = connector.connect_position(url, copy.connector, SOURCE_ANSWERS_S)
-        with open_database(pipeline, lookup, SOURCE_ANSWERS_S) as database:
-            return position, database.position()
+def _how_far(pipeline: Pipeline, server: CopiedServer, lookup: Lookup | None) -> tuple[LogPosition, LogPosition]:
+    from tidegate.databases import connector
 
-    return told
+    if server.slot is not None:
+        position = connector.slot_position(resolve(server.conn_id, lookup), server.slot, SOURCE_ANSWERS_S)
+    else:
+        assert server.connect_conn_id is not None
+        assert server.connector is not None
+        url = http_url(resolve(server.connect_conn_id, lookup))
+        position = connector.connect_position(url, server.connector, SOURCE_ANSWERS_S)
+    with open_database(pipeline, lookup, SOURCE_ANSWERS_S, server.name) as database:
+        return position, database.position()
 
 
 @contextmanager
 def open_database(
-    pipeline: Pipeline, lookup: Lookup | None = None, timeout_s: float = DATABASE_ANSWERS_S
+    pipeline: Pipeline, lookup: Lookup | None = None, timeout_s: float = DATABASE_ANSWERS_S, server: str = ""
 ) -> Iterator[Database]:
-    """The database that a mirror is copied from; it connects at the first question. Raises TidegateError."""
+    """The database that a mirror is copied from, of several servers this one's; it connects at the first question.
+    Raises TidegateError."""
     from tidegate.databases.kinds import opened
 
     assert pipeline.copy is not None
-    database = opened(resolve(pipeline.copy.conn_id, lookup), timeout_s)
+    database = opened(resolve(pipeline.copy.server(server).conn_id, lookup), timeout_s)
     try:
         yield database
     finally:
@@ -221,14 +224,17 @@ def open_database(
 
 
 @contextmanager
-def open_copy(pipeline: Pipeline, lookup: Lookup | None = None) -> Iterator[tuple[Database, TableProcess]]:
-    """The database that a mirror is copied from, and a process that reads the mirror. Raises TidegateError."""
+def open_copy(
+    pipeline: Pipeline, lookup: Lookup | None = None, server: str = ""
+) -> Iterator[tuple[Database, TableProcess]]:
+    """The database that a mirror is copied from, as `open_database`, and a process that reads the mirror. Raises
+    TidegateError."""
     from tidegate.adapters.mirror_comparison import TableProcess
     from tidegate.inspection import storage_secrets
 
     secrets = storage_secrets(pipeline, partial(resolve, lookup=lookup))
     reader = TableProcess(user=pipeline.sink.user, secrets=secrets)
-    with closing(reader), open_database(pipeline, lookup) as database:
+    with closing(reader), open_database(pipeline, lookup, server=server) as database:
         yield database, reader
 
 

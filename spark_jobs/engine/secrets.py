@@ -33,9 +33,9 @@ def storage_access() -> dict[str, str]:
     return _below(STORAGE)
 
 
-def copy_settings() -> dict[str, str]:
-    """How the source's database is reached; empty if the pipeline copies none."""
-    return _below(COPY)
+def copy_settings(server: str = "") -> dict[str, str]:
+    """How the source's database is reached, of several servers this one's; empty if the pipeline copies none."""
+    return _below(f"{COPY}{server}/" if server else COPY)
 
 
 def _below(prefix: str) -> dict[str, str]:

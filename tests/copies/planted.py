@@ -15,6 +15,7 @@ from tidegate.core.copy.port import KeyRange
 from tidegate.core.copy.rounds import ChunkState, RoundState
 from tidegate.core.mirror.copied import NOTHING
 from tidegate.core.mirror.jobs import START
+from tidegate.core.mirror.parts import KeyPart
 from tidegate.workflow.generation.copies import Taken
 
 
@@ -78,12 +79,12 @@ def _whatever_was_begun_since(original, self, chunk, low, high, files):
     return original(self, replace(chunk, epoch=now.epoch, nonce=now.nonce), low, high, files)
 
 
-def _but_for_the_purge(original, position, table, purged_below, begins):
-    return original(position, table, START, begins)
+def _but_for_the_purge(original, position, table, purged_below, begins, server=""):
+    return original(position, table, START, begins, server)
 
 
-def _but_for_the_beginning(original, position, table, purged_below, begins):
-    return original(position, table, purged_below, START)
+def _but_for_the_beginning(original, position, table, purged_below, begins, server=""):
+    return original(position, table, purged_below, START, server)
 
 
 def _by_the_ledger_alone(original, ctx, tables, told, facts, why="", only=False, part=None):
@@ -106,6 +107,33 @@ def _everywhere(original, key, everywhere, parts):
     most = (2**62,)
     wide = [replace(one, part=replace(one.part, first=(-(2**62),), last=most)) for one in parts]
     return original(key, everywhere, wide)
+
+
+def _of_all_servers(original, key, everywhere, parts):
+    return original(key, everywhere, [replace(one, part=KeyPart((), (), ())) for one in parts])
+
+
+def _of_any_server(original, self, number, server=""):
+    return max((one.top for one in self.rounds if one.number < number), default=START)
+
+
+def _whatever_the_server(original, self, server):
+    return self
+
+
+def _of_the_first_server(original, found):
+    told = original(found)
+    return told and replace(told, servers=tuple((name, told.servers[0][1]) for name, _ in told.servers))
+
+
+def _at_the_newest_time(original, found):
+    told = original(found)
+    return told and replace(told, at_ms=max(one.at_ms for one in found.values()))
+
+
+def _by_any_clock(original, shape, events):
+    found = original(shape, events)
+    return np.full(len(found), max(log.newest_ms for log in shape.servers.logs), np.int64)
 
 
 def _a_part_too(original, self):
@@ -208,18 +236,18 @@ def _the_newest_too(original, name, newest):
 def _asked_once(original, ctx):
     """Before the topic's ends."""
     answers: list[Any] = []
-    ask = ctx.connector
+    ask = ctx.connectors[""]
 
     def first() -> Any:
         if not answers:
             answers.append(ask())
         return answers[0]
 
-    ctx.connector = first
+    ctx.connectors[""] = first
     try:
         original(ctx)
     finally:
-        ctx.connector = ask
+        ctx.connectors[""] = ask
 
 
 def _whatever_is_behind(original, looks, merged):
@@ -262,6 +290,15 @@ COPY_BUGS = {
         _bug("the marker of a part is one of all keys", "S5", (seams.MIRROR_SWEPT_BELOW, _everywhere)),
         _bug("a part makes the table whole", "S9'", (seams.COPY_WHOLE, _a_part_too)),
         _bug("a part is read to the end of the table", "S5", (seams.COPY_CUT, _to_the_end)),
+        _bug("a sweep is of all servers", "S5", (seams.MIRROR_SWEPT, _of_all_keys)),
+        _bug("a marker is of all servers", "S5", (seams.MIRROR_SWEPT_BELOW, _of_all_servers)),
+        _bug("LOW is compared with copies of other servers", "S5", (seams.COPY_FLOOR, _of_any_server)),
+        _bug("any server's event shows where the topic begins", "S4", (seams.COPY_OF_SERVER, _whatever_the_server)),
+        _bug("whole once one server is", "S11", (seams.COPY_WHOLE, _a_part_too)),
+        _bug("events of any server are taken", "S11", (seams.EVENT_OF_TABLE, nothing)),
+        _bug("the first server's position is told of all", "S9'", (seams.COPY_OF_ALL, _of_the_first_server)),
+        _bug("the newest time of all servers is told", "S9'", (seams.COPY_OF_ALL, _at_the_newest_time)),
+        _bug("positions go back by any server's clock", "M8", (seams.MIRROR_NEWEST_MERGED, _by_any_clock)),
         _bug("a checksum leaves a column out", "compare", (seams.COPY_NARROW, _without_the_last_column)),
         _bug("a checksum does not count rows", "compare", (seams.COPY_DIFFERING, _by_the_sums_alone)),
         _bug("what was read in part is merged as a whole", "S5", (seams.COPY_READ_ALL, always(True))),

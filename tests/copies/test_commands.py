@@ -12,9 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli.test_cli_commands import Tide, the_json, write_env
+from tests.copies import test_servers
+from tests.copies.servers import SERVERS, A, B
 from tests.copies.test_parts import begun
 from tests.copies.worlds import COPYING, CopyWorld
 from tests.mirror.audits import Here
+from tests.world import World
 from tidegate import wiring
 from tidegate.adapters import mirror_comparison
 from tidegate.cli import surroundings
@@ -34,6 +37,11 @@ def world(tmp_path: Path) -> Iterator[CopyWorld]:
 
 @pytest.fixture
 def tide(world: CopyWorld, monkeypatch: pytest.MonkeyPatch) -> Tide:
+    return commands(world, monkeypatch)
+
+
+def commands(world: World, monkeypatch: pytest.MonkeyPatch) -> Tide:
+    """The CLI, of that world."""
     for name in [n for n in os.environ if n.startswith(("AIRFLOW", "TIDEGATE"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "160")
@@ -44,10 +52,11 @@ def tide(world: CopyWorld, monkeypatch: pytest.MonkeyPatch) -> Tide:
         yield world.context()
 
     @contextmanager
-    def database(*_: Any) -> Iterator[Any]:
-        yield world.source_table
+    def database(*_: Any, server: str = "") -> Iterator[Any]:
+        yield world.copied_from(server)
 
     monkeypatch.setattr(surroundings, "working", working)
+    monkeypatch.setattr(surroundings, "looking", working)
     monkeypatch.setattr(wiring, "open_database", database)
     monkeypatch.setattr(mirror_comparison, "TableProcess", lambda **_: Here())
 
@@ -92,3 +101,30 @@ def test_what_does_not_go_together_is_refused(tide: Tide) -> None:
     ):
         found = tide(*arguments)
         assert (found.exit_code, why in found.output) == (2, True), found.output
+
+
+def test_servers_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines/readings.yaml").write_text(SERVERS.format(location=f"file://{tmp_path}/lake/readings"))
+    world = test_servers.begun(tmp_path)
+    write_env(tmp_path, world.database)
+    tide = commands(world, monkeypatch)
+    assert tide("copy", "readings", "--dry-run").stdout == (
+        f"readings: copy 1 would read shop.readings of server {A} by id, about 8 rows\n"
+        f"readings: copy 1 would read shop.readings of server {B} by id, about 5 rows\n"
+    )
+    found = tide("copy", "readings")
+    assert found.stdout == "readings: 13 rows of 5 chunks read; copy 2 is whole: 13 rows up to batch 1\n"
+    world.source_tables[B].lose(1)
+    found = tide("copy", "readings", "--again", "--server", B, "--why", "it was restored")
+    assert found.stdout == "readings: 4 rows of 2 chunks read; copy 3 is whole: 12 rows up to batch 1\n"
+    assert world.found() == world.source
+    for arguments, why in (
+        (("copy", "readings", "--again", "--why", "x"), f"--again needs --server: one of {A}, {B}"),
+        (("copy", "readings", "--again", "--server", "c", "--why", "x"), "--again needs --server"),
+        (("copy", "readings", "--server", A), "--server goes with --again"),
+        (("compare", "readings"), "is a mirror of several servers"),
+    ):
+        found = tide(*arguments)
+        assert (found.exit_code, why in found.output) == (2, True), found.output
+    world.close()

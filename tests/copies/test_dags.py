@@ -61,14 +61,15 @@ def test_comparisons_have_a_dag_where_they_have_a_schedule(tmp_path: Path, monke
 
 @pytest.fixture
 def triggered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    made = SimpleNamespace(ledger=SimpleNamespace(close=lambda: None), keyed="the table")
+    pipeline = SimpleNamespace(copy=None)
+    made = SimpleNamespace(ledger=SimpleNamespace(close=lambda: None), keyed="the table", pipeline=pipeline)
     monkeypatch.setattr(task.PipelineOperator, "_open", lambda self, where: made)
     found: list[Any] = []
     monkeypatch.setattr(runs, "trigger_apply", lambda *said: found.append(said) or "triggered")
     monkeypatch.setattr(runs, "trigger", lambda *said: found.append(said) or "triggered")
 
     @contextmanager
-    def database(*_: Any) -> Any:
+    def database(*_: Any, **__: Any) -> Any:
         yield "the database"
 
     monkeypatch.setattr(wiring, "open_database", database)
@@ -88,7 +89,7 @@ def test_what_was_read_triggers_its_merge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triggered: list[Any]
 ) -> None:
     monkeypatch.setattr(
-        reading, "copy", lambda ctx, database, go_on, greatest: Read(round=1, chunks=3, rows=9, left=True)
+        reading, "copy", lambda ctx, database, go_on, greatest, server: Read(round=1, chunks=3, rows=9, left=True)
     )
     run(CopyOperator, tmp_path)
     (dag_id, run_id), (again, _) = triggered

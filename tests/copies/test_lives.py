@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.copies import wide_lives
+from tests.copies import servers_lives, wide_lives
 from tests.copies.lives import live
 
-LIVES, WIDE = 6, 2
+LIVES, WIDE, OF_SERVERS = 6, 2, 3
 
 
 def test_lives_of_a_copied_mirror(tmp_path: Path, rng: random.Random) -> None:
@@ -33,5 +33,16 @@ def test_lives_with_cuts_purges_and_comparisons(
         folder.mkdir()
         try:
             wide_lives.live(folder, seed, monkeypatch)
+        except Exception as e:
+            pytest.fail(f"life {seed}: {type(e).__name__}: {e}")
+
+
+def test_lives_of_a_mirror_of_two_servers(tmp_path: Path, rng: random.Random) -> None:
+    for n in range(OF_SERVERS):
+        seed = rng.randrange(2**32)
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        try:
+            servers_lives.live(folder, seed)
         except Exception as e:
             pytest.fail(f"life {seed}: {type(e).__name__}: {e}")

@@ -21,6 +21,7 @@ from tests.copies import (
     test_narrow_texts,
     test_overtaken,
     test_parts,
+    test_servers,
     test_shards,
 )
 from tests.copies.planted import COPY_BUGS
@@ -60,6 +61,17 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "the marker of a part is one of all keys": test_parts.test_an_event_of_before_the_part_brings_nothing_back,
     "a part makes the table whole": test_parts.test_the_certificate_stays_that_of_the_whole_copy,
     "a part is read to the end of the table": test_parts.test_only_these_keys_are_read_and_put_right,
+    "a sweep is of all servers": test_servers.test_s5_a_sweep_is_of_one_server,
+    "a marker is of all servers": test_servers.test_s5_the_marker_of_one_server_stops_no_event_of_the_other,
+    "LOW is compared with copies of other servers": test_servers.test_rows_of_equal_keys_are_told_apart,
+    "any server's event shows where the topic begins":
+        test_servers.test_s4_an_event_of_one_server_says_nothing_of_the_others_topic,
+    "whole once one server is": test_servers.test_readers_see_nothing_before_each_server_has_a_whole_copy,
+    "events of any server are taken": test_servers.test_an_event_of_another_server_is_refused,
+    "the first server's position is told of all": test_servers.test_each_server_is_told_of_and_the_smallest_time,
+    "the newest time of all servers is told": test_servers.test_each_server_is_told_of_and_the_smallest_time,
+    "positions go back by any server's clock":
+        test_servers.test_positions_that_go_back_are_seen_whatever_the_clock_of_the_other_server_says,
     "a checksum leaves a column out": test_narrow.test_keys_outside_what_was_read_are_no_surplus,
     "a checksum does not count rows": test_core_copy_ranges.test_a_range_differs_by_its_rows_or_their_sum,
     "what was read in part is merged as a whole": test_narrow.test_fix_leaves_the_rows_between_what_was_read,
@@ -125,6 +137,7 @@ def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest
         test_narrow_texts,
         test_overtaken,
         test_parts,
+        test_servers,
         test_shards,
     )
     if test.__module__ in (test_narrow_shards.__name__, test_narrow_texts.__name__):

@@ -244,6 +244,9 @@ COPY_TEXT = "spark_jobs.engine.mirror.checksums:text"
 COPY_SIZED = "spark_jobs.engine.mirror.checksums:_sized"
 COPY_FLOOR = "tidegate.core.mirror.copied:Copied.floor"
 COPY_ACCEPT = "tidegate.ledger.copies:SqlCopies.accept"
+COPY_OF_SERVER = "tidegate.core.mirror.applies:Told.of_server"
+COPY_OF_ALL = "tidegate.core.copy.complete:of_all"
+MIRROR_NEWEST_MERGED = "spark_jobs.engine.mirror.other_log:_newest_merged"
 
 # ---------------------------------------------------------------- readers of keyed tables
 # ---------------------------------------------------------------- columns that come and grow

@@ -133,6 +133,40 @@ COPY_REFUSED = [
     ("word, type: string", "word, type: string, from: $.a.b", "columns[1].from: a copy reads columns"),
     ("word, type: string", "word, type: string, from: $._source.ts_ms", "columns[1].from: a copy reads columns"),
     ("debezium", "debezium, unknown_fields: capture", "format.unknown_fields: a copy captures no fields"),
+    (
+        "conn_id: shop",
+        "servers: [{name: a, conn_id: a}]",
+        "sink.key: with copy.servers a column of it says which server",
+    ),
+    ("conn_id: shop", "conn_id: shop, servers: [{name: a, conn_id: a}]", "copy.conn_id: each of copy.servers says its"),
+    ("conn_id: shop", "servers: a", "copy.servers: must be a list"),
+    ("conn_id: shop", "servers: [{name: a b, conn_id: a}]", "copy.servers[0].name: must be a topic name"),
+    ("conn_id: shop", "servers: [{name: a, conn_id: ''}]", "copy.servers[0].conn_id: must be the id of an Airflow"),
+    (
+        "conn_id: shop",
+        "servers: [{name: a, conn_id: a, connector: ''}]",
+        "copy.servers[0].connector: must not be empty",
+    ),
+    (
+        "conn_id: shop",
+        "servers: [{name: a, conn_id: a, connector: x}]",
+        "copy.servers[0].connect_conn_id: connector and connect_conn_id go together",
+    ),
+    (
+        "conn_id: shop",
+        "servers: [{name: a, conn_id: a, connector: x, connect_conn_id: x, slot: x}]",
+        "copy.servers[0].slot: one of both says how far",
+    ),
+    (
+        "conn_id: shop",
+        "servers: [{name: a, conn_id: a}, {name: a, conn_id: b}]",
+        "copy.servers[1].name: a is there already",
+    ),
+    (
+        "conn_id: shop",
+        "compare: '0 3 * * *', servers: [{name: a, conn_id: a}]",
+        "copy.compare: a mirror of several servers is not compared",
+    ),
 ]
 """Likewise, of a mirror with the section `copy`."""
 
@@ -141,6 +175,19 @@ def test_only_keys_of_whole_numbers_are_compared_part_by_part() -> None:
     text = COPYING.replace("shop.readings}", "shop.readings, compare: '0 3 * * *', compare_rows: 9}")
     said = "copy.compare_rows: column id of the key is string: only keys of whole numbers"
     assert said in refused(text.replace("id, type: bigint", "id, type: string"))
+
+
+SERVERS = "columns:\n  - {name: server, type: string, nullable: false, from: $._source.name}\n"
+
+
+def test_the_name_of_a_server_is_of_several_alone() -> None:
+    one = COPYING.replace("columns:\n", SERVERS).replace("key: [id]", "key: [server, id]")
+    assert "sink.key: $._source.name tells servers apart, which copy.servers names" in refused(one)
+    several = one.replace("conn_id: shop", "servers: [{name: a, conn_id: a}, {name: b, conn_id: b}]")
+    kept = several.replace("key: [server, id]", "key: [server, id], tombstones: 30d")
+    assert "sink.tombstones: tombstones of several servers are not purged" in refused(kept)
+    named = several.replace("server, type: string", "server, type: bigint")
+    assert "server is a bigint; a server's name is a string" in refused(named)
 
 
 @pytest.mark.parametrize(("old", "new", "said"), COPY_REFUSED)

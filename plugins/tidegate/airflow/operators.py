@@ -193,12 +193,17 @@ class CopyOperator(PipelineOperator):
 
         Raises AirflowSkipException where nothing was left to read, or no event has been merged yet (S4)."""
         from tidegate.wiring import open_copy
-        from tidegate.workflow.copy.copy import copy
+        from tidegate.workflow.copy.copy import copy, to_read_now
 
         until = time.monotonic() + LONGEST_APPLY_S
+        server = to_read_now(ctx)
+        if server is None:
+            raise AirflowSkipException("nothing to read: the newest copy of each server is whole")
         try:
-            with open_copy(self.pipeline, airflow_connection) as (database, reader):
-                done = copy(ctx, database, go_on=lambda: time.monotonic() < until, greatest=reader.greatest)
+            with open_copy(self.pipeline, airflow_connection, server) as (database, reader):
+                done = copy(
+                    ctx, database, go_on=lambda: time.monotonic() < until, greatest=reader.greatest, server=server
+                )
         except NotReady as e:
             raise AirflowSkipException(str(e)) from None
         if not done.chunks:

@@ -105,6 +105,8 @@ def compare(
         raise SystemExit(_deliveries(spec, first, last, wanted, why if fix else "", as_json))
     if first is not None or last is not None or wanted:
         raise click.UsageError(f"{pipeline} is a mirror, which has no deliveries: it takes no -s, -e and --to")
+    if spec.copy.servers:
+        raise click.UsageError(f"{pipeline} is a mirror of several servers, which is not compared with them")
     from tidegate.wiring import command_lookup, open_copy
     from tidegate.workflow.copy.compare import compare as workflow
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,8 +12,11 @@ from tidegate.core.base.wording import many
 from tidegate.core.copy.rounds import Round, RoundState
 
 if TYPE_CHECKING:
+    from tidegate.core.mirror.applies import Told
     from tidegate.core.mirror.copied import RoundIn
-    from tidegate.core.spec.pipeline import Pipeline
+    from tidegate.core.spec.pipeline import Copy, Pipeline
+    from tidegate.workflow.base.context import Context
+    from tidegate.workflow.copy.copy import Read
 
 _NOT_WHOLE = "the copy is not whole yet"
 
@@ -24,10 +27,11 @@ _NOT_WHOLE = "the copy is not whole yet"
 @click.option("--again", is_flag=True, help="Read the whole source table once more; needs --why.")
 @click.option("--from", "first", metavar="KEY", help="With --again: keys from this one on, no others.")
 @click.option("--until", "last", metavar="KEY", help="The last key, included.  [default: that of --from]")
+@click.option("--server", default="", metavar="NAME", help="With --again: this one of copy.servers, no other.")
 @why_option
 @json_option
 def copy(
-    pipeline: str, dry_run: bool, again: bool, first: str | None, last: str | None, why: str, as_json: bool
+    pipeline: str, dry_run: bool, again: bool, first: str | None, last: str | None, server: str, why: str, as_json: bool
 ) -> None:
     """Read the source table of a mirror in chunks of its key, and merge the rows; what <pipeline>.copy does.
 
@@ -41,12 +45,16 @@ def copy(
     included, and rows of them that the source does not have any more go, too. Such a key is made of whole numbers, with
     commas between the values of several columns, in the order of the source's primary key.
 
+    Where copy.servers names several servers they are read one after the other, each by a copy of its own: the next
+    one begins once the one before is merged. --again needs --server then, and leaves all others alone.
+
     \b
     Examples:
       tidegate copy orders
       tidegate copy orders --dry-run
       tidegate copy orders --again --why "rows were changed on the replica on 3 May"
       tidegate copy orders --again --from 1000 --until 1999 --why "rows were deleted by hand"
+      tidegate copy orders --again --server shop_3 --why "that server was restored from a backup"
 
     \b
     Exit code: 0 all is read and merged; 1 refused (the source's table is another one, no event has come yet, ...);
@@ -61,10 +69,20 @@ def copy(
         raise click.UsageError("--from and --until go with --again, and without --dry-run")
     if again and not dry_run and not why:
         raise click.UsageError("--again needs --why: it is written to the event log")
+    _refuse_server(spec.copy, server, again)
     if dry_run:
         _preview(spec, again, as_json)
         return
-    _run(spec, why if again else "", keys, as_json)
+    _run(spec, why if again else "", keys, server, as_json)
+
+
+def _refuse_server(spec: Copy, server: str, again: bool) -> None:
+    """Raises UsageError for a server that is missing, or unknown, or needless."""
+    names = [one.name for one in spec.servers]
+    if again and names and server not in names:
+        raise click.UsageError(f"--again needs --server: one of {', '.join(names)}")
+    if server and not (again and names):
+        raise click.UsageError("--server goes with --again, and with copy.servers in the YAML")
 
 
 def keys_of(first: str | None, last: str | None) -> tuple[str, str] | None:
@@ -75,37 +93,50 @@ def keys_of(first: str | None, last: str | None) -> tuple[str, str] | None:
 
 
 def _preview(spec: Pipeline, again: bool, as_json: bool) -> None:
-    from tidegate.wiring import command_lookup, open_database
-    from tidegate.workflow.copy.tables import SourceTables
-
-    with surroundings.looking(spec, progress) as ctx, open_database(spec, command_lookup) as database:
-        source = SourceTables(ctx, database)
-        tables = [source.described(name) for name in source.names]
-        about, newest = sum(map(database.rows_about, tables)), ctx.ledger.copies.newest(spec.name)
-        chunks = [] if newest is None else list(ctx.ledger.copies.chunks(spec.name, newest.number))
-    read = [c for c in chunks if c.low is not None]
+    assert spec.copy is not None
+    with surroundings.looking(spec, progress) as ctx:
+        found = [_looked(ctx, one.name, again) for one in spec.copy.each]
     if as_json:
-        print_json({"pipeline": spec.name, "tables": tables, "rows_about": about, "copy": newest, "read": len(read)})
+        plain = [one for one, _ in found]
+        print_json({"pipeline": spec.name, **({"servers": plain} if spec.copy.servers else plain[0])})
         return
-    shards = f" ({many(len(tables), 'table')})" if spec.copy is not None and spec.copy.tables else ""
-    of = f"{source.spelled}{shards} by {', '.join(source.key)}, about {many(about, 'row')}"
+    for _, words in found:
+        click.echo(f"{spec.name}: {words}")
+
+
+def _looked(ctx: Context, server: str, again: bool) -> tuple[dict[str, Any], str]:
+    """The tables of a server, and what its newest copy has read of them or would read: plain values, and words."""
+    from tidegate.wiring import command_lookup, open_database
+    from tidegate.workflow.copy.tables import SourceTables, section
+
+    with open_database(ctx.pipeline, command_lookup, server=server) as database:
+        source = SourceTables(ctx, database, server)
+        tables = [source.described(name) for name in source.names]
+        about, rounds = sum(map(database.rows_about, tables)), list(ctx.ledger.copies.rounds(ctx.name))
+    newest = next((one for one in reversed(rounds) if one.server == server), None)
+    chunks = [] if newest is None else list(ctx.ledger.copies.chunks(ctx.name, newest.number))
+    read = [c for c in chunks if c.low is not None]
+    plain: dict[str, Any] = {"tables": tables, "rows_about": about, "copy": newest, "read": len(read)}
+    if server:
+        plain["server"] = server
+    shards = f" ({many(len(tables), 'table')})" if section(ctx).tables else ""
+    where = f" of server {server}" if server else ""
+    of = f"{source.spelled}{shards}{where} by {', '.join(source.key)}, about {many(about, 'row')}"
     if newest is None or again:
-        click.echo(f"{spec.name}: copy {1 if newest is None else newest.number + 1} would read {of}")
-        return
+        return plain, f"copy {1 + max((one.number for one in rounds), default=0)} would read {of}"
     cut = f"{len(read):,} of {many(len(chunks), 'chunk')}" + ("" if newest.ended else " so far")
-    click.echo(f"{spec.name}: copy {newest.number} of {of}: {cut} read, {many(sum(c.rows for c in read), 'row')}")
+    return plain, f"copy {newest.number} of {of}: {cut} read, {many(sum(c.rows for c in read), 'row')}"
 
 
-def _run(spec: Pipeline, why: str, keys: tuple[str, str] | None, as_json: bool) -> None:
+def _run(spec: Pipeline, why: str, keys: tuple[str, str] | None, server: str, as_json: bool) -> None:
     from tidegate.wiring import command_lookup, open_copy
-    from tidegate.workflow.apply.apply import apply
     from tidegate.workflow.copy import copy as workflow
 
-    with open_copy(spec, command_lookup) as (database, reader), surroundings.working(spec, progress) as ctx:
+    with surroundings.working(spec, progress) as ctx:
         if why:
-            workflow.again(ctx, database, why, keys, reader.greatest)
-        done = workflow.copy(ctx, database, greatest=reader.greatest)
-        told = None if ctx.keyed is None else apply(ctx).told
+            with open_copy(spec, command_lookup, server) as (database, reader):
+                workflow.again(ctx, database, why, keys, reader.greatest, server)
+        done, told = _read_and_merged(ctx)
         newest = ctx.ledger.copies.newest(spec.name)
     if as_json:
         print_json({"pipeline": spec.name, "read": done, **({"copy": newest} if told is None else {"table": told})})
@@ -116,6 +147,23 @@ def _run(spec: Pipeline, why: str, keys: tuple[str, str] | None, as_json: bool) 
     else:
         stands = f"{_in_table(newest, told.copied.whole)}: {many(told.rows, 'row')} up to batch {told.upto}"
     click.echo(f"{spec.name}: {did}; {stands}")
+
+
+def _read_and_merged(ctx: Context) -> tuple[Read, Told | None]:
+    """What was read, of several servers one after the other; and the table with it, None by days."""
+    from tidegate.wiring import command_lookup, open_copy
+    from tidegate.workflow.apply.apply import apply
+    from tidegate.workflow.copy.copy import Read, copy, to_read_now
+
+    done, told, before = Read(), None, None
+    while True:
+        server = to_read_now(ctx)
+        if server is None or server == before:
+            return done, told if told is not None or ctx.keyed is None else apply(ctx).told
+        with open_copy(ctx.pipeline, command_lookup, server) as (database, reader):
+            read = copy(ctx, database, greatest=reader.greatest, server=server)
+        told, before = None if ctx.keyed is None else apply(ctx).told, server
+        done = Read(round=read.round, chunks=done.chunks + read.chunks, rows=done.rows + read.rows, left=read.left)
 
 
 def _next_day(newest: Round | None) -> str:
@@ -129,5 +177,5 @@ def _in_table(newest: Round | None, whole: RoundIn | None) -> str:
     """Which copies are in the table, in words."""
     if whole is None or (newest is not None and newest.state == RoundState.OPEN):
         return _NOT_WHOLE
-    of_part = newest is not None and newest.part is not None and newest.state == RoundState.WHOLE
+    of_part = newest is not None and newest.part is not None and not newest.server and newest.state == RoundState.WHOLE
     return (f"{newest.words} is in; " if newest is not None and of_part else "") + f"copy {whole.number} is whole"

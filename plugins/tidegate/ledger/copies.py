@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import and_, case, delete, func, insert, select, union_all, update
+from sqlalchemy import and_, case, delete, func, insert, or_, select, union_all, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql import ColumnElement
 
@@ -84,12 +84,14 @@ class SqlCopies(Part):
     # ------------------------------------------------------------ changing
 
     def looked(self, name: str, look: Look) -> None:
-        mine = s.c.pipeline == name
+        every, of_server = s.c.pipeline == name, and_(s.c.pipeline == name, s.c.server == look.server)
         with self._store.begin() as c:
-            newest = c.scalar(select(func.max(s.c.look)).where(mine)) or 0
+            newest = c.scalar(select(func.max(s.c.look)).where(every)) or 0
             values = {"position": _spelled(look.position), "log_end": _spelled(look.log_end), "at_ms": look.at_ms}
+            values["server"] = look.server
             c.execute(insert(s).values(pipeline=name, look=newest + 1, ends=dumps(dict(look.ends)), **values))
-            c.execute(delete(s).where(mine, s.c.look <= newest + 1 - LOOKS_KEPT))
+            older = select(s.c.look).where(of_server).order_by(s.c.look.desc()).offset(LOOKS_KEPT).limit(1)
+            c.execute(delete(s).where(of_server, s.c.look <= (c.scalar(older) or 0)))
 
     def begin(
         self,
@@ -233,14 +235,18 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
     counts = {row.pipeline: row for row in c.execute(sums)}
     newest_look = select(s.c.pipeline, func.max(s.c.at_ms).label("at_ms")).where(s.c.pipeline.in_(names))
     asked = {row.pipeline: int(row.at_ms) for row in c.execute(newest_look.group_by(s.c.pipeline))}
-    done = and_(r.c.pipeline.in_(names), r.c.state == RoundState.WHOLE, r.c.part.is_(None))
-    newest_whole = select(r.c.pipeline, func.max(r.c.round).label("round")).where(done).group_by(r.c.pipeline)
+    all_keys = or_(r.c.part.is_(None), r.c.part.like('%"server":%'))  # of the table, or of one of its servers
+    done = and_(r.c.pipeline.in_(names), r.c.state == RoundState.WHOLE, all_keys)
+    newest_whole = select(r.c.pipeline, func.max(r.c.round).label("round")).where(done).group_by(r.c.pipeline, r.c.part)
     last_whole = newest_whole.subquery()
     of_whole = select(r).select_from(r.join(last_whole, matched(r, last_whole, "round")))
-    whole = {row.pipeline: _round(row) for row in c.execute(of_whole)}
+    whole: dict[str, list[Round]] = {}
+    for row in c.execute(of_whole):
+        whole.setdefault(row.pipeline, []).append(_round(row))
     found = {}
     for name, one in rounds.items():
-        row, copied = counts.get(name), whole.get(name)
+        row, some = counts.get(name), whole.get(name, [])
+        copied = next((each for each in some if each.part is None), None)
         found[name] = Reading(
             round=one,
             chunks=0 if row is None else int(row.chunks),
@@ -249,9 +255,15 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
             since_ms=None if row is None else row.since_ms,
             asked_ms=asked.get(name),
             whole=None if copied is None else copied.number,
-            columns=() if copied is None else copied.columns,
+            columns=_in_all(some),
         )
     return found
+
+
+def _in_all(copied: Sequence[Round]) -> tuple[str, ...]:
+    """Columns that each of these copies has, of those that know theirs."""
+    known = [one.columns for one in copied if one.columns]
+    return tuple(name for name in known[0] if all(name in some for some in known)) if known else ()
 
 
 def _values(chunk: Chunk) -> dict[str, Any]:
@@ -293,7 +305,9 @@ def _look(row: Any) -> Look:
     position, log_end = _position(row.position), _position(row.log_end)
     assert position is not None
     assert log_end is not None
-    return Look(position=position, log_end=log_end, at_ms=row.at_ms, ends=loads(dict[int, int], row.ends))
+    return Look(
+        position=position, log_end=log_end, at_ms=row.at_ms, ends=loads(dict[int, int], row.ends), server=row.server
+    )
 
 
 def _spelled(position: LogPosition) -> str:

@@ -47,4 +47,5 @@ source_looks = _table(  # of the connector, the source and the topic together: c
     _required("log_end", String(100)),
     _required("at_ms", BigInteger),
     _required("ends", Text),  # offsets by Kafka partition
+    _required("server", String(250)),  # empty: there is but one
 )

@@ -7,9 +7,23 @@ from typing import Annotated
 from pydantic import Field
 
 from tidegate.spec.section import Section, key
-from tidegate.spec.values import ConnectionId, Count, Cron, PoolName, SourceTableName, Text
+from tidegate.spec.values import ConnectionId, Count, Cron, PoolName, SourceTableName, Text, Topic
 
 MOST_TASKS = 64
+
+
+class CopiedServerSpec(Section):
+    """A server that has tables of the mirror, with a log and a connector of its own.
+
+    See [mirrors](mirrors.md#several-servers)."""
+
+    name: Topic = key(
+        "What its events have in `source.name`, its connector's `topic.prefix`; a column of `sink.key` is read from it."
+    )
+    conn_id: ConnectionId = key("As `copy.conn_id`.")
+    connect_conn_id: ConnectionId | None = key("As `copy.connect_conn_id`.", None)
+    connector: Text | None = key("As `copy.connector`.", None)
+    slot: Text | None = key("As `copy.slot`.", None)
 
 
 class CopySpec(Section):
@@ -18,16 +32,22 @@ class CopySpec(Section):
     They are read in chunks of its key, while events go on, and merged with them
     ([mirrors](mirrors.md#the-first-full-copy))."""
 
-    conn_id: ConnectionId = key("Airflow connection of the source's database, of type `mysql` or `postgres`.")
+    conn_id: ConnectionId | None = key(
+        "Airflow connection of the source's database, of type `mysql` or `postgres`. Required, or `servers`.", None
+    )
     table: SourceTableName | None = key(
         "The source's table, `schema.name`; the schema is MariaDB's database. It must have the primary key that "
         "`sink.key` names. Required, or `tables`.",
         None,
     )
     tables: Text | None = key(
-        "Shards that make one mirror: a regular expression of `schema.name`, from its beginning to its end. All of "
-        "them are in one server, whose events go to one topic ([mirrors](mirrors.md#shards)).",
+        "Shards that make one mirror: a regular expression of `schema.name`, from its beginning to its end. All "
+        "events go to one topic ([mirrors](mirrors.md#shards)).",
         None,
+    )
+    servers: tuple[CopiedServerSpec, ...] = key(
+        "Servers that have the tables, where they lie on several; instead of `conn_id`. Each is read by itself.",
+        (),
     )
     chunk_rows: Count = key("Rows of a chunk, which is read by one query.", 100_000, unit="rows")
     rate: Count | None = key(

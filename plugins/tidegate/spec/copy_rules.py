@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from tidegate.core.spec.change_events import SHARD_PATHS
-from tidegate.core.spec.pipeline import Copy
+from tidegate.core.spec.pipeline import CopiedServer, Copy
 from tidegate.core.target.port import Unit
 from tidegate.kinds import target_kind
-from tidegate.spec.copy import CopySpec
+from tidegate.spec.copy import CopiedServerSpec, CopySpec
 from tidegate.spec.model import PipelineSpec
 from tidegate.spec.problems import Problem
 
@@ -29,16 +29,46 @@ def check(spec: PipelineSpec) -> Iterator[Problem]:
         yield Problem(("format", "unknown_fields"), "a copy captures no fields; set another one, or leave copy out")
     told = spec.copy_
     yield from _which(told)
-    if (told.connector is None) != (told.connect_conn_id is None):
-        lacking = "connect_conn_id" if told.connect_conn_id is None else "connector"
-        yield Problem(("copy", lacking), "connector and connect_conn_id go together: give both, or leave both out")
-    if told.slot is not None and told.connector is not None:
-        yield Problem(("copy", "slot"), "one of both says how far the connector is: leave slot or connector out")
+    yield from _told(told, ())
+    yield from _servers(told, kind.follows)
     if told.compare_rows is not None:
         yield from _by_laps(told)
     for i, column in enumerate(spec.columns):
         if column.expr is None and not is_plain(column.from_) and column.from_ not in SHARD_PATHS:
             yield Problem(("columns", i, "from"), "a copy reads columns of the source's table, and this is not one")
+
+
+def _told(told: CopySpec | CopiedServerSpec, where: tuple[str | int, ...]) -> Iterator[Problem]:
+    """Of who says how far a connector is."""
+    if (told.connector is None) != (told.connect_conn_id is None):
+        lacking = "connect_conn_id" if told.connect_conn_id is None else "connector"
+        yield Problem(
+            ("copy", *where, lacking), "connector and connect_conn_id go together: give both, or leave both out"
+        )
+    if told.slot is not None and told.connector is not None:
+        yield Problem(
+            ("copy", *where, "slot"), "one of both says how far the connector is: leave slot or connector out"
+        )
+
+
+def _servers(told: CopySpec, by_days: bool) -> Iterator[Problem]:
+    if not told.servers:
+        if told.conn_id is None:
+            yield Problem(("copy", "conn_id"), "is required, or copy.servers for tables that lie on several servers")
+        return
+    for name in ("conn_id", "connect_conn_id", "connector", "slot"):
+        if getattr(told, name) is not None:
+            yield Problem(("copy", name), "each of copy.servers says its own: leave it out")
+    if told.compare is not None:
+        yield Problem(("copy", "compare"), "a mirror of several servers is not compared with them yet; leave it out")
+    if by_days:
+        yield Problem(("copy", "servers"), "a mirror by days is of one server; make one for each of them")
+    seen = set[str]()
+    for i, one in enumerate(told.servers):
+        yield from _told(one, ("servers", i))
+        if one.name in seen:
+            yield Problem(("copy", "servers", i, "name"), f"{one.name} is there already")
+        seen.add(one.name)
 
 
 def _by_laps(told: CopySpec) -> Iterator[Problem]:
@@ -73,7 +103,7 @@ def compiled(spec: CopySpec | None) -> Copy | None:
     if spec is None:
         return None
     return Copy(
-        conn_id=spec.conn_id,
+        conn_id=spec.conn_id or "",
         table=spec.table or "",
         tables=spec.tables or "",
         chunk_rows=spec.chunk_rows,
@@ -86,4 +116,5 @@ def compiled(spec: CopySpec | None) -> Copy | None:
         connect_conn_id=spec.connect_conn_id,
         connector=spec.connector,
         slot=spec.slot,
+        servers=tuple(CopiedServer(**one.model_dump()) for one in spec.servers),
     )

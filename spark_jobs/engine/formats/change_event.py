@@ -11,7 +11,17 @@ from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.formats.json_rows import Object, parse_message
 from spark_jobs.engine.formats.undecodable import Malformed
 from spark_jobs.engine.strict import JsonFloat, JsonInt, Unfit, refuse_duplicates
-from tidegate.core.spec.change_events import BEFORE, KEY, OPERATION, OPERATIONS, POSITION, RESERVED, SOURCE, TS_MS
+from tidegate.core.spec.change_events import (
+    BEFORE,
+    KEY,
+    OPERATION,
+    OPERATIONS,
+    POSITION,
+    RESERVED,
+    SERVER,
+    SOURCE,
+    TS_MS,
+)
 
 TOMBSTONE = Bad("null value (tombstone)")
 UNAVAILABLE = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
@@ -50,11 +60,13 @@ class NoEvent(Exception):
 class Expected:
     """What events of a table have to be. `key`: the columns of a message's key; None: any. `sharded`: what a router has
     added to it, by names that begin with two underscores, says of which table it is, as the event does. `tables`: a
-    regular expression of their `schema.name` (S11); empty: any."""
+    regular expression of their `schema.name` (S11); empty: any. `servers`: names of those that they may be of; empty:
+    any."""
 
     key: Collection[str] | None = None
     sharded: bool = False
     tables: str = ""
+    servers: Collection[str] = ()
 
     def of_key(self, keys: Content) -> Content:
         """The key's columns. Raises Unfit for others than the mirror's."""
@@ -68,7 +80,10 @@ class Expected:
         return keys
 
     def refuse_other_table(self, source: Content) -> None:
-        """Raises Unfit: the end of a copy would take rows of a table that it has not read for rows that are gone."""
+        """Raises Unfit: the end of a copy would take rows of a table that it has not read for rows that are gone; of a
+        server that no copy reads nothing would be told."""
+        if self.servers and source.get(SERVER) not in self.servers:
+            raise Unfit(f"an event of server {source.get(SERVER)}, which copy.servers does not name")
         if not self.tables:
             return
         name = f"{source.get('schema') or source.get('db')}.{source.get('table')}"

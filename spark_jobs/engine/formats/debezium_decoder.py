@@ -71,7 +71,8 @@ class DebeziumDecoder:
         self._schema = schema_of(tuple((c.name, c.type) for c in pipeline.columns) + capture)
         self._timed = pipeline.event_time.path is not None
         tables = "" if pipeline.copy is None else pipeline.copy.tables
-        self._expected = Expected(key_columns(pipeline), _is_sharded(pipeline), tables)
+        servers = () if pipeline.copy is None else tuple(one.name for one in pipeline.copy.servers)
+        self._expected = Expected(key_columns(pipeline), _is_sharded(pipeline), tables, servers)
         tops = {paths.parse(c.path)[0] for c in pipeline.columns}
         self._taken = tuple(sorted(tops.difference(RESERVED)))
         if self._timed:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.engine.mirror.base import BACKUP
 from spark_jobs.engine.mirror.hashing import buckets_of
-from spark_jobs.engine.mirror.numbers import column_of, numbers
+from spark_jobs.engine.mirror.numbers import column_of, mask_of, numbers
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.rewrite.sources import BATCH_ROWS, spoilt
 from spark_jobs.engine.sinks import finished
@@ -27,7 +27,8 @@ from spark_jobs.engine.types import filled
 from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.refusal import RefusalKind
-from tidegate.core.mirror.jobs import EventFile, Position
+from tidegate.core.mirror.jobs import EventFile, Position, ServerLog
+from tidegate.core.mirror.servers import further
 from tidegate.core.spec.change_events import OPERATIONS
 from tidegate.core.target.paths import HANDED, join
 
@@ -57,6 +58,8 @@ class Handed:
     first: Position | None = None
     last: Position | None = None
     newest_ms: int = 0
+    servers: dict[str, ServerLog] = field(default_factory=dict)
+    """What its events have said, by server, where the plan names servers."""
 
 
 def hand_over(
@@ -249,6 +252,8 @@ class _Runs:
 
     def _count(self, events: pa.Table) -> None:
         handed, shape = self._handed, self._shape
+        for log in _said(shape, events):
+            handed.servers[log.name] = further(handed.servers.get(log.name, log), log)
         for one in pc.value_counts(events[shape.batch].combine_chunks()).to_pylist():
             handed.rows[one["values"]] = handed.rows.get(one["values"], 0) + one["counts"]
         first, last = ends_of(shape, events)
@@ -256,6 +261,18 @@ class _Runs:
         handed.last = last if handed.last is None else max(last, handed.last)
         if shape.source_ms is not None:
             handed.newest_ms = max(handed.newest_ms, pc.max(events[shape.source_ms]).as_py() or 0)
+
+
+def _said(shape: Shape, events: pa.Table) -> Iterator[ServerLog]:
+    """The greatest position and the newest time of each server's events (S11)."""
+    if shape.servers is None:
+        return
+    places = shape.places_of_servers(events)
+    for place, log in enumerate(shape.servers.logs):
+        mine = events.filter(mask_of(places == place))
+        if len(mine):
+            newest_ms = 0 if shape.source_ms is None else pc.max(mine[shape.source_ms]).as_py() or 0
+            yield ServerLog(log.name, last=ends_of(shape, mine)[1], newest_ms=newest_ms)
 
 
 def ends_of(shape: Shape, events: pa.Table) -> tuple[Position, Position]:

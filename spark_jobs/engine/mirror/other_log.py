@@ -36,13 +36,14 @@ def refuse_other_logs(
     if shape.source_ms is None:
         return
     times = numbers(pc.fill_null(events[shape.source_ms], 0)).astype(np.int64)
+    newest = _newest_merged(shape, events)
     for (beaten, place), rows in ((stale, base), (superseded, events)):
         some = np.flatnonzero(beaten)
-        some = some[times[at[some]] > shape.newest_ms]
+        some = some[times[at[some]] > newest[at[some]]]
         some = some[_behind(_arrivals(shape, events, at[some]), _arrivals(shape, rows, place[some]))]
         if not len(some):
             continue
-        known = np.maximum(shape.newest_ms, _newest_before(_arrivals(shape, events, at), times[at])[some])
+        known = np.maximum(newest[at[some]], _newest_before(_arrivals(shape, events, at), times[at])[some])
         late = beaten[some]  # those that are left have come later too
         wrong = some[goes_back(late, late, times[at[some]], known)]
         if len(wrong):
@@ -51,14 +52,25 @@ def refuse_other_logs(
 
 
 _Arrivals = tuple[Numbers, Numbers, Numbers]
-"""Lane, batch and offset."""
+"""Lane, batch and offset. A lane has the order of one log: it is a Kafka partition, of several servers of each one's
+events in it."""
 
 
 def _arrivals(shape: Shape, rows: pa.Table, at: Numbers) -> _Arrivals:
     lane, batch, offset = (
         numbers(rows[name])[at].astype(np.int64) for name in (shape.partition, shape.batch, shape.offset)
     )
+    if shape.servers is not None:  # each has a clock of its own
+        lane = lane * (len(shape.servers.logs) + 1) + shape.places_of_servers(rows)[at]
     return lane, batch, offset
+
+
+def _newest_merged(shape: Shape, events: pa.Table) -> Numbers:
+    """The newest time of all events of each one's server that are merged."""
+    if shape.servers is None:
+        return np.full(len(events), shape.newest_ms, np.int64)
+    known = np.array([*(log.newest_ms for log in shape.servers.logs), 0], np.int64)
+    return known[shape.places_of_servers(events)]
 
 
 def _behind(mine: _Arrivals, theirs: _Arrivals) -> Numbers:

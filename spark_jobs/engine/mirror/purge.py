@@ -70,7 +70,7 @@ def going(shape: Shape, rows: pa.Table, below: Position) -> Numbers:
 def _older(shape: Shape, rows: pa.Table, below: Position, part: KeyPart | None) -> Numbers:
     """Which rows a sweep drops."""
     older = is_below(versions_of(shape, rows), below)
-    return older if part is None else older & holds(part, shape.key_numbers(rows, part.columns))
+    return older if part is None else older & holds(part, shape.key_values(rows, part))
 
 
 def has_any(

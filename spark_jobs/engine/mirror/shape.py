@@ -17,13 +17,25 @@ from spark_jobs.engine.types import arrow_type
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.mirror.jobs import BUCKET, N
-from tidegate.core.mirror.parts import swept_below
+from tidegate.core.mirror.parts import KeyPart, swept_below
 from tidegate.core.spec.change_events import EVENT_COLUMNS, SAYS_HOW
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS
 
 DELETE = "d"
 _OP, _COMMIT, _ROW, _SOURCE_MS = (name for name, _, _ in EVENT_COLUMNS)
 _TOPIC, _PARTITION, _OFFSET, _, _BATCH = (name for name, _ in KAFKA_COLUMNS)
+
+
+class _Texts:
+    """A column of texts, which is compared with one text, row by row."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self._column = column
+
+    def __eq__(self, other: object) -> Any:
+        return numbers(pc.equal(self._column, other))
 
 
 class Shape:
@@ -33,7 +45,7 @@ class Shape:
 
     def __init__(self, plan: ApplyPlan) -> None:
         self._plan, self.takes_conflicts, self.newest_ms = plan, plan.take_conflicts, plan.newest_ms
-        self.swept_parts = plan.swept_parts
+        self.swept_parts, self.servers = plan.swept_parts, plan.servers
         self.by_days = plan.whole
         kept = [c for c in plan.columns if c.name != BUCKET]
         self.rows = pa.schema([pa.field(c.name, arrow_type(parse(c.type))) for c in kept])
@@ -85,11 +97,26 @@ class Shape:
         """Values of columns of the key that are whole numbers, by their logical names."""
         return {of: numbers(rows[self._named[of]]).astype(np.int64) for of in columns}
 
+    def key_values(self, rows: pa.Table, part: KeyPart) -> dict[str, Any]:
+        """Values of the key's columns that say whether it is of the part, by their logical names."""
+        found: dict[str, Any] = self.key_numbers(rows, part.columns)
+        if part.server is not None:
+            found[part.server.column] = _Texts(rows[self._named[part.server.column]])
+        return found
+
+    def places_of_servers(self, rows: pa.Table) -> Numbers:
+        """The place of each row's server among the plan's; behind them of one that it does not name."""
+        assert self.servers is not None
+        names = [log.name for log in self.servers.logs]
+        found = pc.index_in(rows[self._named[self.servers.column]], pa.array(names, pa.string()))
+        return numbers(pc.fill_null(found.cast(pa.int64()), len(names)))
+
     def swept_below(self, rows: pa.Table) -> tuple[Any, Any, Any]:
         """S5: below which position nothing is said any more of each row's key; one of all where there are no parts."""
-        key: dict[str, Numbers] = {}
+        key: dict[str, Any] = {}
         for one in self.swept_parts:
-            key |= self.key_numbers(rows, one.part.columns)
+            if not one.part.of_columns <= key.keys():
+                key |= self.key_values(rows, one.part)
         return swept_below(key, self._plan.swept_below, self.swept_parts)
 
     def with_bucket(self, rows: pa.Table, number: int) -> pa.Table:

@@ -16,6 +16,7 @@ from tidegate.core.files.merge import Merge, Source
 from tidegate.core.files.overflow import Known
 from tidegate.core.mirror.jobs import START, Bucket, EventFile, Position, TableColumn
 from tidegate.core.mirror.parts import KeyPart, SweptPart
+from tidegate.core.mirror.servers import Servers
 from tidegate.core.source.behind import Behind
 from tidegate.core.spec.pipeline import KAFKA
 from tidegate.core.window.lateness import Floor
@@ -136,7 +137,8 @@ class ApplyPlan(JobPlan):
     `swept_below`: what is older says nothing of the source any more (S5). `sweep`: it ends a round of a copy: rows and
     tombstones below `swept_below` go, without `events`; of a `whole` table once its `events` are in. `swept_parts`: the
     same of parts of the keys. `part`: the keys that a sweep, or a comparison with the source, is about; None: all.
-    `purge_to`: of a `whole` table, tombstones below it go once its `events` are in; START: none do."""
+    `purge_to`: of a `whole` table, tombstones below it go once its `events` are in; START: none do. `servers`: of a
+    table whose source's tables lie on several (S11); None: on one."""
 
     mode = "apply"
 
@@ -160,6 +162,7 @@ class ApplyPlan(JobPlan):
     swept_parts: tuple[SweptPart, ...] = field(default=(), metadata=LEFT_OUT)
     part: KeyPart | None = field(default=None, metadata=LEFT_OUT)
     purge_to: Position = field(default=START, metadata=LEFT_OUT)
+    servers: Servers | None = field(default=None, metadata=LEFT_OUT)
 
     @property
     def drops(self) -> bool:
@@ -178,7 +181,8 @@ class CopyPlan(JobPlan):
     are those of the first one.
 
     `after`: what a read must have seen (S2). `rate`: most rows a
-    second, of all tasks together; None: no limit. `tasks`: how many chunks are read at once."""
+    second, of all tasks together; None: no limit. `tasks`: how many chunks are read at once. `server`: the one that is
+    read, where there are several (S11)."""
 
     mode = "copy"
 
@@ -187,6 +191,7 @@ class CopyPlan(JobPlan):
     after: ReadAfter
     rate: int | None = None
     tasks: int = 1
+    server: str = field(default="", metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True, kw_only=True)

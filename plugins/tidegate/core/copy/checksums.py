@@ -93,7 +93,7 @@ def fewer(ranges: Sequence[KeyRange], most: int = MOST_GAPS) -> list[KeyRange]:
 def read_all(chunks: Sequence[Chunk], part: KeyPart | None, tables: Iterable[str]) -> bool:
     """Whether the chunks, in the order of their numbers, leave out no key of these `tables` and their own, or of the
     part: only then does a key that none of them has mean that the source has lost it."""
-    first, last = (None, None) if part is None else (part.lower, part.last)
+    first, last = (None, None) if part is None else part.bounds
     for _, of_table in groupby(chunks, attrgetter("table")):
         keys = [chunk.keys for chunk in of_table]
         gaps = any(one.upper != other.lower for one, other in pairwise(keys))

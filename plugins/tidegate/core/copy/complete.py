@@ -17,12 +17,13 @@ class Look:
     """A look at the connector, the topic and the source, in this order. `position`: the connector has delivered, and
     noted that it has, whatever committed below it. `ends`: the topic's, by Kafka partition, of those that have had
     records. `at_ms` (UTC) was before the end of the source's log, `log_end`, was read; where that is not above
-    `position` it was read after the `ends`."""
+    `position` it was read after the `ends`. `server`: whose, where there are several (S11)."""
 
     position: LogPosition
     log_end: LogPosition
     at_ms: int
     ends: Mapping[int, int]
+    server: str = ""
 
 
 def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | None:
@@ -45,6 +46,17 @@ def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | Non
     had = {p: end for p, end in merged.items() if end}
     exact = any(one.log_end <= one.position == position and one.ends == had for one in found)
     return Complete(position, max(times, default=None), exact)
+
+
+def of_all(found: Mapping[str, Complete | None]) -> Complete | None:
+    """What is told of several servers (S11): a position of each, and the smallest time; None where nothing is known of
+    one. Never exact: no moment is known at which all of them were so."""
+    known = {name: one for name, one in found.items() if one is not None}
+    if not found or len(known) < len(found):
+        return None
+    times = [one.at_ms for one in known.values()]
+    at_ms = None if None in times else min(ms for ms in times if ms is not None)
+    return Complete((0, 0), at_ms, servers=tuple((name, one.position) for name, one in known.items()))
 
 
 def unmerged(look: Look, merged: Mapping[int, int]) -> list[tuple[int, int, int]]:

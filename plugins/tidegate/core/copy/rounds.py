@@ -11,7 +11,7 @@ from tidegate.core.base.choice import Choice
 from tidegate.core.copy.complete import Look
 from tidegate.core.copy.port import KeyRange, LogPosition, TableRange
 from tidegate.core.mirror.jobs import Position
-from tidegate.core.mirror.parts import KeyPart
+from tidegate.core.mirror.parts import KeyPart, server_of
 
 LOOKS_KEPT = 1_000
 """Looks at the connector that are remembered: about a week of them."""
@@ -69,8 +69,13 @@ class Round:
     columns: tuple[str, ...] = ()
 
     @property
+    def server(self) -> str:
+        """The one that it reads, of several (S11); empty of the only one."""
+        return server_of(self.part)
+
+    @property
     def words(self) -> str:
-        """`copy 3`, `copy 3 (id 7 to 9)`."""
+        """`copy 3`, `copy 3 (id 7 to 9)`, `copy 3 (server a)`."""
         return f"copy {self.number}" + ("" if self.part is None else f" ({self.part.words})")
 
 

@@ -39,6 +39,16 @@ def brings(one: Round, rounds: Sequence[Round], table: Copied) -> bool:
 # ---------------------------------------------------------------- reading
 
 
+def next_server(names: Sequence[str], rounds: Sequence[Round]) -> str | None:
+    """The server whose round is under way, or which has none that is whole, in the order of `names`; None if each has.
+    One round is open at a time (S6), whatever its server: the next one begins once it is whole."""
+    under_way = next((one.server for one in rounds if one.state in UNDER_WAY and one.server in names), None)
+    if under_way is not None:
+        return under_way
+    whole = {one.server for one in rounds if one.state == RoundState.WHOLE}
+    return next((name for name in names if name not in whole), None)
+
+
 def to_read(rounds: Iterable[Round], chunks: Chunks, compared: bool = False) -> tuple[Round, list[Chunk]] | None:
     """The oldest round with something left to cut or to read, and its chunks that are cut and not read; None if all is
     read. One that was given up is left alone, and one that is `compared` is left to who compares it."""
@@ -56,7 +66,7 @@ def cut(
 ) -> tuple[list[KeyRange], bool]:
     """Ranges behind `after`, and whether they are the last ones. `bounds`: upper ends that the database gave, `most` of
     them were asked for: fewer mean that the table ends behind the last one. A `part` ends at its last key."""
-    last = None if part is None else part.last
+    last = None if part is None else part.bounds[1]
     inside = [bound for bound in bounds if last is None or bound < last]
     ends = [after, *inside]
     found = [KeyRange(low, high) for low, high in pairwise(ends)]
@@ -69,7 +79,7 @@ def uncut(
 ) -> list[tuple[str, Bound | None]]:
     """Tables that are not cut to their end, or to that of the `part`, in order, each with the bound behind which it
     goes on; None: from its beginning. One that has come meanwhile is cut too."""
-    first, end = (None, None) if part is None else (part.lower, part.last)
+    first, end = (None, None) if part is None else part.bounds
     last: dict[str, Bound | None] = {chunk.table: chunk.keys.upper for chunk in chunks}
     return [(name, last.get(name, first)) for name in tables if name not in last or last[name] != end]
 
@@ -87,9 +97,11 @@ def unread_topic(begins: Position | None, by_days: bool = False) -> str | None:
     )
 
 
-def too_old(position: Position, table: Copied, purged_below: Position, begins: Position) -> str | None:
-    """Why a chunk that was read at this position, (LOW, round), may not be merged: it is to be read again. None if it
-    may.
+def too_old(
+    position: Position, table: Copied, purged_below: Position, begins: Position, server: str = ""
+) -> str | None:
+    """Why a chunk that was read at this position, (LOW, round), of a `server`, may not be merged: it is to be read
+    again. None if it may. `begins`: of that server's events.
 
     S4: events between it and the beginning of the topic would be missing; of the commit that the topic begins with the
     query has seen all (S2), and its LOW names no row of it (PostgreSQL). S7: tombstones that would outdate its rows
@@ -98,8 +110,9 @@ def too_old(position: Position, table: Copied, purged_below: Position, begins: P
         return f"its LOW is before the topic begins, at {spelled(begins)}"
     if position < purged_below:
         return f"its LOW is below the purge at {spelled(purged_below)}"
-    if position < table.floor(position[2]):
-        return f"its LOW is below that of an earlier copy at {spelled(table.floor(position[2]))}"
+    floor = table.floor(position[2], server)
+    if position < floor:
+        return f"its LOW is below that of an earlier copy at {spelled(floor)}"
     return None
 
 

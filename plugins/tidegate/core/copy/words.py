@@ -20,10 +20,14 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
     that came after the newest whole copy."""
     table = NOTHING if told is None else told.copied
     whole, said = table.whole, []
-    if told is not None and whole is not None:
+    if table.servers:
+        said.append(_of_servers(table))
+    elif whole is not None:
         said.append(f"whole since copy {whole.number}, read from {_position(whole.low[:2])} on")
+    if told is not None and whole is not None:
+        helps = "copy --again --server reads them" if table.servers else "compare tells, and copy --again reads them"
         said.append(
-            _lacks(unread, whole.number, "compare tells, and copy --again reads them")
+            _lacks(unread, whole.number, helps)
             if unread
             else _age(told, asks, None if reading is None else reading.asked_ms)
         )
@@ -42,6 +46,15 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
     elif reading.round.state in BRINGS_NOTHING:
         said.append(f"{reading.round.words} has ended: {reading.round.why}")
     return "; ".join(said)
+
+
+def _of_servers(table: Copied) -> str:
+    """`server a: whole since copy 1; server b: no copy is whole yet`."""
+    whole = {log.name: table.whole_of(log.name) for log in table.servers}
+    return "; ".join(
+        f"server {name}: {'no copy is whole yet' if one is None else f'whole since copy {one.number}'}"
+        for name, one in whole.items()
+    )
 
 
 def how_far_by_days(reading: Reading | None, unread: Sequence[str] = ()) -> str:
@@ -74,7 +87,8 @@ def _under_way(reading: Reading, table: Copied) -> str:
     read = f"{reading.read:,} of {cut} read ({many(reading.rows, 'row')})"
     words = f"{reading.round.words}: {read}, {merged:,} merged"
     if table.hidden:
-        return f"{words}; readers see an empty table until it is whole"
+        until = "a copy of each server" if reading.round.server else "it"
+        return f"{words}; readers see an empty table until {until} is whole"
     if table.whole is None:
         return f"{words}; until it is whole the table lacks rows"
     return words
@@ -98,7 +112,7 @@ def _age(told: Told, asks: bool, asked_ms: int | None) -> str:
             instant = "" if at is None else f", at {at} or a moment later"
             return f"it is exactly what the source had at {_position(found.position)}{instant}"
         instant = "" if at is None else f", what the source had at {at}"
-        return f"nothing in it is older than {_position(found.position)}{instant}"
+        return f"nothing in it is older than {found.spelled if found.servers else _position(found.position)}{instant}"
     if told.copied.by_hand:
         return f"{unknown}: a person has let the order decide between events that contradict each other"
     if told.below_purge:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
 from tidegate.core.base.choice import Choice
 from tidegate.core.mirror.balance import Totals
 from tidegate.core.mirror.copied import NOTHING, Copied
-from tidegate.core.mirror.jobs import START, Position
+from tidegate.core.mirror.jobs import START, Position, ServerLog
 from tidegate.core.mirror.prefix import BatchRange
 
 _NAME = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)\.([1-9][0-9]*)-(\S+)")
@@ -89,6 +89,13 @@ class Told(Totals):
     def by(cls, prefix: Told) -> Told:
         """What a snapshot, which knows more, says of itself."""
         return cls(**{f.name: getattr(prefix, f.name) for f in fields(cls)})
+
+    def of_server(self, server: str) -> Told:
+        """The same with what events of that server alone have said of positions (S11); of the only one, empty, this."""
+        if not server:
+            return self
+        log = next((one for one in self.copied.servers if one.name == server), ServerLog(server))
+        return replace(self, begins=log.begins, last_position=log.last)
 
 
 def taken_back(old: Told | None, now: Told) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.plain import LEFT_OUT
-from tidegate.core.mirror.jobs import START, Position
-from tidegate.core.mirror.parts import KeyPart, SweptPart, covers
+from tidegate.core.mirror.jobs import START, Position, ServerLog
+from tidegate.core.mirror.parts import KeyPart, SweptPart, covers, server_of
 
 Places = tuple[tuple[int, int], ...]
 """Numbers as ascending ranges, inclusive."""
@@ -30,6 +30,11 @@ class RoundIn:
     swept: bool = False
     part: KeyPart | None = field(default=None, metadata=LEFT_OUT)
 
+    @property
+    def server(self) -> str:
+        """Whose log its positions are of; empty where there is but one."""
+        return server_of(self.part)
+
     def __contains__(self, chunk: int) -> bool:
         return any(first <= chunk <= last for first, last in self.chunks)
 
@@ -37,11 +42,20 @@ class RoundIn:
 @dataclass(frozen=True)
 class Complete:
     """Nothing is older than `position`, (commit, row): whatever committed below it is in the table. So is whatever
-    committed before `at_ms` (UTC); None: no look tells. `exact`: and nothing else is in it (S9)."""
+    committed before `at_ms` (UTC); None: no look tells. `exact`: and nothing else is in it (S9). `servers`: (name,
+    position) of each, where there are several; `position` says nothing then."""
 
     position: tuple[int, int]
     at_ms: int | None = None
     exact: bool = field(default=False, metadata=LEFT_OUT)
+    servers: tuple[tuple[str, tuple[int, int]], ...] = field(default=(), metadata=LEFT_OUT)
+
+    @property
+    def spelled(self) -> str:
+        """`commit,row`; of several servers `name=commit,row`, with blanks between."""
+        if not self.servers:
+            return ",".join(map(str, self.position))
+        return " ".join(f"{name}={commit},{row}" for name, (commit, row) in self.servers)
 
 
 @dataclass(frozen=True)
@@ -49,13 +63,15 @@ class Copied:
     """`rounds`: in the order of their numbers. `high`: the greatest HIGH of all chunks (S9), as (commit, row, 0).
     `hidden`: readers see an empty table, until the first round is whole. `complete`: since which position of the source
     nothing in the table is older (S9'); None: nothing tells. `by_hand`: a person has let the order decide between
-    events that contradict each other (M7, M8): positions say nothing for certain any more."""
+    events that contradict each other (M7, M8): positions say nothing for certain any more. `servers`: where the
+    source's tables lie on several; each has rounds of its own, as a part of the keys (S11)."""
 
     rounds: tuple[RoundIn, ...] = ()
     high: Position = START
     hidden: bool = field(default=False, metadata=LEFT_OUT)
     complete: Complete | None = field(default=None, metadata=LEFT_OUT)
     by_hand: bool = field(default=False, metadata=LEFT_OUT)
+    servers: tuple[ServerLog, ...] = field(default=(), metadata=LEFT_OUT)
 
     @property
     def newest(self) -> int:
@@ -64,23 +80,32 @@ class Copied:
 
     @property
     def whole(self) -> RoundIn | None:
-        """The newest round of the whole table that is whole itself."""
+        """The newest round of the whole table that is whole itself; of several servers, once each has one that is."""
+        if self.servers:
+            found = [self.whole_of(log.name) for log in self.servers]
+            return None if None in found else max((r for r in found if r is not None), key=lambda r: r.number)
         return next((r for r in reversed(self.rounds) if r.swept and r.part is None), None)
 
     @property
     def swept_below(self) -> Position:
-        """S5: whatever is older says nothing of the source any more; START before the first round is whole."""
-        return START if self.whole is None else self.whole.low
+        """S5: whatever is older says nothing of the source any more; START before the first round is whole, and of
+        several servers, each of which is a part."""
+        return START if self.servers or self.whole is None else self.whole.low
 
     @property
     def swept_parts(self) -> tuple[SweptPart, ...]:
         """S5 of parts that were read after the newest whole round, in the order of their rounds."""
-        after = 0 if self.whole is None else self.whole.number
+        after = 0 if self.servers or self.whole is None else self.whole.number
         return tuple(SweptPart(r.part, r.low) for r in self.rounds if r.part and r.swept and r.number > after)
 
-    def floor(self, number: int) -> Position:
-        """Below which no LOW of that round may be: it is newer than all that earlier ones have read (S5)."""
-        return max((r.top for r in self.rounds if r.number < number), default=START)
+    def whole_of(self, server: str) -> RoundIn | None:
+        """The newest round of a server that is whole."""
+        return next((r for r in reversed(self.rounds) if r.swept and r.server == server), None)
+
+    def floor(self, number: int, server: str = "") -> Position:
+        """Below which no LOW of that round may be: it is newer than all that earlier ones have read (S5) of its
+        server."""
+        return max((r.top for r in self.rounds if r.number < number and r.server == server), default=START)
 
     def round(self, number: int) -> RoundIn | None:
         """None if no chunk of it is in the table."""

@@ -94,11 +94,23 @@ class BucketDone:
 
 
 @dataclass(frozen=True)
+class ServerLog:
+    """What events of a server have said of its log. `begins`: the greatest position of the first merge that had any of
+    them (S4), `last`: of all merges; None before any. `newest_ms`: their newest time at the source (UTC); 0: none."""
+
+    name: str
+    begins: Position | None = None
+    last: Position | None = None
+    newest_ms: int = 0
+
+
+@dataclass(frozen=True)
 class ApplyReceipt:
     """`_receipt.json` of an apply job: written last. `events`: rows that were read from each batch's files.
 
     `first_position`, `last_position`: of all events; None without any. `newest_ms`: their newest time at the source
-    (UTC); 0: none says it. `purged_below`: of a purge, where its tombstones ended (M5)."""
+    (UTC); 0: none says it. `purged_below`: of a purge, where its tombstones ended (M5). `servers`: `last` and
+    `newest_ms` of each that had events, where the plan names servers (S11)."""
 
     attempt: str
     events: tuple[tuple[int, int], ...]
@@ -110,6 +122,7 @@ class ApplyReceipt:
     seconds: float = 0.0
     newest_ms: int = 0
     purged_below: Position | None = field(default=None, metadata=LEFT_OUT)
+    servers: tuple[ServerLog, ...] = field(default=(), metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ knows, so that only the source can tell which of them lie between two others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.mirror.jobs import Position
 
 WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint"})
@@ -19,13 +20,22 @@ _MOST = 2**63 - 1
 
 
 @dataclass(frozen=True)
+class OfServer:
+    """Keys whose logical `column` is this name: those of one server (S11)."""
+
+    column: str
+    name: str
+
+
+@dataclass(frozen=True)
 class KeyPart:
     """Keys from `first` to `last`, both included, compared column by column. `columns`: logical columns, in the order
-    of the source's primary key."""
+    of the source's primary key. Or all keys of a `server`: then there are no columns."""
 
     columns: tuple[str, ...]
     first: tuple[int, ...]
     last: tuple[int, ...]
+    server: OfServer | None = field(default=None, metadata=LEFT_OUT)
 
     @property
     def lower(self) -> tuple[int, ...]:
@@ -34,9 +44,26 @@ class KeyPart:
 
     @property
     def words(self) -> str:
-        """`id 7 to 9`."""
+        """`id 7 to 9`, `server a`."""
+        if self.server is not None:
+            return f"server {self.server.name}"
         names, first, last = (", ".join(map(str, one)) for one in (self.columns, self.first, self.last))
         return f"{names} {first} to {last}"
+
+    @property
+    def of_columns(self) -> frozenset[str]:
+        """Columns whose values say whether a key is one of these."""
+        return frozenset(self.columns if self.server is None else (*self.columns, self.server.column))
+
+    @property
+    def bounds(self) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+        """The greatest key below, and the last one; None: no end on that side."""
+        return (self.lower, self.last) if self.columns else (None, None)
+
+
+def server_of(part: KeyPart | None) -> str:
+    """The name of the server whose keys these are; empty where there is but one."""
+    return "" if part is None or part.server is None else part.server.name
 
 
 @dataclass(frozen=True)
@@ -68,16 +95,22 @@ def _key(columns: Sequence[str], text: str) -> tuple[int, ...]:
 
 
 def holds(part: KeyPart, key: Mapping[str, Any]) -> Any:
-    """Whether the key lies in the part: one key, of ints by column, or many, of numpy arrays of one length."""
+    """Whether the key lies in the part: one key, of ints by column (a server's name is a text), or many, of numpy
+    arrays of one length."""
     values = [key[name] for name in part.columns]
-    return _not_below(values, part.first) & _not_below(part.last, values)
+    of_server = True if part.server is None else key[part.server.column] == part.server.name
+    return of_server & _not_below(values, part.first) & _not_below(part.last, values)
 
 
 def covers(wider: KeyPart | None, part: KeyPart | None) -> bool:
     """Whether each key of the part is one of the `wider` one. None: all keys."""
     if wider is None or part is None:
         return wider is None
-    return wider.columns == part.columns and wider.first <= part.first and part.last <= wider.last
+    if wider.server != part.server:
+        return False
+    return not wider.columns or (
+        wider.columns == part.columns and wider.first <= part.first and part.last <= wider.last
+    )
 
 
 def swept_below(key: Mapping[str, Any], everywhere: Position, parts: Sequence[SweptPart]) -> tuple[Any, Any, Any]:

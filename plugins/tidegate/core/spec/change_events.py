@@ -18,7 +18,10 @@ EVENT_COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("_source_ms", "bigint", f"$.{SOURCE}.ts_ms"),
 )
 """(name, Hive type, path) of the columns that every table of change events has, behind the pipeline's own."""
-SHARD_PATHS = {f"$.{SOURCE}.{name}": name for name in ("db", "schema", "table")}
+SERVER = "name"
+"""What `source` calls the connector's `topic.prefix`, which tells the server that an event is of."""
+SERVER_PATH = f"$.{SOURCE}.{SERVER}"
+SHARD_PATHS = {f"$.{SOURCE}.{name}": name for name in ("db", "schema", "table", SERVER)}
 """Paths of columns that tell which table of the source a row is of (S11), and what `source` calls that."""
 NULLABLE = ("_source_ms",)
 """Those that an event need not say."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidegate.core.base.plain import LEFT_OUT
+from tidegate.core.spec.copy import CopiedServer as CopiedServer
+from tidegate.core.spec.copy import Copy as Copy
 from tidegate.core.spec.delivery import Delivery as Delivery
 from tidegate.core.spec.source import KAFKA as KAFKA
 from tidegate.core.spec.source import Site as Site
@@ -258,34 +260,6 @@ class Completeness:
 
 COUNT_PARAMETERS = ("start", "end", "start_ms", "end_ms")
 """A window's bounds as instants (UTC) and as UTC ms; the end is exclusive."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Copy:
-    """How a mirror's source table is read: `table` is `schema.name` there; or of its shards `tables`, a regular
-    expression of that. `rate`: most rows a second, of all tasks
-    together; None: no limit. `tasks`: chunks that are read at once. Who says how far the connector is: Kafka Connect at
-    `connect_conn_id` of its `connector`, or PostgreSQL of its `slot`; None: nobody. `compare`: cron schedule of
-    comparisons; None: there is no DAG for them. `compare_rows`: of the source, of one of them; None: all."""
-
-    conn_id: str
-    table: str
-    chunk_rows: int = 100_000
-    rate: int | None = None
-    tasks: int = 2
-    schedule: str | None = None
-    pool: str = "tidegate_ingest"
-    connect_conn_id: str | None = None
-    connector: str | None = None
-    slot: str | None = None
-    compare: str | None = None
-    tables: str = field(default="", metadata=LEFT_OUT)
-    compare_rows: int | None = field(default=None, metadata=LEFT_OUT)
-
-    @property
-    def is_told(self) -> bool:
-        """Whether anybody says how far the connector is."""
-        return self.connector is not None or self.slot is not None
 
 
 @dataclass(frozen=True)

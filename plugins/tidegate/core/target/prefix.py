@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, CopyStep
-from tidegate.core.mirror.jobs import ApplyReceipt
+from tidegate.core.mirror.jobs import ApplyReceipt, ServerLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,8 @@ class Merged:
     """What an apply job has made of the batches above `upto`: `last` is the new one, `files` have their URIs in
     `directory`; buckets that are not named stay as they are. Of upkeep `last` is `upto` itself. `copy`: what it brings
     of a copy, or ends (S8). `buckets`: how many the table has then; 0: as many as before. `anew`: no old file stays.
-    `complete`: what the table may tell then (S9'). `by_hand`: a person has its contradicting events taken (M7, M8)."""
+    `complete`: what the table may tell then (S9'). `by_hand`: a person has its contradicting events taken (M7, M8).
+    `servers`: what is known of each then, where there are several (S11)."""
 
     first: int
     last: int
@@ -35,10 +36,11 @@ class Merged:
     copy: CopyStep | None = None
     complete: Complete | None = None
     by_hand: bool = False
+    servers: tuple[ServerLog, ...] = ()
 
     def copied(self, before: Copied) -> Copied:
         """What the table says of copies once it is committed."""
-        after = before if self.copy is None else self.copy.after(before)
+        after = replace(before if self.copy is None else self.copy.after(before), servers=self.servers)
         by_hand = before.by_hand or self.by_hand
         told = None if after.whole is None or by_hand else self.complete
         if told is not None and after.high[:2] > told.position:

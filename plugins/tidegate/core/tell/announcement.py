@@ -109,7 +109,7 @@ def of_mirror(pipeline: Pipeline, told: Told) -> dict[str, Value]:
         "upto": told.upto,
         "snapshot": told.snapshot,
         "rows": told.rows,
-        "complete_to": None if complete is None else ",".join(map(str, complete.position)),
+        "complete_to": None if complete is None else complete.spelled,
         "complete_at": None if complete is None else _instant(complete.at_ms),
         "exactly": complete is not None and complete.exact,
     }

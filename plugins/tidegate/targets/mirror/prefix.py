@@ -71,7 +71,7 @@ def _completeness(found: Complete | None) -> dict[str, str]:
         return {}
     instant = {} if found.at_ms is None else {_COMPLETE_MS: str(found.at_ms)}
     exactly = {_COMPLETE_EXACTLY: "true"} if found.exact else {}
-    return {_COMPLETE_TO: ",".join(map(str, found.position)), **instant, **exactly}
+    return {_COMPLETE_TO: found.spelled, **instant, **exactly}
 
 
 def _positions(merged: Merged, before: Prefix) -> tuple[Position | None, Position | None]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidegate.core.base.hivetypes import Decimal, Primitive, parse
 from tidegate.core.mirror.parts import WHOLE_NUMBERS
-from tidegate.core.spec.change_events import EVENT_COLUMNS, SHARD_PATHS
+from tidegate.core.spec.change_events import EVENT_COLUMNS, SERVER_PATH, SHARD_PATHS
 from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.targets.iceberg import columns as iceberg
 
@@ -56,17 +56,32 @@ def of_key(pipeline: Pipeline) -> Iterator[Problem]:
         seen.add(name)
         if what is not None:
             yield ("sink", "key", i), what
-    if pipeline.copy is not None and pipeline.copy.tables:  # S11
-        paths = {known[name].path for name in seen if name in known}
-        if not paths & SHARD_PATHS.keys():
-            one_of = ", ".join(SHARD_PATHS)
-            yield ("sink", "key"), f"with copy.tables a column of it says which table a row is of, from one of {one_of}"
+    yield from _shards(pipeline, {known[name].path for name in seen if name in known})
     if pipeline.copy is not None and pipeline.copy.compare_rows is not None:
         other = next((known[n] for n in seen if n in known and known[n].type not in WHOLE_NUMBERS), None)
         if other is not None:
             what = f"column {other.name} of the key is {other.type}: only keys of whole numbers are compared in parts"
             yield ("copy", "compare_rows"), what
     yield from _columns(pipeline)
+
+
+def _shards(pipeline: Pipeline, paths: set[str]) -> Iterator[Problem]:
+    """S11: rows of different tables, and of different servers, have different keys. `paths`: of the key's columns."""
+    if SERVER_PATH in paths and (pipeline.copy is None or not pipeline.copy.servers):
+        yield ("sink", "key"), f"{SERVER_PATH} tells servers apart, which copy.servers names"
+    if pipeline.copy is None:
+        return
+    tables = SHARD_PATHS.keys() - {SERVER_PATH}
+    if pipeline.copy.tables and not paths & tables:
+        one_of = ", ".join(sorted(tables))
+        yield ("sink", "key"), f"with copy.tables a column of it says which table a row is of, from one of {one_of}"
+    if not pipeline.copy.servers:
+        return
+    if SERVER_PATH not in paths:
+        yield ("sink", "key"), f"with copy.servers a column of it says which server a row is of, from {SERVER_PATH}"
+    if tombstones_of(pipeline) is not None:
+        what = "tombstones of several servers are not purged: a purge goes by positions of one log; leave it out"
+        yield ("sink", "tombstones"), what
 
 
 def _wrong(name: str, column: Column | None) -> str | None:
@@ -76,6 +91,8 @@ def _wrong(name: str, column: Column | None) -> str | None:
     if column.hidden:
         return f"{name} is hidden, so it is no column of the table"
     of_event = column.path.startswith("$._") and column.path not in SHARD_PATHS
+    if column.path == SERVER_PATH and column.type != "string":
+        return f"{name} is a {column.type}; a server's name is a string"
     if column.expr is not None or of_event:
         return f"{name} must be a column of the source's key: a delete says nothing else"
     if column.nullable:

@@ -23,13 +23,14 @@ from tidegate.core.mirror.commits import Commit, CopyIn, Cut, Merge, Purge, next
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile, spelled
 from tidegate.core.mirror.prefix import BatchRange, next_range
+from tidegate.core.mirror.servers import logs_after
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import PrefixTarget
 from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.workflow.apply import complete
 from tidegate.workflow.apply.copies import next_of_copy, same_for_a_copy
 from tidegate.workflow.apply.upkeep import buckets_now, cut_before, settled_batch
-from tidegate.workflow.base import preflight
+from tidegate.workflow.base import preflight, servers
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import applied
 
@@ -204,6 +205,7 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         step,
         complete.told(ctx, prefix, mine.last, step),
         bool(taken),
+        logs_after(prefix.copied.servers, servers.names(ctx), receipt.servers if mine.merges else ()),
     )
     try:
         after = table.apply(prefix, merged, lambda: ctx.ledger.applies.holds(mine))
@@ -280,6 +282,7 @@ def _plan(ctx: Context, table: PrefixTarget, mine: Apply, prefix: Prefix, base: 
         newest_ms=prefix.newest_ms,
         swept_below=prefix.copied.swept_below,
         swept_parts=prefix.copied.swept_parts,
+        servers=servers.known(ctx, prefix),
         events=tuple(f for n in range(mine.first, mine.last + 1) for f in event_files(ctx, n)),
         base=base,
         columns=table.columns(),

@@ -3,58 +3,72 @@
 from __future__ import annotations
 
 from tidegate.core.base.errors import LedgerError, LostComparison, TidegateError
-from tidegate.core.copy.complete import Look, complete, unmerged, unread
+from tidegate.core.copy.complete import Look, complete, of_all, unmerged, unread
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, CopyStep
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.servers import names
 
 
 def look(ctx: Context) -> None:
-    """Ask the connector and the source how far they are, then the topic where it ends, and remember that. Whoever gives
-    no answer holds up no merge.
+    """Ask each connector and its source how far they are, then the topic where it ends, and remember that. Whoever
+    gives no answer holds up no merge.
 
     S10: the position is read before the ends; the time is taken before the end of the source's log is read. S9: a log
     that seems to end there is asked once more, after the ends."""
-    if ctx.connector is None:
-        return
-    known, at_ms = ctx.ledger.applies.told(ctx.name), ctx.clock.now_ms()
+    for server in ctx.connectors:
+        _look(ctx, server)
+
+
+def _look(ctx: Context, server: str) -> None:
+    known, at_ms, ask = ctx.ledger.applies.told(ctx.name), ctx.clock.now_ms(), ctx.connectors[server]
+    whose = f"its connector of server {server}" if server else "its connector"
     try:
-        position, log_end = ctx.connector()
+        position, log_end = ask()
         lanes = ctx.log().partitions
         if log_end <= position:
-            _, log_end = ctx.connector()
+            _, log_end = ask()
     except LedgerError:
         raise
     except TidegateError as e:
-        ctx.say(f"{ctx.name}: nobody says how far its connector is: {str(e).splitlines()[0]}")
+        ctx.say(f"{ctx.name}: nobody says how far {whose} is: {str(e).splitlines()[0]}")
         return
-    if known is not None and known.last_position is not None and log_end[0] < known.last_position[0]:
+    last = None if known is None else known.of_server(server).last_position
+    if last is not None and log_end[0] < last[0]:
         # its positions would pass for ones that were delivered long ago
-        ctx.say(f"{ctx.name}: the source's log ends at {log_end[0]}, before merged events: it is another server's log")
+        of = f"the log of server {server}" if server else "the source's log"
+        ctx.say(f"{ctx.name}: {of} ends at {log_end[0]}, before merged events: it is another server's log")
         return
     # also of partitions whose records are all gone: they may have gone before they were read
     ends = {number: lane.high_watermark for number, lane in lanes.items() if lane.high_watermark}
+    found = Look(position=position, log_end=log_end, at_ms=at_ms, ends=ends, server=server)
     try:
-        ctx.ledger.copies.looked(ctx.name, Look(position=position, log_end=log_end, at_ms=at_ms, ends=ends))
+        ctx.ledger.copies.looked(ctx.name, found)
     except LostComparison:
         pass  # another task has looked at this very moment
 
 
 def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> Complete | None:
     """What the table may tell once it holds batches 1 to `upto`, and what `step` brings, if a copy of it is whole; no
-    more than `caught_up`, and nothing where that copy lacks a column."""
-    whole = (table.copied if step is None else step.after(table.copied)).whole
-    rounds = () if whole is None else ctx.ledger.copies.rounds(ctx.name)
-    copied = next((one.columns for one in rounds if whole is not None and one.number == whole.number), ())
-    return None if unread(ctx.pipeline, copied) else caught_up(ctx, table, upto)
+    more than `caught_up`, and nothing where that copy, or that of any server, lacks a column."""
+    after = table.copied if step is None else step.after(table.copied)
+    each = names(ctx)
+    whole = [after.whole_of(server) for server in each] if each else [after.whole]
+    numbers = {one.number for one in whole if one is not None}
+    copied = [one.columns for one in ctx.ledger.copies.rounds(ctx.name) if one.number in numbers] if numbers else []
+    return None if any(unread(ctx.pipeline, some) for some in copied) else caught_up(ctx, table, upto)
 
 
 def caught_up(ctx: Context, table: Told, upto: int) -> Complete | None:
     """Up to where all events are merged once the table holds batches 1 to `upto`; nothing where a purge has kept one
     out, which may have been news (M5), or a person has decided between events."""
-    if ctx.connector is None or table.below_purge or table.copied.by_hand:
+    if not ctx.connectors or table.below_purge or table.copied.by_hand:
         return None
-    return complete(ctx.ledger.copies.looks(ctx.name), ctx.ledger.copies.merged_ends(ctx.name, upto))
+    looks, merged = ctx.ledger.copies.looks(ctx.name), ctx.ledger.copies.merged_ends(ctx.name, upto)
+    each = names(ctx)
+    if not each:
+        return complete(looks, merged)
+    return of_all({server: complete([one for one in looks if one.server == server], merged) for server in each})
 
 
 def unmerged_now(ctx: Context, upto: int) -> list[tuple[int, int, int]]:

@@ -11,6 +11,7 @@ from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.commits import CopyIn
 from tidegate.core.mirror.copied import Copied
 from tidegate.core.mirror.jobs import EventFile
+from tidegate.core.mirror.parts import server_of
 from tidegate.core.target.paths import join
 from tidegate.workflow.base.context import Context
 
@@ -59,7 +60,7 @@ def next_of_copy(ctx: Context, told: Told, most_rows: int) -> CopyIn | None:
     commit = to_merge(facts.rounds, facts.chunks, told.copied, most_rows)
     if commit is None:
         return None
-    if _send_back(ctx, told, commit.chunks):
+    if _send_back(ctx, told, commit.chunks, server_of(commit.step.part)):
         return next_of_copy(ctx, told, most_rows)
     return CopyIn(commit.step, tuple(f for chunk in commit.chunks for f in chunk_files(ctx, chunk)))
 
@@ -71,13 +72,14 @@ def same_for_a_copy(now: Told, before: Told) -> bool:
     return first == second
 
 
-def _send_back(ctx: Context, told: Told, chunks: tuple[Chunk, ...]) -> bool:
-    """Whether any of them was too old (S7), or has lost files, and is CUT by now.
+def _send_back(ctx: Context, told: Told, chunks: tuple[Chunk, ...], server: str) -> bool:
+    """Whether any of them, which are of a `server`, was too old (S7), or has lost files, and is CUT by now.
 
     A ledger of before a later copy (R11) has what that one stood for, and its files are gone."""
     found = False
     for chunk in chunks:
-        old = too_old(chunk.position, told.copied, told.purged_below, told.begins or chunk.position)
+        begins = told.of_server(server).begins or chunk.position
+        old = too_old(chunk.position, told.copied, told.purged_below, begins, server)
         why = old or damaged(chunk.files, sizes(ctx, ctx.layout.copied(chunk.attempt)))
         if why is None:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -58,7 +58,8 @@ class Context:
     """`spec_version` is the ledger's number of `pipeline`; `say` takes progress lines for the task log.
 
     `local_launcher` runs jobs that are too small for Spark; without it `launcher` runs them too. `truth` is there
-    if the spec names another system that counts windows, `connector` if it names who says how far a mirror's is.
+    if the spec names another system that counts windows; `connectors` say how far those of a mirror's servers are, by
+    the server's name, empty where there is but one: those of which the spec names who says it.
     `conflicts`: why a person lets the order decide between contradicting events of the days that are built (M7).
     `register` gives a changed pipeline its version; `sender` opens a further system, which the caller closes;
     `standby` the source at another site, by its name.
@@ -78,7 +79,7 @@ class Context:
     request_ttl_ms: int = REQUEST_TTL_MS
     local_launcher: Launcher | None = None
     truth: Truth | None = None
-    connector: Connector | None = None
+    connectors: Mapping[str, Connector] = field(default_factory=dict)
     conflicts: str = ""
     register: Callable[[Pipeline], int] = field(default=_unregistered)
     sender: Callable[[Delivery], Sender] = field(default=_no_sender)

@@ -199,7 +199,7 @@ def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool]) -> boo
         found = caught_up(ctx, table, table.upto)
         if found is not None and found.position >= high:
             return True
-        if ctx.connector is None or not wait():
+        if not ctx.connectors or not wait():
             return False
 
 

@@ -27,14 +27,14 @@ from tidegate.core.copy.days import all_read
 from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedTable
 from tidegate.core.copy.port import Database, ReadAfter, TableRange
 from tidegate.core.copy.rounds import BRINGS_NOTHING, RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState, damaged
-from tidegate.core.copy.steps import cut, to_read, too_old, uncut
+from tidegate.core.copy.steps import cut, next_server, to_read, too_old, uncut
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.parts import KeyPart
 from tidegate.core.spec.pipeline import Copy
 from tidegate.core.target.paths import RECEIPT, join
 from tidegate.workflow.apply.apply import keyed
 from tidegate.workflow.apply.copies import CopyFacts, gather, sizes
-from tidegate.workflow.base import preflight
+from tidegate.workflow.base import preflight, servers
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import run_to_its_end
 from tidegate.workflow.copy import standing
@@ -66,9 +66,11 @@ def copy(
     go_on: Callable[[], bool] = lambda: True,
     compared: bool = False,
     greatest: Greatest = no_files,
+    server: str = "",
 ) -> Read:
     """Read what is left of the newest round; begin the first one. `go_on` is asked before each job but the first.
-    `compared`: of the round that is to be compared; `greatest`: of a mirror by days.
+    `compared`: of the round that is to be compared; `greatest`: of a mirror by days. `server`: the one whose `database`
+    it is, where there are several (`next_server`).
 
     Raises NotReady (S4: no event has been merged yet), SpecError (the source's table is another than the spec's),
     SourceError, StorageAhead (R11), JobFailed, LostComparison."""
@@ -80,8 +82,8 @@ def copy(
     done, lost = Read(), 0
     while True:
         try:
-            tables = SourceTables(ctx, database)
-            told = _told(ctx, greatest)
+            tables = SourceTables(ctx, database, server)
+            told = _told(ctx, greatest, server)
             round_, chunks = _next(ctx, database, tables, told, compared)
             if round_ is None or (done.chunks and not go_on()):
                 return replace(done, left=round_ is not None)
@@ -110,11 +112,14 @@ def _next(
     """The round that is to go on, with the chunks to read now; no round if all is read. Begins the first one."""
     standing.refuse_forgotten(ctx, told)
     facts = gather(ctx, told)
-    if not compared and all(one.state in (*BRINGS_NOTHING, RoundState.COMPARED) for one in facts.rounds):
-        _wait_for_comparison(ctx, facts.rounds)
-        _begin(ctx, tables, told, facts)  # a comparison is no copy, and one that was given up has no successor yet
+    mine = [one for one in facts.rounds if one.server == tables.server]
+    if not compared and all(one.state in (*BRINGS_NOTHING, RoundState.COMPARED) for one in mine):
+        _wait_for_comparison(ctx, mine)
+        part = servers.part(ctx, tables.server)
+        # a comparison is no copy, and one that was given up has no successor yet
+        _begin(ctx, tables, told, facts, part=part)
         return _next(ctx, database, tables, told, compared)
-    found = to_read(facts.rounds, facts.chunks, compared)
+    found = to_read(mine, facts.chunks, compared)
     if found is None:
         _whole_by_days(ctx, facts)
         return None, []
@@ -149,36 +154,44 @@ def _whole_by_days(ctx: Context, facts: CopyFacts) -> None:
             ctx.say(f"{ctx.name}: {one.words} is whole: the next day that is published has its rows")
 
 
-def _told(ctx: Context, greatest: Greatest) -> Told:
+def _told(ctx: Context, greatest: Greatest, server: str = "") -> Told:
     """What the table says. Raises NotReady (S4)."""
-    told = standing.told(ctx, greatest)
-    if told.copied.whole is None:
-        _wait_for_the_connector(ctx, told)
+    told = standing.told(ctx, greatest, server)
+    if (told.copied.whole_of(server) if server else told.copied.whole) is None:
+        _wait_for_the_connector(ctx, told.of_server(server), server)
     return told
 
 
-def _wait_for_the_connector(ctx: Context, told: Told) -> None:
+def _wait_for_the_connector(ctx: Context, told: Told, server: str) -> None:
     """S4: a connector that dies before it has noted any place begins at the log's end, and what changed meanwhile never
     comes. Raises NotReady."""
-    if ctx.connector is None or ctx.pipeline.copy is None or told.begins is None:
+    ask = ctx.connectors.get(server)
+    if ask is None or told.begins is None:
         return
+    slot = section(ctx).server(server).slot
     advice = "wait until it has noted its first place (offset.flush.interval.ms); then this goes on by itself"
     try:
-        position, _ = ctx.connector()
+        position, _ = ask()
     except LedgerError:
         raise
     except TidegateError as e:
         what = f"{ctx.name}: nobody says that its connector would go on after a restart: {str(e).splitlines()[0]}"
         raise NotReady(what, advice=advice) from None
-    if ctx.pipeline.copy.slot is not None and position[0] < told.begins[1]:
-        raise NotReady(
-            f"{ctx.name}: the slot {ctx.pipeline.copy.slot} has confirmed no merged event yet", advice=advice
-        )
+    if slot is not None and position[0] < told.begins[1]:
+        raise NotReady(f"{ctx.name}: the slot {slot} has confirmed no merged event yet", advice=advice)
 
 
-def again(ctx: Context, database: Database, why: str, keys: Keys | None = None, greatest: Greatest = no_files) -> Round:
-    """A new round, which reads the whole source table once more, or some `keys` of it; one that is OPEN is given up for
-    it, but never one of the whole table for some keys.
+def again(
+    ctx: Context,
+    database: Database,
+    why: str,
+    keys: Keys | None = None,
+    greatest: Greatest = no_files,
+    server: str = "",
+) -> Round:
+    """A new round, which reads the whole source table once more, or some `keys` of it, or all tables of one `server` of
+    several; one that is OPEN is given up for it, but never one of the whole table for some keys. A server whose round
+    was given up for another one's is read again once that is whole.
 
     Raises as `copy` does; LostComparison where another task begins one; for some keys NotReady while all are read, or
     never were, SpecError where the table has no parts."""
@@ -186,12 +199,12 @@ def again(ctx: Context, database: Database, why: str, keys: Keys | None = None, 
     if ctx.keyed is None:
         preflight.check(ctx)  # days say which copies they have taken
     _prepare(ctx)
-    tables = SourceTables(ctx, database)
-    told = _told(ctx, greatest)
-    part = _part(ctx, tables, told, keys)
+    tables = SourceTables(ctx, database, server)
+    told = _told(ctx, greatest, server)
+    part = _part(ctx, tables, told, keys) or servers.part(ctx, server)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
-        if part is not None and one.state == RoundState.OPEN and one.part is None:
+        if keys is not None and one.state == RoundState.OPEN and one.part is None:
             raise NotReady(f"{ctx.name}: {one.words} is under way: it reads these keys, too")
         if one.state in UNDER_WAY:
             ctx.ledger.copies.give_up(one, f"read again: {why}")
@@ -209,10 +222,21 @@ def _part(ctx: Context, tables: SourceTables, told: Told, keys: Keys | None) -> 
     return tables.part(keys)
 
 
+def to_read_now(ctx: Context) -> str | None:
+    """The server that `copy` is to read now; empty of the only one, None where nothing of several is left."""
+    names = servers.names(ctx)
+    return next_server(names, ctx.ledger.copies.rounds(ctx.name)) if names else ""
+
+
 def to_compare(ctx: Context, database: Database, keys: Keys | None = None) -> Round:
     """The round that is to be compared: the one that is under way for that, or a new one; of some `keys` only. Raises
-    as `copy` does; NotReady while a copy is under way; for some keys as `again` does."""
+    as `copy` does; NotReady while a copy is under way; SpecError of several servers; for some keys as `again` does."""
     guard(ctx)
+    if servers.names(ctx):
+        raise SpecError(
+            f"{ctx.name}: a mirror of several servers is not compared with them",
+            advice="to read all of one again, and put right what differs: tidegate copy --again --server ... --why ...",
+        )
     keyed(ctx).prepare()
     tables, told = SourceTables(ctx, database), _told(ctx, no_files)
     part = _part(ctx, tables, told, keys)
@@ -289,7 +313,7 @@ def _read(ctx: Context, database: Database, tables: SourceTables, told: Told, ch
     names = [chunk.table for chunk in chunks]
     read = {name: tables.to_read(name) for name in names}
     tries = [ctx.ledger.copies.attempt(chunk, ctx.nonce()) for chunk in chunks]
-    job = _plan(ctx, database, read, told, tries)
+    job = _plan(ctx, database, read, told, tries, tables.server)
     ctx.say(f"{ctx.name}: reading {many(len(tries), 'chunk')}, {tries[0].number} to {tries[-1].number}")
     error = run_to_its_end(ctx, job, ctx.layout.copy_plan(job.attempt))
     for name in read:
@@ -299,7 +323,7 @@ def _read(ctx: Context, database: Database, tables: SourceTables, told: Told, ch
     accepted, overtaken, why = [], 0, ""
     for one in tries:
         try:
-            found = _accepted(ctx, told, one)
+            found = _accepted(ctx, told, one, tables.server)
         except LostComparison:
             overtaken += 1  # another task has begun another attempt: that one's counts
             continue
@@ -319,11 +343,17 @@ def _read(ctx: Context, database: Database, tables: SourceTables, told: Told, ch
 
 
 def _plan(
-    ctx: Context, database: Database, read: Mapping[str, CopiedTable], told: Told, tries: Sequence[Chunk]
+    ctx: Context,
+    database: Database,
+    read: Mapping[str, CopiedTable],
+    told: Told,
+    tries: Sequence[Chunk],
+    server: str,
 ) -> CopyPlan:
     """S2: what is in progress is asked once the position is known, never before."""
     spec, place = section(ctx), {name: n for n, name in enumerate(read)}
-    position = None if told.last_position is None else (told.last_position[0], 0)
+    last = told.of_server(server).last_position
+    position = None if last is None else (last[0], 0)
     after = ReadAfter(position, database.in_progress())
     chunks = tuple(
         ChunkPlan(c.number, c.batch_id, c.attempt, ctx.layout.copied(c.attempt), c.keys, place[c.table]) for c in tries
@@ -342,10 +372,11 @@ def _plan(
         after=after,
         rate=spec.rate,
         tasks=spec.tasks,
+        server=server,
     )
 
 
-def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | str:
+def _accepted(ctx: Context, told: Told, chunk: Chunk, server: str) -> Chunk | str:
     """The chunk with what its attempt has read, or why it is to be read again: it left no receipt, or what it read may
     not be merged. Raises LostComparison."""
     home = ctx.layout.copied(chunk.attempt)
@@ -353,9 +384,10 @@ def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | str:
         receipt = loads(ChunkReceipt, ctx.storage.read(join(home, RECEIPT)))
     except PathMissing:
         return "its job left no receipt"
-    assert told.begins is not None
+    begins = told.of_server(server).begins
+    assert begins is not None
     low = (*receipt.low, chunk.round)
-    why = damaged(receipt.files, sizes(ctx, home)) or too_old(low, told.copied, told.purged_below, told.begins)
+    why = damaged(receipt.files, sizes(ctx, home)) or too_old(low, told.copied, told.purged_below, begins, server)
     if why is not None:
         ctx.say(f"{ctx.name}: chunk {chunk.number} is to be read again: {why}")
         return why
@@ -365,6 +397,10 @@ def _accepted(ctx: Context, told: Told, chunk: Chunk) -> Chunk | str:
 def _say_how_far(ctx: Context, database: Database, tables: SourceTables, round_: Round) -> None:
     chunks = ctx.ledger.copies.chunks(ctx.name, round_.number)
     rows = sum(c.rows for c in chunks)
-    about = 0 if round_.part else sum(database.rows_about(tables.described(name)) for name in tables.names)
+    about = (
+        0
+        if round_.part and not round_.server
+        else sum(database.rows_about(tables.described(name)) for name in tables.names)
+    )
     of = f" of about {about:,}" if about > rows else ""
     ctx.say(f"{ctx.name}: {round_.words}: {rows:,}{of} rows read")

@@ -38,12 +38,13 @@ def table_key(ctx: Context) -> tuple[str, ...]:
     return daily.key
 
 
-def told(ctx: Context, greatest: Greatest) -> Told:
-    """What it says. Raises NotReady (S4)."""
+def told(ctx: Context, greatest: Greatest, server: str = "") -> Told:
+    """What it says. `server`: whose events have to have shown that the topic began before them, where there are
+    several. Raises NotReady (S4)."""
     found = _by_days(ctx, greatest) if ctx.keyed is None else Told.by(keyed(ctx).standing())
-    why = unread_topic(found.begins, by_days=ctx.keyed is None)
+    why = unread_topic(found.of_server(server).begins, by_days=ctx.keyed is None)
     if why is not None:
-        raise NotReady(f"{ctx.name}: {why}")
+        raise NotReady(f"{ctx.name}: {f'server {server}: ' if server else ''}{why}")
     return found
 
 

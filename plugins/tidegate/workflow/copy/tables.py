@@ -10,7 +10,7 @@ from tidegate.core.base.errors import NotReady, SpecError, StepMissing
 from tidegate.core.copy.jobs import CopiedColumn, CopiedTable
 from tidegate.core.copy.port import Database, SourceTable
 from tidegate.core.mirror.parts import WHOLE_NUMBERS, KeyPart, key_part
-from tidegate.core.spec.change_events import EVENT_COLUMNS, SHARD_PATHS
+from tidegate.core.spec.change_events import EVENT_COLUMNS, SERVER, SHARD_PATHS
 from tidegate.core.spec.pipeline import Column, Copy
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.copy.standing import table_key
@@ -33,9 +33,13 @@ def section(ctx: Context) -> Copy:
 class SourceTables:
     """One look at them: each is described at most once. Methods raise SourceError too."""
 
-    def __init__(self, ctx: Context, database: Database) -> None:
-        self._ctx, self._database, self._spec = ctx, database, section(ctx)
+    def __init__(self, ctx: Context, database: Database, server: str = "") -> None:
+        """`server`: whose database it is, where there are several (S11). Raises SpecError for an unknown one."""
+        self._ctx, self._database, self._spec, self.server = ctx, database, section(ctx), server
         self._known: dict[str, SourceTable] = {}
+        if server not in [one.name for one in self._spec.each]:
+            what = f"{ctx.name}: copy.servers names no server {server or 'without a name'}"
+            raise SpecError(what, advice="its tables are read server by server: name one of them")
 
     @property
     def spelled(self) -> str:
@@ -88,7 +92,8 @@ class SourceTables:
 
     def said(self, name: str) -> tuple[tuple[str, str], ...]:
         """(column, value) of those that tell that a row is of this table. Raises SpecError where its events do not."""
-        told = self._database.event_names(self.described(name))
+        told = dict(self._database.event_names(self.described(name)))
+        told |= {SERVER: self.server} if self.server else {}
         columns = [(c.name, SHARD_PATHS[c.path]) for c in self._ctx.pipeline.decoded_columns if c.path in SHARD_PATHS]
         missing = next((column for column, of in columns if of not in told), None)
         if missing is not None:
@@ -104,7 +109,7 @@ class SourceTables:
         why = self.why_no_parts()
         if why is not None:
             advice = f"parts are of keys that are whole numbers, which everybody puts in one order; {words}"
-            raise SpecError(f"{name}: {why}", advice=words if self._spec.tables else advice)
+            raise SpecError(f"{name}: {why}", advice=words if self._spec.tables or self._spec.servers else advice)
         table = self.described(self.names[0])
         try:
             return key_part([column.name for column in key_of(self._ctx, table.key)], *keys)
@@ -113,7 +118,9 @@ class SourceTables:
 
     def why_no_parts(self) -> str | None:
         """Why nobody but the source knows which keys lie between two others; None: everybody does."""
-        return "a mirror of several tables has no parts" if self._spec.tables else self.why_no_ranges(self.names[0])
+        if self._spec.tables or self._spec.servers:
+            return f"a mirror of several {'tables' if self._spec.tables else 'servers'} has no parts"
+        return self.why_no_ranges(self.names[0])
 
     def why_no_ranges(self, name: str) -> str | None:
         """The same of the keys of one table."""

@@ -1,0 +1,29 @@
+"""Servers of a mirror whose shards lie on several: each has a log of its own, and positions of two logs say nothing
+beside each other (S11). Events of one key are all of one server, so that M2 compares positions of one log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.core.mirror.jobs import ServerLog
+
+
+@dataclass(frozen=True)
+class Servers:
+    """All servers of a mirror, in order. `column`: the logical column of its key that names a row's."""
+
+    column: str
+    logs: tuple[ServerLog, ...]
+
+
+def logs_after(before: Sequence[ServerLog], names: Sequence[str], said: Sequence[ServerLog]) -> tuple[ServerLog, ...]:
+    """What is known of the servers of these `names` once a merge has `said` more of some of them."""
+    old, new = ({log.name: log for log in logs} for logs in (before, said))
+    return tuple(further(old.get(name, ServerLog(name)), new.get(name, ServerLog(name))) for name in names)
+
+
+def further(old: ServerLog, new: ServerLog) -> ServerLog:
+    """What both have said of a server, `new` by later merges."""
+    last = max((log.last for log in (old, new) if log.last is not None), default=None)
+    return ServerLog(old.name, old.begins or new.last, last, max(old.newest_ms, new.newest_ms))

@@ -1,0 +1,32 @@
+"""Servers of a mirror whose source's tables lie on several (S11): of each, what is of one log alone."""
+
+from __future__ import annotations
+
+from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.parts import KeyPart, OfServer
+from tidegate.core.mirror.servers import Servers, logs_after
+from tidegate.core.spec.change_events import SERVER_PATH
+from tidegate.workflow.base.context import Context
+
+
+def names(ctx: Context) -> tuple[str, ...]:
+    """Of all servers, in the order of the YAML; none where there is but one."""
+    copy = ctx.pipeline.copy
+    return () if copy is None else tuple(one.name for one in copy.servers)
+
+
+def _column(ctx: Context) -> str:
+    """The logical column of the key that names a row's server."""
+    assert ctx.keyed is not None
+    return next(name for name in ctx.keyed.key if ctx.pipeline.column(name).path == SERVER_PATH)
+
+
+def part(ctx: Context, server: str) -> KeyPart | None:
+    """The keys of a server; None of the only one: all."""
+    return KeyPart((), (), (), OfServer(_column(ctx), server)) if server else None
+
+
+def known(ctx: Context, told: Told) -> Servers | None:
+    """What the table knows of each; None where there is but one."""
+    each = names(ctx)
+    return Servers(_column(ctx), logs_after(told.copied.servers, each, ())) if each else None

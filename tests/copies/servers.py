@@ -1,0 +1,124 @@
+"""A mirror whose source's table lies on two servers, in memory: each has a log of its own (S11)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.source_table import FakeSource, position
+from tests.mirror.worlds import YAML, MirrorWorld
+from tidegate.core.mirror.servers import ServerLog
+from tidegate.workflow.copy import copy as reading
+
+A, B = "shop-a", "shop-b"
+SERVERS = (
+    YAML.replace("key: [id]", "key: [server, id]").replace(
+        "columns:\n",
+        'columns:\n  - {{name: server, type: string, nullable: false, from: "$._source.name"}}\n',
+    )
+    + f"""\
+copy:
+  table: shop.readings
+  chunk_rows: 3
+  tasks: 1
+  servers:
+    - {{{{name: {A}, conn_id: shop_a, connect_conn_id: connect, connector: a}}}}
+    - {{{{name: {B}, conn_id: shop_b, connect_conn_id: connect, connector: b}}}}
+"""
+)
+FIRST = {A: 900_000, B: 100}
+"""Where the log of each server begins."""
+
+
+class FakeServer(FakeSource):
+    """`sent`: how many of its events are in the topic, `delivered`: to which position its connector has noted that;
+    `ms`: its clock, if it says one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.end = name, FIRST[name]
+        self.sent, self.delivered = 0, self.end
+        self.ms: int | None = None
+
+    def set(self, key: int, word: str | None) -> None:
+        super().set(key, word)
+        of, value = self.log[-1]
+        said = json.loads(value)
+        said["source"] |= {"name": self.name} | ({} if self.ms is None else {"ts_ms": self.ms})
+        self.log[-1] = (of, json.dumps(said).encode())
+
+    def how_far(self) -> Any:
+        """What its connector has noted, and where its log ends."""
+        return position(self.delivered), self.position()
+
+
+class ServersWorld(MirrorWorld):
+    """`source_tables`: the database of each server."""
+
+    def __init__(self, folder: Path, yaml: str = SERVERS, **options: Any) -> None:
+        super().__init__(folder, yaml, **options)
+        self.source_tables = {name: FakeServer(name) for name in (A, B)}
+        self.connectors = {name: server.how_far for name, server in self.source_tables.items()}
+
+    def copied_from(self, server: str) -> Any:
+        return self.source_tables[server]
+
+    def deliver(self, *names: str, most: int | None = None) -> int | None:
+        """The connectors of these servers, or of all, send events, and a batch lands them."""
+        found: list[Any] = []
+        for server in [self.source_tables[name] for name in names or (A, B)]:
+            some = server.log[server.sent :][:most]
+            server.sent += len(some)
+            if server.sent == len(server.log):
+                server.delivered = server.end
+            elif some:
+                server.delivered = json.loads(some[-1][1])["source"]["pos"]
+            found += some
+        return self.land(*found) if found else None
+
+    def read(self, **options: Any) -> reading.Read | None:
+        """The task that reads chunks, of the server whose turn it is; None if each is read."""
+        ctx = self.context()
+        try:
+            server = reading.to_read_now(ctx)
+            if server is None:
+                return None
+            return reading.copy(ctx, self.source_tables[server], server=server, **options)
+        finally:
+            self.close()
+
+    def again(self, server: str, why: str = "test") -> Any:
+        """A new round of that server."""
+        try:
+            return reading.again(self.context(), self.source_tables[server], why, server=server)
+        finally:
+            self.close()
+
+    def found(self, hidden: bool = False) -> dict[tuple[str, int], str]:
+        """What readers see; `hidden`: what stands in the table, whoever sees it."""
+        table = self.opened()
+        at = None
+        if table is not None and hidden:
+            at = next((ref.snapshot_id for name, ref in table.metadata.refs.items() if name != "main"), None)
+        rows = [] if table is None else table.scan(row_filter="_op != 'd'", snapshot_id=at).to_arrow().to_pylist()
+        assert len({(r["server"], r["id"]) for r in rows}) == len(rows), "a key has two rows"
+        return {(r["server"], r["id"]): r["word"] for r in rows}
+
+    def log_of(self, server: str) -> ServerLog:
+        """What the table says of a server."""
+        return next(log for log in self.standing().copied.servers if log.name == server)
+
+    @property
+    def source(self) -> dict[tuple[str, int], str]:
+        """All rows of both servers."""
+        return {(name, key): word for name, of in self.source_tables.items() for key, word in of.rows.items()}
+
+    def mirror(self) -> dict[tuple[str, int], str]:
+        """Everything sent, read and merged."""
+        self.deliver()
+        self.apply()
+        for _ in range(2):
+            self.read()
+            self.apply()
+        return self.found()

@@ -1,0 +1,150 @@
+"""Random lives of a mirror whose tables lie on two servers: tasks die, connectors lag, rows come and go without an
+event, copies of one server are begun again. What is told of each server is compared with what it had."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from tests.copies.lives import CALLS
+from tests.copies.servers import SERVERS, A, B, ServersWorld
+from tests.fakes.source_table import position
+from tests.hooks import Died, Hook, Once, die
+from tests.mirror.audits import deep
+from tidegate.core.base.errors import LostComparison, NotReady
+from tidegate.core.mirror.balance import imbalance
+from tidegate.core.mirror.copied import Complete
+
+KEYS = 12
+SILENT = 3
+"""Keys from there on change without events, too."""
+TURNS = 30
+OFTEN = [*("change",) * 6, *("deliver",) * 4, *("apply",) * 3, *("read",) * 5, "again"]
+State = dict[int, str]
+
+
+class Life:
+    """`seed` decides everything. `history`: of each server, its rows since an end of its log and a time."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.dies: tuple[str, str, bool, int] | None = None
+        rows = self.rng.choice((1, 2, 5))
+        yaml = SERVERS.replace("chunk_rows: 3", f"chunk_rows: {rows}")
+        self.world = ServersWorld(folder, yaml, wrap=self._wrap)
+        self.history: dict[str, list[tuple[int, int, State]]] = {}
+        self.told = 0
+        for name, server in self.world.source_tables.items():
+            server.rows = {k: f"old {k}" for k in self.rng.sample(range(KEYS), self.rng.randrange(KEYS))}
+            server.during = lambda name=name: self.change(name) if self.rng.random() < 0.3 else None
+            self.history[name] = [(server.end, 0, dict(server.rows))]
+        if self.rng.random() < 0.6:  # else its first copies are read while all else goes on
+            for name in (A, B):
+                self.last_word(name, SILENT)
+            self._settled()
+
+    def _wrap(self, name: str, port: object) -> object:
+        if self.dies is None or self.dies[0] != name:
+            return port
+        _, method, before, at = self.dies
+        once = Once(die, at)
+        return Hook(port, before={method: once}) if before else Hook(port, after={method: once})
+
+    def change(self, name: str = "") -> None:
+        """A transaction of a server; now and then one that no event tells."""
+        name = name or self.rng.choice((A, B))
+        server, key = self.world.source_tables[name], self.rng.randrange(KEYS)
+        self.world.clock.advance(1)
+        if key < SILENT and self.rng.random() < 0.5:
+            server.rows.pop(key, None)
+        else:
+            server.set(key, None if self.rng.random() < 0.3 else f"w{self.rng.randrange(10**6)}")
+        self.history[name].append((server.end, self.world.clock.now_ms(), dict(server.rows)))
+
+    def last_word(self, name: str, key: int) -> None:
+        """An event."""
+        server = self.world.source_tables[name]
+        server.set(key, "the last word")
+        self.history[name].append((server.end, self.world.clock.now_ms(), dict(server.rows)))
+
+    def turn(self) -> None:
+        what = self.rng.choice(OFTEN)
+        if what not in ("change", "deliver") and self.rng.random() < 0.3:
+            port = self.rng.choice(list(CALLS))
+            self.dies = port, self.rng.choice(CALLS[port]), self.rng.random() < 0.5, self.rng.randrange(1, 4)
+        try:
+            getattr(self, what)()
+        except (Died, LostComparison, NotReady):
+            pass
+        finally:
+            self.dies = None
+            if what == "apply" and self.world.loaded() is not None:
+                self.sound()
+            self.world.close()
+
+    def deliver(self) -> None:
+        """A connector, or both, some of them late."""
+        names = self.rng.choice(((A,), (B,), (A, B)))
+        self.world.deliver(*names, most=self.rng.randrange(1, 9))
+
+    def apply(self) -> None:
+        self.world.apply()
+
+    def read(self) -> None:
+        self.world.read(go_on=lambda: self.rng.random() < 0.5)
+
+    def again(self) -> None:
+        self.world.again(self.rng.choice((A, B)))
+
+    def sound(self) -> None:
+        """The sums; that readers see all or nothing; and what is told of each server."""
+        standing = self.world.standing()
+        assert imbalance(standing) is None
+        seen = self.world.found()
+        assert not seen or standing.copied.whole is not None, "readers see a part of the servers"
+        if standing.copied.complete is not None:
+            self.told += 1
+            self._none_older(seen, standing.copied.complete)
+
+    def _none_older(self, seen: dict[tuple[str, int], str], told: Complete) -> None:
+        """Each row is as of some moment since what was told of its server, and since the time."""
+        for name, at in told.servers:
+            history = self.history[name]
+            by_log = max((n for n, (end, _, _) in enumerate(history) if position(end) <= at), default=0)
+            by_time = max((n for n, (_, ms, _) in enumerate(history) if ms < (told.at_ms or 0)), default=0)
+            for key in range(SILENT, KEYS):
+                may = {state.get(key) for _, _, state in history[max(by_log, by_time) :]}
+                assert seen.get((name, key)) in may, f"{name}, key {key}: {seen.get((name, key))}, told {told}"
+
+    def end(self) -> None:
+        """All is delivered, read and merged; once more by a copy of each server."""
+        for name, server in self.world.source_tables.items():
+            server.during = lambda: None
+            self.last_word(name, 0)
+        self._settled()
+        known = {k: v for k, v in self.world.source.items() if k[1] >= SILENT}
+        assert {k: v for k, v in self.world.found().items() if k[1] >= SILENT} == known
+        for name in (B, A):
+            self.world.again(name)
+            self._settled()
+        assert self.world.found() == self.world.source
+        self.sound()
+        assert self.told
+        assert deep(self.world).problems == ()
+
+    def _settled(self) -> None:
+        while self.world.deliver() is not None:
+            pass
+        for _ in range(4):  # a chunk may have to be read again, and one server is read after the other
+            self.world.apply()
+            self.world.read()
+        self.world.apply()
+
+
+def live(folder: Path, seed: int) -> Life:
+    """A life from its beginning to its end."""
+    life = Life(folder, seed)
+    for _ in range(TURNS):
+        life.turn()
+    life.end()
+    return life
