@@ -19,10 +19,12 @@ import pytest
 from dev.stack import debian
 from dev.stack.info import StackInfo
 from tests.copies.real import RealWorld, real_world
+from tests.copies.real_servers import real_servers
 from tests.copies.real_shards import real_shards
 from tests.copies.writer import Key
 from tests.databases.fixtures import KINDS
-from tests.databases.servers import Server, mariadb
+from tests.databases.servers import Server
+from tests.databases.servers import mariadb as another
 from tests.real_kafka import eventually
 from tidegate.core.base.errors import JobFailed, NotReady
 from tidegate.databases.kinds import for_workers
@@ -70,7 +72,7 @@ def test_a_database_that_is_killed_again_and_again(kafka: StackInfo, tmp_path: P
     seed = rng.randrange(10**6) if GIVEN is None else int(GIVEN)
     (tmp_path / "world").mkdir()
     with (
-        mariadb(tmp_path / "database", durable=True) as killed,
+        another(tmp_path / "database", durable=True) as killed,
         real_world(tmp_path / "world", killed, kafka.kafka_bootstrap, seed) as world,
     ):
         try:
@@ -204,3 +206,36 @@ def test_shards_of_a_server_are_one_mirror(
         eventually(lambda: world.change(2) or world.connector()[0] >= end, 60.0)  # type: ignore[func-returns-value]
         eventually(lambda: world.land_next() is None and world.apply() and world.found() == world.content(), 60.0)
         assert world.standing().copied.complete is not None
+
+
+def test_two_servers_are_one_mirror(mariadb: Server, kafka: StackInfo, tmp_path: Path, rng: random.Random) -> None:
+    """They change while they are copied, one after the other; in the end the mirror has the rows of both (S11)."""
+    (tmp_path / "world").mkdir()
+    with (
+        another(tmp_path / "second") as second,
+        real_servers(
+            tmp_path / "world", (mariadb, second), kafka.kafka_bootstrap, rng.randrange(10**6), rows=300
+        ) as world,
+    ):
+
+        def begun() -> bool:
+            world.change(4)
+            world.land_next()
+            found = world.apply().told.copied.servers
+            return bool(found) and all(log.begins is not None for log in found)
+
+        eventually(begun, 120.0)
+        whole = False
+        while not whole:
+            world.change()
+            world.land_next()
+            whole = world.step()
+            world.apply()
+            assert world.found() == {} or world.standing().copied.whole is not None
+        ends = world.ends()
+        eventually(lambda: world.noted(ends), 120.0)
+        eventually(lambda: world.land_next() is None and world.apply() and world.found() == world.content(), 120.0)
+        complete = world.standing().copied.complete
+        assert complete is not None
+        assert all(position >= ends[name] for name, position in complete.servers)
+        assert len(complete.servers) == 2

@@ -1,0 +1,147 @@
+"""Two real MariaDB servers whose table is one mirror, through real Debezium: a connector each, one topic (S11)."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka.admin import NewTopic
+
+from dev.demo.mirror.connect import Connect
+from dev.stack.ports import choose_ports
+from dev.stack.processes import Identity, Launcher
+from dev.stack.topics import create_topic
+from tests.copies.real import FLUSH_MS, LANES, _connector
+from tests.copies.servers import ServersWorld
+from tests.copies.writer import Table
+from tests.databases.servers import Server
+from tests.real_kafka import RealKafka
+from tidegate.adapters.clock import SystemClock
+from tidegate.core.base.errors import NotReady
+from tidegate.core.copy.port import LogPosition
+from tidegate.databases import connector, kinds
+from tidegate.workflow.copy import copy as reading
+
+Rows = dict[tuple[str, int], str]
+
+
+class RealServers(ServersWorld):
+    """The same table on two servers, with `rows` rows of the same keys. The log of the second one is files ahead."""
+
+    def __init__(self, folder: Path, servers: tuple[Server, Server], bootstrap: str, seed: int, rows: int) -> None:
+        super().__init__(folder)
+        self.rng, self.topic = random.Random(seed), f"both{seed}"
+        self.servers = {f"{letter}{seed}": server for letter, server in zip("ab", servers, strict=True)}
+        self.table = f"shop.t{seed}"
+        copy, source = self.pipeline.copy, self.pipeline.source
+        assert copy is not None
+        named = tuple(
+            replace(one, name=name, connector=name) for one, name in zip(copy.servers, self.servers, strict=True)
+        )
+        self.change_spec(
+            name=self.topic,
+            source=replace(source, topic=self.topic),
+            copy=replace(copy, table=self.table, servers=named, chunk_rows=rows // 3),
+        )
+        settings = {"bootstrap.servers": bootstrap}
+        create_topic(settings, NewTopic(self.topic, LANES, 1, config={"retention.ms": "-1"}))
+        self.kafka = RealKafka(SimpleNamespace(settings=settings))  # type: ignore[assignment, arg-type]
+        self.clock = SystemClock()  # type: ignore[assignment]
+        servers[1].run(*["FLUSH BINARY LOGS"] * 3)
+        for name, server in self.servers.items():
+            server.run(f"CREATE TABLE {self.table} (id int PRIMARY KEY, word varchar(40))")
+            values = ", ".join(f"({key}, '{name} {key}')" for key in range(rows))
+            server.run(f"INSERT INTO {self.table} VALUES {values}")
+        self.readers = {name: kinds.reader(kinds.for_workers(s.connection)) for name, s in self.servers.items()}
+        self.bases = {name: kinds.opened(server.connection, 30.0) for name, server in self.servers.items()}
+        self.connectors = {name: partial(self._how_far, name) for name in self.servers}
+        self._port = choose_ports(("connect",), {})["connect"]
+        launcher = Launcher(
+            run_id=self.topic, logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
+        )
+        made = {name: self._settings(name, folder, 30_000 + n + seed % 10_000) for n, name in enumerate(self.servers)}
+        self.connect = Connect(folder / "connect", bootstrap, self._port, made, launcher, LANES, FLUSH_MS, "connect")
+
+    def _settings(self, name: str, folder: Path, number: int) -> dict[str, str]:
+        history = folder / name
+        history.mkdir()
+        return _connector(self.servers[name], Table("mariadb", self.table), name, history, number) | {
+            "transforms": "route",
+            "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+            "transforms.route.regex": rf"{name}\.shop\..*", "transforms.route.replacement": self.topic,
+        }  # fmt: skip
+
+    def _how_far(self, name: str) -> tuple[LogPosition, LogPosition]:
+        noted = connector.connect_position(f"http://127.0.0.1:{self._port}", name, 5.0)
+        return noted, self.bases[name].position()
+
+    def copied_from(self, server: str) -> Any:
+        return self.readers[server]
+
+    def ends(self) -> Mapping[str, LogPosition]:
+        """Where each log ends."""
+        return {name: base.position() for name, base in self.bases.items()}
+
+    def noted(self, ends: Mapping[str, LogPosition]) -> bool:
+        """Whether each connector has come so far; each server changes once more, so that it says so."""
+        self.change(2)
+        return all(self._how_far(name)[0] >= end for name, end in ends.items())
+
+    def change(self, most: int = 20) -> None:
+        """Rows of each of them, each by a transaction of its own."""
+        for server in self.servers.values():
+            for _ in range(self.rng.randrange(1, most)):
+                key = self.rng.randrange(600)
+                if self.rng.random() < 0.3:
+                    server.run(f"DELETE FROM {self.table} WHERE id = {key}")
+                else:
+                    server.run(f"REPLACE INTO {self.table} VALUES ({key}, 'was {self.rng.random()}')")
+
+    def land_next(self) -> int | None:
+        """A batch of what is there; None for none."""
+        self.runs += 1
+        return self.ingest(f"run {self.runs}")
+
+    def step(self) -> bool:
+        """A job of the copy of the server whose turn it is, if its connector has noted a place (S4). Returns whether
+        nothing is left of any."""
+        ctx = self.context()
+        try:
+            server = reading.to_read_now(ctx)
+            if server is not None:
+                reading.copy(ctx, self.bases[server], go_on=lambda: False, server=server)
+            return server is None
+        except NotReady:
+            return False
+        finally:
+            self.close()
+
+    def content(self) -> Rows:
+        """What the servers have."""
+        return {
+            (name, int(key)): word
+            for name, server in self.servers.items()
+            for key, word in server.run(f"SELECT id, word FROM {self.table}")
+        }
+
+
+@contextmanager
+def real_servers(
+    folder: Path, servers: tuple[Server, Server], bootstrap: str, seed: int, rows: int
+) -> Iterator[RealServers]:
+    world = RealServers(folder, servers, bootstrap, seed, rows)
+    try:
+        world.connect.start()
+        yield world
+    finally:
+        world.connect.kill()
+        world.close()
+        for base in world.bases.values():
+            base.close()
