@@ -27,6 +27,7 @@ from tidegate.adapters.clock import SystemClock
 from tidegate.core.base.errors import NotReady
 from tidegate.core.copy.port import LogPosition
 from tidegate.databases import connector, kinds
+from tidegate.workflow.base.servers import to_read_now
 from tidegate.workflow.copy import copy as reading
 
 Rows = dict[tuple[str, int], str]
@@ -114,7 +115,7 @@ class RealServers(ServersWorld):
         nothing is left of any."""
         ctx = self.context()
         try:
-            server = reading.to_read_now(ctx)
+            server = to_read_now(ctx)
             if server is not None:
                 reading.copy(ctx, self.bases[server], go_on=lambda: False, server=server)
             return server is None

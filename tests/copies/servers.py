@@ -9,6 +9,7 @@ from typing import Any
 from tests.fakes.source_table import FakeSource, position
 from tests.mirror.worlds import YAML, MirrorWorld
 from tidegate.core.mirror.servers import ServerLog
+from tidegate.workflow.base.servers import to_read_now
 from tidegate.workflow.copy import copy as reading
 
 A, B = "shop-a", "shop-b"
@@ -81,7 +82,7 @@ class ServersWorld(MirrorWorld):
         """The task that reads chunks, of the server whose turn it is; None if each is read."""
         ctx = self.context()
         try:
-            server = reading.to_read_now(ctx)
+            server = to_read_now(ctx)
             if server is None:
                 return None
             return reading.copy(ctx, self.source_tables[server], server=server, **options)

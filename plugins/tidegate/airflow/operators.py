@@ -193,7 +193,8 @@ class CopyOperator(PipelineOperator):
 
         Raises AirflowSkipException where nothing was left to read, or no event has been merged yet (S4)."""
         from tidegate.wiring import open_copy
-        from tidegate.workflow.copy.copy import copy, to_read_now
+        from tidegate.workflow.base.servers import to_read_now
+        from tidegate.workflow.copy.copy import copy
 
         until = time.monotonic() + LONGEST_APPLY_S
         server = to_read_now(ctx)

@@ -153,7 +153,8 @@ def _read_and_merged(ctx: Context) -> tuple[Read, Told | None]:
     """What was read, of several servers one after the other; and the table with it, None by days."""
     from tidegate.wiring import command_lookup, open_copy
     from tidegate.workflow.apply.apply import apply
-    from tidegate.workflow.copy.copy import Read, copy, to_read_now
+    from tidegate.workflow.base.servers import to_read_now
+    from tidegate.workflow.copy.copy import Read, copy
 
     done, told, before = Read(), None, None
     while True:

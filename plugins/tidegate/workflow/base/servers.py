@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.core.copy.steps import next_server
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.parts import KeyPart, OfServer
 from tidegate.core.mirror.servers import Servers, logs_after
@@ -30,3 +31,9 @@ def known(ctx: Context, told: Told) -> Servers | None:
     """What the table knows of each; None where there is but one."""
     each = names(ctx)
     return Servers(_column(ctx), logs_after(told.copied.servers, each, ())) if each else None
+
+
+def to_read_now(ctx: Context) -> str | None:
+    """The server that is to be copied now; empty of the only one, None where nothing of several is left."""
+    each = names(ctx)
+    return next_server(each, ctx.ledger.copies.rounds(ctx.name)) if each else ""

@@ -27,7 +27,7 @@ from tidegate.core.copy.days import all_read
 from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedTable
 from tidegate.core.copy.port import Database, ReadAfter, TableRange
 from tidegate.core.copy.rounds import BRINGS_NOTHING, RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState, damaged
-from tidegate.core.copy.steps import cut, next_server, to_read, too_old, uncut
+from tidegate.core.copy.steps import cut, to_read, too_old, uncut
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.parts import KeyPart
 from tidegate.core.spec.pipeline import Copy
@@ -220,12 +220,6 @@ def _part(ctx: Context, tables: SourceTables, told: Told, keys: Keys | None) -> 
     if told.copied.whole is None:
         raise NotReady(f"{ctx.name}: its first copy is not whole: it reads these keys, too")
     return tables.part(keys)
-
-
-def to_read_now(ctx: Context) -> str | None:
-    """The server that `copy` is to read now; empty of the only one, None where nothing of several is left."""
-    names = servers.names(ctx)
-    return next_server(names, ctx.ledger.copies.rounds(ctx.name)) if names else ""
 
 
 def to_compare(ctx: Context, database: Database, keys: Keys | None = None) -> Round:
