@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from pyiceberg.table import StaticTable
 
 from tests.mirror.audits import deep
@@ -24,6 +25,7 @@ from tests.mirror.test_evolve import EVOLVING, command_line, happened, seen
 from tests.mirror.test_where_key import ask, states
 from tests.mirror.worlds import MirrorWorld, mirror, told
 from tests.world import T0, World
+from tidegate.cli.main import main
 from tidegate.core.base.errors import BatchRefused, CatalogueMismatch, SpecError
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.ledger.store import columns
@@ -53,6 +55,18 @@ def kind_of(world: MirrorWorld, column: str = "qty") -> str:
 
 def quantities(world: MirrorWorld) -> list[tuple[int, int | None]]:
     return [(row["id"], row["qty"]) for row in seen(world)]
+
+
+def test_status_knows_what_has_grown(world: MirrorWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The YAML says int still: it contradicts nothing."""
+    world.land(told(LONG, 20, id=2, word="b", qty=BIG))
+    world.apply()
+    world.close()
+    command_line(world, monkeypatch, NARROW)
+    for command, shown in (("status readings --no-kafka", "batch"), ("doctor readings --timeout 0.5", "well")):
+        found = CliRunner().invoke(main, command.split())
+        assert "landed under the spec as it was" not in found.output
+        assert shown in found.output
 
 
 def test_a_column_grows_in_the_middle_of_a_batch(world: MirrorWorld) -> None:

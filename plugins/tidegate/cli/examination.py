@@ -301,12 +301,12 @@ class Examination:
         with surroundings.ledger() as ledger:
             specs = ledger.reads.newest_specs([p.name for p in self.pipelines])
             for p in self.pipelines:
-                error = contradiction(specs[p.name], p) if p.name in specs else None
+                ctx = surroundings.context(p, ledger)
+                error = contradiction(specs[p.name], ctx.pipeline) if p.name in specs else None
                 if error is not None:
                     means = "each of its tasks stops before it does anything"
                     found.append(Finding("yaml", WRONG, str(error.args[0]), means, error.advice, p.name))
-                now_ms = surroundings.context(p, ledger).clock.now_ms()
-                for c in left_behind(p, ledger.replays.unfinished(p.name), now_ms):
+                for c in left_behind(p, ledger.replays.unfinished(p.name), ctx.clock.now_ms()):
                     means = "late rows of these windows wait, and what was written stays"
                     found.append(Finding("replays", WARNING, c.what, means, c.advice, p.name))
         return found

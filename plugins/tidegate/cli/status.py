@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from tidegate.cli.failures import NOT_WELL, WELL, WRONG
 from tidegate.cli.output import advice, console, json_option, paragraph, paragraphs, print_json
 from tidegate.cli.status_table import Line
 from tidegate.cli.topics import topics
+from tidegate.core.base.errors import SpecError
 from tidegate.core.base.instants import iso, span
 from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many, offsets, those
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tidegate.core.look.views import BatchRow, Overview
     from tidegate.core.mirror.applies import Merging
     from tidegate.ledger import SqlLedger
+    from tidegate.spec.loader import Loaded
 
 KAFKA_S = 2.0
 EVENTS = 8
@@ -88,13 +91,25 @@ def _gather(ledger: SqlLedger, name: str | None, ask_kafka: bool) -> list[Line]:
     from tidegate.adapters.clock import SystemClock
     from tidegate.workflow.look.status import statuses
 
-    loaded = surroundings.loaded_pipelines(name)
+    loaded = [_in_force(one, ledger) for one in surroundings.loaded_pipelines(name)]
     answers = topics(loaded, KAFKA_S) if ask_kafka else {}
     sound, now_ms = [one.pipeline for one in loaded if one.pipeline is not None], SystemClock().now_ms()
     states = {one: (topic, now_ms) for one, topic in answers.items() if not isinstance(topic, str)}
     found = statuses(sound, states, ledger.reads, now_ms, EVENTS if name else 1)
     silent = {one.name: answers.get(one.name, NOT_ASKED) for one in sound if one.name not in states}
     return [Line(one.name, found.get(one.name), str(one.error or "") or None, silent.get(one.name)) for one in loaded]
+
+
+def _in_force(one: Loaded, ledger: SqlLedger) -> Loaded:
+    """The YAML's pipeline as tasks have it, or why they cannot."""
+    from tidegate.workflow.base.columns import in_force
+
+    if one.pipeline is None:
+        return one
+    try:
+        return replace(one, pipeline=in_force(one.pipeline, ledger))
+    except SpecError as e:
+        return replace(one, pipeline=None, error=e)
 
 
 # ---------------------------------------------------------------- as JSON
