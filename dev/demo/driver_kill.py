@@ -78,7 +78,8 @@ def kill_next_driver(workdir: Folder, timeout_s: float, job: Job = LANDING) -> K
     _wait(lambda: not driver.alive, deadline, f"process {driver.pid} did not end")
     if (attempt / RECEIPT).exists():
         raise KillMissed(f"{attempt} has a receipt: the driver was killed too late")
-    return Killed(driver.pid, attempt, tuple(_files(attempt)), tuple(_closed(attempt)))
+    closed = tuple(_closed(attempt))  # first: its workers may write on for a moment
+    return Killed(driver.pid, attempt, tuple(_files(attempt)), closed)
 
 
 @contextmanager
