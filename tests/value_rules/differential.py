@@ -6,6 +6,7 @@ python -m tests.value_rules.differential --count 1000000
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import sys
 import time
@@ -44,7 +45,7 @@ def run(wanted: Sequence[Job], processes: int) -> Iterator[tuple[Job, Outcome]]:
     if processes == 1:
         yield from ((job, _run(job)) for job in wanted)
         return
-    with ProcessPoolExecutor(processes) as pool:
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:  # a test's process has threads
         yield from zip(wanted, pool.map(_run, wanted), strict=True)
 
 
