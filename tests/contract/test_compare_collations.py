@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dev.stack import debian
-from tests.contract.test_compare_real import TEXTS, compared, copied, told, with_chunks
+from tests.contract.test_compare_real import TEXTS, compared, copied, finds_texts_that_differ, told, with_chunks
 from tests.copies.worlds import COPYING, CopyWorld
 from tests.databases.fixtures import KINDS
 from tests.databases.reading import series
@@ -78,21 +78,7 @@ def test_a_text(case: tuple[Server, str], tmp_path: Path) -> None:
     with server.session().cursor() as cursor:
         cursor.executemany("INSERT INTO shop.readings VALUES (%s, 'odd')", [(text,) for text in TEXTS])
     world, base = copied(server, CopyWorld(tmp_path, with_chunks(TEXT_KEY, 700)), "Key 1", "w1")
-    equal = compared(world, base)
-    assert (equal.differ, equal.rows, equal.read, equal.unsummed) == ({}, 2_009, 0, "")
-
-    server.run(
-        "UPDATE shop.readings SET id = 'KEY 20' WHERE id = 'Key 20'",
-        "UPDATE shop.readings SET id = 'trailing ' WHERE id = 'trailing'",
-        "DELETE FROM shop.readings WHERE id = 'Straße'",
-        "UPDATE shop.readings SET word = 'other' WHERE id = '日本'",
-    )
-    world.land(told(server, base, "Key 2", "w2"))
-    found = compared(world, base)
-    print(how_much(found))
-    assert found.differ == {"lacking": 2, "surplus": 3, "other": 1}
-    assert (found.rows, found.exact) == (2_008, True)
-    assert found.read < 600
+    finds_texts_that_differ(server, world, base)
     mended(world, base)
     assert world.rows()["KEY 20"] == "w20"  # type: ignore[index]
 
