@@ -15,9 +15,11 @@ from tests.mirror.audits import deep
 from tidegate.core.base.errors import BatchRefused, JobFailed, NotReady, SpecError
 from tidegate.core.copy.complete import Look
 from tidegate.core.copy.words import how_far
+from tidegate.core.spec.pipeline import Column
 from tidegate.ledger.migrate import migrate
 from tidegate.ledger.sql import SqlLedger
 from tidegate.workflow.copy.copy import again, copy, to_compare
+from tidegate.workflow.look import status
 
 
 @pytest.fixture
@@ -306,3 +308,29 @@ def test_looks_of_each_server_are_kept(tmp_path: Path, monkeypatch: pytest.Monke
     kept = [(one.server, one.position[0]) for one in ledger.copies.looks("p")]
     assert kept == [(A, 3), (A, 4), (B, 9)]
     world.close()
+
+
+def test_a_column_that_came_later_is_read_of_each_server(tmp_path: Path) -> None:
+    """One server's copy has it, and the other's does not: rows of that one lack it still."""
+    world = copied(tmp_path)
+    own = world.pipeline.columns
+    for name in (A, B):
+        world.source_tables[name].alter("shade", "grey")
+    world.change_spec(columns=(*own[:3], Column(name="shade", type="string", path="$.shade"), *own[3:]))
+    for last, name in enumerate((A, B)):
+        world.source_tables[name].set(1, f"changed {last}")
+        world.mirror()
+        assert world.standing().copied.complete is None
+        assert "column shade came after copy" in words(world)
+        world.again(name)
+        world.mirror()
+        world.source_tables[name].set(2, f"changed {last}")
+        world.mirror()
+    assert world.standing().copied.complete is not None
+    assert "shade" not in words(world)
+    world.close()
+
+
+def words(world: ServersWorld) -> str:
+    ctx = world.context()
+    return status.looks([ctx.pipeline], {}, ctx.ledger.reads, world.clock.now_ms())[ctx.name].copy_words
