@@ -14,6 +14,7 @@ from dev.demo.mirror.connect import Connect, Settings
 from dev.stack.jars import ensure_jars
 from dev.stack.java import find_java
 from dev.stack.places import Places
+from dev.stack.ports import LOOPBACK
 from dev.stack.processes import Launcher, Program, end_all
 
 _START_S, _END_S = 240.0, 60.0
@@ -83,7 +84,8 @@ class ExactMirror(Connect):
 
     def _ask(self, method: str, path: str, body: Any = None) -> bool:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._rest + path, data, {"Content-Type": "application/json"}, method=method)
+        address, headers = f"http://{LOOPBACK}:{self._port}{path}", {"Content-Type": "application/json"}
+        request = urllib.request.Request(address, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=30):
                 return True
