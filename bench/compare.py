@@ -128,7 +128,7 @@ def _yaml() -> str:
 
 @contextmanager
 def reading_all(kind: str) -> Iterator[None]:
-    """Where nothing is summed, for a reason of ours."""
+    """Make a comparison of kind `all rows` read them all, as where the source can sum nothing."""
     if kind == "all rows":
         with mock.patch.object(comparing, "narrow", return_value="for the comparison"):
             yield

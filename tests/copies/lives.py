@@ -36,7 +36,25 @@ CALLS = {
 """Where a process may end, before or after the call."""
 
 
-class Life:
+class Mortal:
+    """A life whose tasks die at random calls. `dies`: port, method, before or after it, at which call; None: nobody."""
+
+    rng: random.Random
+    dies: tuple[str, str, bool, int] | None = None
+
+    def _wrap(self, name: str, port: object) -> object:
+        if self.dies is None or self.dies[0] != name:
+            return port
+        _, method, before, at = self.dies
+        once = Once(die, at)
+        return Hook(port, before={method: once}) if before else Hook(port, after={method: once})
+
+    def _death(self) -> tuple[str, str, bool, int]:
+        port = self.rng.choice(list(CALLS))
+        return port, self.rng.choice(CALLS[port]), self.rng.random() < 0.5, self.rng.randrange(1, 4)
+
+
+class Life(Mortal):
     """`seed` decides everything. `silent`: keys whose newest change has no event, with its time; `begun`: when rounds
     began, by number. Times are numbers of changes. `often`: what a turn may be."""
 
@@ -44,7 +62,6 @@ class Life:
 
     def __init__(self, folder: Path, seed: int, idle: bool = False) -> None:
         self.rng = random.Random(seed)
-        self.dies: tuple[str, str, bool, int] | None = None
         rows = self.rng.choice((1, 2, 5))
         self.world = CopyWorld(folder, COPYING.replace("chunk_rows: 3", f"chunk_rows: {rows}"), wrap=self._wrap)
         self.source = self.world.source_table
@@ -54,13 +71,6 @@ class Life:
         self.silent: dict[int, int] = {}
         self.begun: dict[int, int] = {}
         self.now = self.before = 0
-
-    def _wrap(self, name: str, port: object) -> object:
-        if self.dies is None or self.dies[0] != name:
-            return port
-        _, method, before, at = self.dies
-        once = Once(die, at)
-        return Hook(port, before={method: once}) if before else Hook(port, after={method: once})
 
     def _meanwhile(self) -> None:
         if self.rng.random() < 0.3:
@@ -98,10 +108,6 @@ class Life:
     def _note_rounds(self) -> None:
         for one in self.world.context().ledger.copies.rounds(self.world.pipeline.name):
             self.begun.setdefault(one.number, self.before)
-
-    def _death(self) -> tuple[str, str, bool, int]:
-        port = self.rng.choice(list(CALLS))
-        return port, self.rng.choice(CALLS[port]), self.rng.random() < 0.5, self.rng.randrange(1, 4)
 
     def deliver(self) -> None:
         if self.rng.random() < 0.2:

@@ -8,7 +8,6 @@ moments; in the end the mirror is the table.
 from __future__ import annotations
 
 import json
-import os
 import random
 import threading
 import time
@@ -23,14 +22,12 @@ from typing import Any
 
 from confluent_kafka.admin import NewTopic
 
-from dev.demo.mirror.connect import Connect, Settings
-from dev.demo.mirror.connect import mariadb as mariadb_connector
+from dev.demo.mirror.connect import Connect
 from dev.stack.ports import choose_ports
-from dev.stack.processes import Identity, Launcher
 from dev.stack.topics import create_topic
+from tests.copies.real_parts import FLUSH_MS, LANES, drop_slot, launcher_of, settings_of, yaml_of
 from tests.copies.writer import FIRST_ROWS, TICK, Key, Quiet, Table, Writer
 from tests.databases.mysql_server import JARS
-from tests.databases.mysql_server import connector as mysql_connector
 from tests.databases.servers import Server
 from tests.hooks import Died, Hook, Once, die
 from tests.mirror.audits import deep
@@ -44,31 +41,7 @@ from tidegate.databases import connector, kinds
 from tidegate.targets.iceberg.tags import FIRST_COPY
 from tidegate.workflow.copy import copy as reading
 
-LANES = 3
-FLUSH_MS = 1_000
-DELIVERED_S, _SPARED_S, _REST_S = 180.0, 20.0, 8.0
-QUICK = {"heartbeat.interval.ms": "1000", "connect.keep.alive.interval.ms": "2000"}
-"""It notes the end of a log that is quiet after a moment, not after a minute (docs/mirrors.md)."""
-_YAML = """\
-version: 1
-name: readings
-owner: shop
-source: {{topic: @topic@}}
-format: {{type: debezium, unknown_fields: fail}}
-columns:
-@key@
-  - {{name: ver, type: bigint}}
-  - {{name: name, type: string}}
-  - {{name: amount, type: "decimal(12,2)", convert: text}}
-  - {{name: changed, type: bigint}}
-  - {{name: at, type: timestamp}}
-  - {{name: due_days, type: int, from: $.due, hidden: true}}
-  - {{name: due, type: date, expr: "date '1970-01-01' + due_days"}}
-  - {{name: note, type: string}}
-sink: {{kind: mirror, table: lake.readings, location: "{location}", key: [@names@], buckets: 5}}
-ingest: {{max_records: @records@}}
-copy: {{conn_id: shop, table: @table@, chunk_rows: @rows@, tasks: 2}}
-"""
+DELIVERED_S, _SPARED_S, REST_S = 180.0, 20.0, 8.0
 _CALLS = {
     "copies": ("begin", "cut", "attempt", "accept", "whole", "again", "looked"),
     "applies": ("begin", "applied", "stands"),
@@ -96,37 +69,6 @@ _TURNS = [
 ]
 
 
-def _yaml(topic: str, table: Table, rng: random.Random) -> str:
-    """With a place for the location, as `tests.mirror.worlds.mirror` takes it."""
-    types = {"id": "bigint", "city": "string"}
-    said = {
-        "topic": topic, "table": table.name, "names": ", ".join(table.key),
-        "key": "\n".join(f"  - {{{{name: {n}, type: {types[n]}, nullable: false}}}}" for n in table.key),
-        "rows": str(rng.choice((150, 400, 1_100))), "records": str(rng.choice((300, 1_000, 3_000))),
-    }  # fmt: skip
-    found = _YAML
-    for word, value in said.items():
-        found = found.replace(f"@{word}@", value)
-    return found
-
-
-def _connector(server: Server, table: Table, prefix: str, folder: Path, number: int) -> Settings:
-    at = server.connection
-    if server.kind == "mariadb":
-        made = mariadb_connector(at.port or 0, prefix, folder / "history", 100 + number, "no_data")
-        made = (mysql_connector(made) if server.mysql else made) | QUICK
-    else:
-        made = {
-            "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.hostname": "127.0.0.1",
-            "database.port": str(at.port), "database.user": at.login or "", "database.password": at.password or "",
-            "database.dbname": at.schema or "", "topic.prefix": prefix, "plugin.name": "pgoutput",
-            "slot.name": prefix, "publication.name": prefix, "publication.autocreate.mode": "filtered",
-            "decimal.handling.mode": "string", "snapshot.mode": "no_data",
-            "heartbeat.interval.ms": QUICK["heartbeat.interval.ms"],
-        }  # fmt: skip
-    return made | {"table.include.list": table.name}
-
-
 class RealWorld(MirrorWorld):
     """A pipeline of one table, its connector and its writer. `seed` decides what they do."""
 
@@ -136,7 +78,7 @@ class RealWorld(MirrorWorld):
         self.data = Table(server.kind, f"shop.readings_{seed}")
         topic = f"{self.prefix}.{self.data.name}"
         self.dies: tuple[str, str, bool, int] | None = None
-        super().__init__(folder, _yaml(topic, self.data, self.rng), wrap=self._wrap)
+        super().__init__(folder, yaml_of(topic, self.data, self.rng), wrap=self._wrap)
         self.change_spec(name=self.prefix)  # Kafka's group is named after it
         settings = {"bootstrap.servers": bootstrap}
         create_topic(settings, NewTopic(topic, LANES, 1, config={"retention.ms": "-1"}))
@@ -149,10 +91,8 @@ class RealWorld(MirrorWorld):
         server.run(*self.data.create())
         self.writer = Writer(server, self.data, kinds.opened(server.connection, 30.0), seed, rows)
         self.port = choose_ports(("connect",), {})["connect"]
-        launcher = Launcher(
-            run_id=self.prefix, logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
-        )
-        made = {self.prefix: _connector(server, self.data, self.prefix, folder, seed % 10_000)}
+        launcher = launcher_of(self.prefix, folder)
+        made = {self.prefix: settings_of(server, self.data, self.prefix, folder, seed % 10_000)}
         jars = JARS if server.mysql else "connect"
         self.connect = Connect(folder / "connect", bootstrap, self.port, made, launcher, LANES, FLUSH_MS, jars)
         self.starting: threading.Thread | None = None
@@ -266,7 +206,7 @@ class RealWorld(MirrorWorld):
             for _ in range(5):
                 self.writer.haunt(self.rng)
 
-    def _rest(self, patience_s: float = _REST_S) -> None:
+    def _rest(self, patience_s: float = REST_S) -> None:
         """The source is quiet until its connector has noted so, if it does; transactions go on while the table is
         brought up to date, or a moment before."""
         until = time.monotonic() + patience_s
@@ -419,12 +359,12 @@ class RealWorld(MirrorWorld):
         """Column by column; but for the row of ticks, whose events may be under way."""
         tick = TICK[self.server.kind]
         seen = {k: v for k, v in self.mirror().items() if known(k) and k != tick}
-        there = {k: _told(v) for k, v in self.writer.content().items() if known(k) and k != tick}
+        there = {k: as_mirrored(v) for k, v in self.writer.content().items() if known(k) and k != tick}
         differ = [(k, seen.get(k), there.get(k)) for k in {*seen, *there} if seen.get(k) != there.get(k)]
         assert not differ, f"{len(differ)} of {len(there)} rows differ: {differ[:3]}"
 
 
-def _told(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def as_mirrored(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values that the mirror must have for those of the driver."""
     ver, name, amount, changed, at, due, note = row
     assert amount is None or isinstance(amount, Decimal)
@@ -444,10 +384,4 @@ def real_world(folder: Path, server: Server, bootstrap: str, seed: int, **option
         for database in (world.base, world.looking, world.writer.database):
             database.close()
         if server.kind == "postgresql":
-            _drop_slot(server, world.prefix)
-
-
-def _drop_slot(server: Server, name: str) -> None:
-    mine = f"FROM pg_replication_slots WHERE slot_name = '{name}'"
-    eventually(lambda: not server.run(f"SELECT 1 {mine} AND active"))
-    server.run(f"SELECT pg_drop_replication_slot(slot_name) {mine}", f"DROP PUBLICATION IF EXISTS {name}")
+            drop_slot(server, world.prefix)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,9 +15,8 @@ from confluent_kafka.admin import NewTopic
 
 from dev.demo.mirror.connect import Connect
 from dev.stack.ports import choose_ports
-from dev.stack.processes import Identity, Launcher
 from dev.stack.topics import create_topic
-from tests.copies.real import FLUSH_MS, LANES, _connector
+from tests.copies.real_parts import FLUSH_MS, LANES, launcher_of, settings_of
 from tests.copies.servers import ServersWorld
 from tests.copies.writer import Table
 from tests.databases.servers import Server
@@ -64,16 +62,14 @@ class RealServers(ServersWorld):
         self.bases = {name: kinds.opened(server.connection, 30.0) for name, server in self.servers.items()}
         self.connectors = {name: partial(self._how_far, name) for name in self.servers}
         self._port = choose_ports(("connect",), {})["connect"]
-        launcher = Launcher(
-            run_id=self.topic, logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
-        )
+        launcher = launcher_of(self.topic, folder)
         made = {name: self._settings(name, folder, 30_000 + n + seed % 10_000) for n, name in enumerate(self.servers)}
         self.connect = Connect(folder / "connect", bootstrap, self._port, made, launcher, LANES, FLUSH_MS, "connect")
 
     def _settings(self, name: str, folder: Path, number: int) -> dict[str, str]:
         history = folder / name
         history.mkdir()
-        return _connector(self.servers[name], Table("mariadb", self.table), name, history, number) | {
+        return settings_of(self.servers[name], Table("mariadb", self.table), name, history, number) | {
             "transforms": "route",
             "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
             "transforms.route.regex": rf"{name}\.shop\..*", "transforms.route.replacement": self.topic,

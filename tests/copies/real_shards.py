@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +13,8 @@ from confluent_kafka.admin import NewTopic
 
 from dev.demo.mirror.connect import Connect
 from dev.stack.ports import choose_ports
-from dev.stack.processes import Identity, Launcher
 from dev.stack.topics import create_topic
-from tests.copies.real import FLUSH_MS, LANES, _connector, _drop_slot
+from tests.copies.real_parts import FLUSH_MS, LANES, drop_slot, launcher_of, settings_of
 from tests.copies.test_shards import ShardedWorld
 from tests.copies.writer import Table
 from tests.databases.mysql_server import JARS
@@ -61,15 +59,13 @@ class RealShards(ShardedWorld):
         self.looking = kinds.opened(server.connection, 30.0)
         self.connector = self._how_far
         port = choose_ports(("connect",), {})["connect"]
-        made = _connector(server, Table(server.kind, "shop.all"), self.prefix, folder, 20_000 + seed % 10_000)
+        made = settings_of(server, Table(server.kind, "shop.all"), self.prefix, folder, 20_000 + seed % 10_000)
         made |= {
             "table.include.list": tables, "transforms": "route",
             "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
             "transforms.route.regex": rf".*{self.prefix}_[0-9]+", "transforms.route.replacement": self.prefix,
         }  # fmt: skip
-        launcher = Launcher(
-            run_id=self.prefix, logs=folder / "logs", owner=Identity.of(os.getpid()), on_start=lambda _running: None
-        )
+        launcher = launcher_of(self.prefix, folder)
         given, jars = {self.prefix: made}, JARS if server.mysql else "connect"
         self.connect = Connect(folder / "connect", bootstrap, port, given, launcher, LANES, FLUSH_MS, jars)
         self._port = port
@@ -127,4 +123,4 @@ def real_shards(folder: Path, server: Server, bootstrap: str, seed: int, rows: i
         world.base.close()
         world.looking.close()
         if server.kind == "postgresql":
-            _drop_slot(server, world.prefix)
+            drop_slot(server, world.prefix)

@@ -97,7 +97,7 @@ class ServersWorld(MirrorWorld):
             self.close()
 
     def found(self, hidden: bool = False) -> dict[tuple[str, int], str]:
-        """What readers see; `hidden`: what stands in the table, whoever sees it."""
+        """What readers see; `hidden`: all rows of the table, which readers may not see yet."""
         table = self.opened()
         at = None
         if table is not None and hidden:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from tests.copies.lives import CALLS
+from tests.copies.lives import Mortal
 from tests.copies.servers import SERVERS, A, B, ServersWorld
 from tests.fakes.source_table import position
-from tests.hooks import Died, Hook, Once, die
+from tests.hooks import Died
 from tests.mirror.audits import deep
 from tidegate.core.base.errors import LostComparison, NotReady
 from tidegate.core.mirror.balance import imbalance
@@ -23,12 +23,11 @@ OFTEN = [*("change",) * 6, *("deliver",) * 4, *("apply",) * 3, *("read",) * 5, "
 State = dict[int, str]
 
 
-class Life:
+class Life(Mortal):
     """`seed` decides everything. `history`: of each server, its rows since an end of its log and a time."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.dies: tuple[str, str, bool, int] | None = None
         rows = self.rng.choice((1, 2, 5))
         yaml = SERVERS.replace("chunk_rows: 3", f"chunk_rows: {rows}")
         self.world = ServersWorld(folder, yaml, wrap=self._wrap)
@@ -42,13 +41,6 @@ class Life:
             for name in (A, B):
                 self.last_word(name, SILENT)
             self._settled()
-
-    def _wrap(self, name: str, port: object) -> object:
-        if self.dies is None or self.dies[0] != name:
-            return port
-        _, method, before, at = self.dies
-        once = Once(die, at)
-        return Hook(port, before={method: once}) if before else Hook(port, after={method: once})
 
     def change(self, name: str = "") -> None:
         """A transaction of a server; now and then one that no event tells."""
@@ -70,8 +62,7 @@ class Life:
     def turn(self) -> None:
         what = self.rng.choice(OFTEN)
         if what not in ("change", "deliver") and self.rng.random() < 0.3:
-            port = self.rng.choice(list(CALLS))
-            self.dies = port, self.rng.choice(CALLS[port]), self.rng.random() < 0.5, self.rng.randrange(1, 4)
+            self.dies = self._death()
         try:
             getattr(self, what)()
         except (Died, LostComparison, NotReady):

@@ -7,22 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 
 from tests.copies.worlds import CopyWorld
 from tests.fakes.source_table import position
-from tests.mirror.audits import Here
 from tests.world import TOPIC
 from tidegate.adapters.connections import ConnectionMissing
 from tidegate.core.base.errors import SourceUnavailable
 from tidegate.core.copy.complete import Look, complete
 from tidegate.core.copy.words import how_far
 from tidegate.core.mirror.copied import Complete
-from tidegate.core.spec.pipeline import Column
-from tidegate.ledger import schema, schema_copies
+from tidegate.ledger import schema
 from tidegate.targets.iceberg.live import said_by
-from tidegate.workflow.copy.compare import Report, compare
-from tidegate.workflow.look import status
 from tidegate.workflow.restore.reset import Recreated, accept, survey
 
 
@@ -256,109 +251,6 @@ def test_every_partition_has_to_be_merged() -> None:
     assert complete(looks, {0: 9, 1: 30}) is None
     assert complete([], {0: 1}) is None
     assert complete([look(5, 6)], {}) is None, "an empty topic does not make up for records that were lost"
-
-
-# ---------------------------------------------------------------- a column that came after the copy
-
-
-def alters(world: CopyWorld) -> None:
-    """ALTER TABLE ... ADD COLUMN shade DEFAULT 'grey', in the YAML as well; one row changes afterwards."""
-    world.source_table.alter("shade", "grey")
-    shade = Column(name="shade", type="string", path="$.shade")
-    own = world.pipeline.columns
-    world.change_spec(columns=(*own[:2], shade, *own[2:]))
-    changes(world)
-
-
-def changes(world: CopyWorld) -> None:
-    world.source_table.set(1, "newer")
-    world.deliver()
-    world.delivered = world.source_table.end
-    world.apply()
-
-
-def words(world: CopyWorld) -> str:
-    ctx = world.context()
-    return status.looks([ctx.pipeline], {}, ctx.ledger.reads, world.clock.now_ms())[ctx.name].copy_words
-
-
-def compared(world: CopyWorld, fix: str = "") -> Report:
-    try:
-        return compare(world.context(), world.source_table, Here(), lambda: False, fix)
-    finally:
-        world.close()
-
-
-def test_rows_that_lack_a_later_column_are_not_complete(world: CopyWorld) -> None:
-    """No event says what they have in it: the connector has delivered everything, and they are older even so."""
-    world.mirror()
-    alters(world)
-    assert told(world) is None
-    assert "column shade came after copy 1: rows that have not changed since are null there" in words(world)
-    world.again()
-    changes(world)
-    assert told(world) is None, "the next copy is not whole"
-    world.read()
-    world.apply()
-    found = told(world)
-    assert found is not None
-    assert found.position == position(world.delivered)
-    assert "shade" not in words(world)
-
-
-def test_a_copy_that_began_before_the_column_does_not_have_it(world: CopyWorld) -> None:
-    world.deliver()
-    world.apply()
-    world.read(go_on=lambda: False)
-    alters(world)
-    world.read()
-    world.apply()
-    assert told(world) is None
-    assert "column shade came after copy 1" in words(world)
-
-
-def test_a_comparison_without_a_difference_makes_up_for_a_copy(world: CopyWorld) -> None:
-    world.mirror()
-    alters(world)
-    found = compared(world)
-    assert (found.differ, found.exact) == ({"other": 3}, True), "all but the row that has changed"
-    changes(world)
-    assert told(world) is None
-    for key in range(2, 5):
-        world.source_table.set(key, f"changed {key}")
-    changes(world)
-    assert (told(world), compared(world).differ) == (None, {})
-    changes(world)
-    assert told(world) is not None
-    assert "shade" not in words(world)
-
-
-def test_a_comparison_of_some_keys_says_nothing_of_others(world: CopyWorld) -> None:
-    world.mirror()
-    alters(world)
-    assert compare(world.context(), world.source_table, Here(), lambda: False, keys=("1", "1")).differ == {}
-    world.close()
-    changes(world)
-    assert told(world) is None
-
-
-def test_what_a_comparison_puts_right_is_read(world: CopyWorld) -> None:
-    world.mirror()
-    alters(world)
-    assert compared(world, "rows lack a column").mended
-    changes(world)
-    assert compared(world).differ == {}
-    changes(world)
-    assert told(world) is not None
-
-
-def test_copies_of_a_ledger_before_say_nothing_of_columns(world: CopyWorld) -> None:
-    world.mirror()
-    with world.context().ledger.store.begin() as c:  # type: ignore[attr-defined]
-        c.execute(update(schema_copies.copies).values(columns=None))
-    alters(world)
-    assert told(world) is not None
-    assert "shade" not in words(world)
 
 
 # ---------------------------------------------------------------- a topic that is another one, or was sent back

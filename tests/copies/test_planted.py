@@ -16,6 +16,7 @@ from tests.copies import (
     test_days_restored,
     test_forgotten,
     test_hidden,
+    test_later_columns,
     test_narrow,
     test_narrow_shards,
     test_narrow_texts,
@@ -86,8 +87,9 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "texts run into each other": test_checksums.test_neighbours_are_told_apart,
     "the log's end is asked before the topic's": test_complete.test_a_change_while_it_is_looked_is_not_missed,
     "it is exact with events behind": test_complete.test_an_event_behind_the_look_makes_it_newer_than_exact,
-    "columns that came later are complete": test_complete.test_rows_that_lack_a_later_column_are_not_complete,
-    "some keys stand for all in a later column": test_complete.test_a_comparison_of_some_keys_says_nothing_of_others,
+    "columns that came later are complete": test_later_columns.test_rows_that_lack_a_later_column_are_not_complete,
+    "some keys stand for all in a later column":
+        test_later_columns.test_a_comparison_of_some_keys_says_nothing_of_others,
     "it is exact with a HIGH above": test_complete.test_a_chunk_may_be_newer_than_exact,
     "a part covers all keys": test_forgotten.test_a_table_names_copies_of_keys_that_no_later_one_has,
     "what was read goes before a later copy is whole":
@@ -132,6 +134,7 @@ def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest
         test_days_restored,
         test_forgotten,
         test_hidden,
+        test_later_columns,
         test_narrow,
         test_narrow_shards,
         test_narrow_texts,

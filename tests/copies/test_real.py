@@ -19,8 +19,8 @@ import pytest
 from dev.stack import debian
 from dev.stack.info import StackInfo
 from tests.copies.real import RealWorld, real_world
-from tests.copies.real_servers import real_servers
-from tests.copies.real_shards import real_shards
+from tests.copies.real_servers import RealServers, real_servers
+from tests.copies.real_shards import RealShards, real_shards
 from tests.copies.writer import Key
 from tests.databases.fixtures import KINDS
 from tests.databases.servers import Server
@@ -183,6 +183,17 @@ def invisible(world: RealWorld, key: Key) -> tuple[int, threading.Thread]:
     return pid, thread
 
 
+def changes_until_it_is_read(world: RealShards | RealServers) -> None:
+    """Readers see nothing of it before it is whole."""
+    whole = False
+    while not whole:
+        world.change()
+        world.land_next()
+        whole = world.step()
+        world.apply()
+        assert world.found() == {} or world.standing().copied.whole is not None
+
+
 def test_shards_of_a_server_are_one_mirror(
     server: Server, kafka: StackInfo, tmp_path: Path, rng: random.Random
 ) -> None:
@@ -195,13 +206,7 @@ def test_shards_of_a_server_are_one_mirror(
             return world.apply().told.begins is not None
 
         eventually(begun, 60.0)
-        whole = False
-        while not whole:
-            world.change()
-            world.land_next()
-            whole = world.step()
-            world.apply()
-            assert world.found() == {} or world.standing().copied.whole is not None
+        changes_until_it_is_read(world)
         end = world.looking.position()
         eventually(lambda: world.change(2) or world.connector()[0] >= end, 60.0)  # type: ignore[func-returns-value]
         eventually(lambda: world.land_next() is None and world.apply() and world.found() == world.content(), 60.0)
@@ -225,13 +230,7 @@ def test_two_servers_are_one_mirror(mariadb: Server, kafka: StackInfo, tmp_path:
             return bool(found) and all(log.begins is not None for log in found)
 
         eventually(begun, 120.0)
-        whole = False
-        while not whole:
-            world.change()
-            world.land_next()
-            whole = world.step()
-            world.apply()
-            assert world.found() == {} or world.standing().copied.whole is not None
+        changes_until_it_is_read(world)
         ends = world.ends()
         eventually(lambda: world.noted(ends), 120.0)
         eventually(lambda: world.land_next() is None and world.apply() and world.found() == world.content(), 120.0)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dev.stack.info import StackInfo
-from tests.copies.real import _REST_S, RealWorld, _told, real_world
+from tests.copies.real import REST_S, RealWorld, as_mirrored, real_world
 from tests.copies.test_real import first_event, read
 from tests.databases.fixtures import KINDS
 from tests.databases.servers import Server
@@ -62,7 +62,7 @@ def end_of(server: Server) -> LogPosition:
 
 def same(world: RealWorld) -> None:
     """The table has the source's rows, all of them, column by column."""
-    assert world.mirror() == {key: _told(row) for key, row in world.writer.content().items()}
+    assert world.mirror() == {key: as_mirrored(row) for key, row in world.writer.content().items()}
 
 
 def burst(world: RealWorld, commits: int) -> None:
@@ -134,7 +134,7 @@ def test_it_is_never_told_wrongly(
             world.writer.start()
             for rests in rng.sample([True] * 4 + [False] * 8, 12):
                 if rests:
-                    world._rest(60.0 if kind in BINLOG else _REST_S)
+                    world._rest(60.0 if kind in BINLOG else REST_S)
                 else:
                     eventually(lambda: world.land_next() is not None)
                     world._apply()

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.copies.servers import FIRST, A, B, ServersWorld
+from tests.copies.worlds import copy_words
 from tests.fakes.source_table import position
 from tests.mirror.audits import deep
 from tidegate.core.base.errors import BatchRefused, JobFailed, NotReady, SpecError
@@ -19,7 +20,6 @@ from tidegate.core.spec.pipeline import Column
 from tidegate.ledger.migrate import migrate
 from tidegate.ledger.sql import SqlLedger
 from tidegate.workflow.copy.copy import again, copy, to_compare
-from tidegate.workflow.look import status
 
 
 @pytest.fixture
@@ -321,16 +321,11 @@ def test_a_column_that_came_later_is_read_of_each_server(tmp_path: Path) -> None
         world.source_tables[name].set(1, f"changed {last}")
         world.mirror()
         assert world.standing().copied.complete is None
-        assert "column shade came after copy" in words(world)
+        assert "column shade came after copy" in copy_words(world)
         world.again(name)
         world.mirror()
         world.source_tables[name].set(2, f"changed {last}")
         world.mirror()
     assert world.standing().copied.complete is not None
-    assert "shade" not in words(world)
+    assert "shade" not in copy_words(world)
     world.close()
-
-
-def words(world: ServersWorld) -> str:
-    ctx = world.context()
-    return status.looks([ctx.pipeline], {}, ctx.ledger.reads, world.clock.now_ms())[ctx.name].copy_words

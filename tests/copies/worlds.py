@@ -8,6 +8,7 @@ from typing import Any
 from tests.fakes.source_table import FakeSource
 from tests.mirror.worlds import YAML, MirrorWorld
 from tidegate.workflow.copy import copy as reading
+from tidegate.workflow.look import status
 
 COPYING = YAML + "copy: {{conn_id: shop, table: shop.readings, chunk_rows: 3, tasks: 1}}\n"
 
@@ -48,3 +49,9 @@ class CopyWorld(MirrorWorld):
         self.read()
         self.apply()
         return self.rows()
+
+
+def copy_words(world: MirrorWorld) -> str:
+    """What status says of how far the copy is."""
+    ctx = world.context()
+    return status.status(ctx, ctx.ledger.reads, None).copy_words

@@ -49,8 +49,8 @@ def copied_back(
     """F6: whether a record of a site that was left may be a copy of what was written elsewhere since; `values`: of its
     headers `tidegate-source`.
 
-    A copy that came behind the mark while the site was active is none: the site that it is of has not been active
-    since, or the record lies below where that site's own ended before."""
+    A copy that came behind the mark while the site was active is older than that: its own site has not been active
+    since, or its record lies below where that site's own records ended before."""
     away, known = away_since(history, site), topic_ids(history)
     try:
         copy = coordinate_of(values)
