@@ -261,6 +261,10 @@ def _whatever_was_read(original, self, before):
     return found if found.complete is None else replace(found, complete=self.complete)
 
 
+def _whole_or_not(original, self, found):
+    return found
+
+
 def _whatever_keys(original, ctx, round_, compared):
     original(ctx, replace(round_, part=None), compared)
 
@@ -313,6 +317,8 @@ COPY_BUGS = {
         _bug("the log's end is asked before the topic's", "S9", (seams.COPY_LOOK, _asked_once)),
         _bug("it is exact with events behind", "S9", (seams.COPY_COMPLETE, _whatever_is_behind)),
         _bug("it is exact with a HIGH above", "S9", (seams.MERGED_COPIED, _whatever_was_read)),
+        _bug("it is told of whatever the table is by now", "M1", (seams.MIRROR_STILL, always(True))),
+        _bug("it is told before a copy is whole", "S9'", (seams.MAY_TELL, _whole_or_not)),
         _bug("columns that came later are complete", "S9'", (seams.COPY_UNREAD, always(()))),
         _bug("some keys stand for all in a later column", "S9'", (seams.COPY_CONFIRM, _whatever_keys)),
         _bug("a part covers all keys", "S5", (seams.COPY_COVERS, always(True))),

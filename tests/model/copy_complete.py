@@ -3,6 +3,8 @@
 A connector reads whole transactions of the source, sends their events to several partitions, and commits as its
 offset how far they are delivered; it may crash in between and send events again. An observer reads that offset, P,
 then the ends of all partitions; once those are applied it tells P. A source's transaction n has position n.
+
+A table without events is told of by a commit that brings nothing (`idle`), while a person may take the table back.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class Cfg(Settings):
     log_end = "after"  # S9 by a quiet source: asked after the ends of the topic | before them | never
     further = True  # S9 by a quiet source: told only while nothing behind the ends is applied
     exact = True  # S9: told exactly only while no event above P is applied
+    on = "found"  # M1: a commit that only tells comes on: found (the snapshot that it was found of) | any
 
     always = (
         ("commit",),
@@ -50,7 +53,7 @@ class Cfg(Settings):
             self.states.append(self.states[-1] | dict(events))
 
     def init(self, _cfg):
-        s = {"n": 0, "read": (0, 0), "pending": (), "offset": 0, "told": 0}
+        s = {"n": 0, "read": (0, 0), "pending": (), "offset": 0, "told": 0, "snapshot": 0}
         s.update({("row", k): (0, v) for k, v in self.base})
         for q in (0, 1):
             s["topic", q], s["done", q] = (), 0
@@ -117,6 +120,7 @@ def apply(s, cfg, q):
         return BLOCK
     n, key, value = s["topic", q][s["done", q]]
     s["done", q] += 1
+    s["snapshot"] += 1
     if n > s["row", key][0]:
         s["row", key] = (n, value)
     return "ok"
@@ -150,6 +154,28 @@ def tell(s, cfg, p, found, log_end=None):
     if cfg.claim == "exactly" and not (cfg.exact and above) and rows != cfg.states[p]:
         s["bad"] = f"told that this is the source at {p}: a reader sees {rows}, the source was {cfg.states[p]}"
     s["told"] = max(s["told"], p)
+    return "ok"
+
+
+def found(s, cfg, ends_of):
+    """The snapshot that has all up to those ends."""
+    return BLOCK if any(s["done", q] < end for q, end in ends_of) else s["snapshot"]
+
+
+def tell_alone(s, cfg, p, snapshot):
+    """A commit that tells P, and brings nothing."""
+    if cfg.on == "found" and s["snapshot"] != snapshot:
+        return "lost"
+    s["told"], s["snapshot"] = max(s["told"], p), s["snapshot"] + 1
+    return "ok"
+
+
+def take_back(s, cfg):
+    """A person takes the table back to what it was first, and to what that told."""
+    for q in (0, 1):
+        s["done", q] = 0
+    s.update({("row", k): (0, v) for k, v in cfg.base})
+    s["told"], s["snapshot"] = 0, s["snapshot"] + 1
     return "ok"
 
 
@@ -197,8 +223,22 @@ def observer(cfg):
     yield ("tell", p, tuple(found), log_end)
 
 
-PROGRAMS = {f.__name__: f for f in (source, connector, observer)}
+def idle(cfg):
+    p = yield ("look",)
+    of = []
+    for q in cfg.asked:
+        of.append((q, (yield ("ends", q))))
+    snapshot = yield ("found", tuple(of))
+    yield ("tell_alone", p, snapshot)
+
+
+def person(cfg):
+    yield ("take_back",)
+
+
+PROGRAMS = {f.__name__: f for f in (source, connector, observer, idle, person)}
 OPS = {f.__name__: f for f in (write, resume, send, deliver, commit, apply, look, ends, ended, tell)}
+OPS |= {f.__name__: f for f in (found, tell_alone, take_back)}
 
 
 def build(**settings):

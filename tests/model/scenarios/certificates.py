@@ -6,6 +6,7 @@ from tests.model.copy_complete import build
 
 # a transaction in both partitions, one in the second alone, one of another table
 SHORT = {"transactions": ((("a", "1"), ("b", "1")), (("b", "2"),), ())}
+IDLE = (("S", ("source",), 0), ("C", ("connector",), 0), ("I", ("idle",), 0), ("T", ("person",), 0))
 
 SCENARIOS = {
     "complete-since": (
@@ -27,6 +28,14 @@ SCENARIOS = {
         {
             "told while an event above P is applied (S9)": {"exact": False},
             "P is what the connector has read, not delivered": {"p_of": "read"},
+        },
+    ),
+    # nothing is merged: a commit that only tells, and a table that is taken back
+    "complete-idle": (
+        {**SHORT, "procs": IDLE, "budget": (0, 0, 0, 0)},
+        {
+            "it tells of whatever the table is by now (M1)": {"on": "any"},
+            "the end of one partition alone is asked for": {"asked": (0,)},
         },
     ),
     # positions of events need not tell which commit they are of: the source's log has ended at P

@@ -6,10 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.copy.port import LogPosition
 from tidegate.core.mirror.copied import Complete
 from tidegate.core.spec.change_events import SAYS_HOW
 from tidegate.core.spec.pipeline import Pipeline
+
+TOLD_EVERY_MS = HOUR_MS
+"""A commit that only tells is a snapshot more, and a table keeps so many of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,17 @@ def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | Non
     had = {p: end for p, end in merged.items() if end}
     exact = any(one.log_end <= one.position == position and one.ends == had for one in found)
     return Complete(position, max(times, default=None), exact)
+
+
+def worth_telling(said: Complete | None, found: Complete | None) -> bool:
+    """Whether a commit that only tells is due: a table without events has no merge that would. `said`: what the table
+    tells; `found`: what it may tell now. That says more if it is so for the first time, or since an hour later, or
+    exactly. What was told stays true of that snapshot, and is never taken back."""
+    if found is None or found.at_ms is None:
+        return False
+    if said is None or said.at_ms is None:
+        return True
+    return found.at_ms >= said.at_ms + TOLD_EVERY_MS or (found.exact and not said.exact)
 
 
 def of_all(found: Mapping[str, Complete | None]) -> Complete | None:

@@ -1,12 +1,12 @@
 """Which commit a keyed table needs next: a cut before merges, since they go by its buckets; what was read of a copy,
-which is soon done, before batches, which go on; a purge when all is in."""
+which is soon done, before batches, which go on; a purge when all is in; and where all is done, what it may tell."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidegate.core.mirror.copied import CopyStep
+from tidegate.core.mirror.copied import Complete, CopyStep
 from tidegate.core.mirror.jobs import EventFile
 from tidegate.core.mirror.prefix import BatchRange
 
@@ -40,7 +40,14 @@ class CopyIn:
     files: tuple[EventFile, ...] = ()
 
 
-Commit = Merge | Cut | CopyIn | Purge
+@dataclass(frozen=True)
+class Tell:
+    """That nothing in the table is older (S9'): it has no events, and its connector has gone on."""
+
+    complete: Complete
+
+
+Commit = Merge | Cut | CopyIn | Purge | Tell
 
 
 def next_commit(
@@ -48,11 +55,13 @@ def next_commit(
     cut_before: int | None,
     settled: Callable[[], int | None] | None,
     copy: CopyIn | None = None,
+    tell: Callable[[], Complete | None] | None = None,
 ) -> Commit | None:
     """None if the table is as it should be. `lacking`: landed batches that it does not have. `cut_before`: how many
     buckets it has; None if the spec wants as many. `settled`: names the batch to purge by, or None for no purge; it is
     asked only where nothing else is to be done, and is None where the run has just done its upkeep. `copy`: what is
-    read of a copy and not in the table."""
+    read of a copy and not in the table. `tell`: returns what the table is to tell, if that is worth a commit; it is
+    asked last, and is None as `settled` is."""
     if cut_before is not None:
         return Cut(cut_before)
     if copy is not None:
@@ -60,4 +69,7 @@ def next_commit(
     if lacking is not None:
         return Merge(lacking)
     batch = settled() if settled is not None else None
-    return None if batch is None else Purge(batch)
+    if batch is not None:
+        return Purge(batch)
+    found = tell() if tell is not None else None
+    return None if found is None else Tell(found)

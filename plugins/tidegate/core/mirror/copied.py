@@ -98,6 +98,13 @@ class Copied:
         after = 0 if self.servers or self.whole is None else self.whole.number
         return tuple(SweptPart(r.part, r.low) for r in self.rounds if r.part and r.swept and r.number > after)
 
+    def may_tell(self, found: Complete | None) -> Complete | None:
+        """What of `found` a table with these copies tells (S9', S9): nothing before one is whole, nor once a person has
+        decided between events; exactly P, unless what was read of the source may be newer."""
+        if found is None or self.whole is None or self.by_hand:
+            return None
+        return replace(found, exact=found.exact and self.high[:2] <= found.position)
+
     def whole_of(self, server: str) -> RoundIn | None:
         """The newest round of a server that is whole."""
         return next((r for r in reversed(self.rounds) if r.swept and r.server == server), None)

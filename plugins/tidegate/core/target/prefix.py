@@ -41,8 +41,5 @@ class Merged:
     def copied(self, before: Copied) -> Copied:
         """What the table says of copies once it is committed."""
         after = replace(before if self.copy is None else self.copy.after(before), servers=self.servers)
-        by_hand = before.by_hand or self.by_hand
-        told = None if after.whole is None or by_hand else self.complete
-        if told is not None and after.high[:2] > told.position:
-            told = replace(told, exact=False)  # what was read of the source may be newer (S9)
-        return replace(after, complete=told, by_hand=by_hand)
+        after = replace(after, by_hand=before.by_hand or self.by_hand)
+        return replace(after, complete=after.may_tell(self.complete))

@@ -19,7 +19,8 @@ from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.rules_version import COPYING_RULES
 from tidegate.core.files.receipt import DATA
 from tidegate.core.mirror.applies import Apply, Told, refused_again, taken_back
-from tidegate.core.mirror.commits import Commit, CopyIn, Cut, Merge, Purge, next_commit
+from tidegate.core.mirror.commits import Commit, CopyIn, Cut, Merge, Purge, Tell, next_commit
+from tidegate.core.mirror.copied import Complete
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile, spelled
 from tidegate.core.mirror.prefix import BatchRange, next_range
@@ -82,7 +83,8 @@ def apply(
         now = look(ctx, most_events)
         settled = None if upkept else partial(settled_batch, ctx, table, now.told)
         copy = next_of_copy(ctx, now.told, most_events)
-        commit = next_commit(now.range, cut_before(ctx, table, now.told), settled, copy)
+        tell = None if upkept else partial(complete.further, ctx, now.told)
+        commit = next_commit(now.range, cut_before(ctx, table, now.told), settled, copy, tell)
         if commit is None:
             ctx.say(f"{table.name}: all that has landed is in it, up to batch {now.told.upto}")
         if commit is None or (merges and not go_on()):
@@ -181,6 +183,8 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         raise LostComparison(f"{table.name} was cut by another task: it has {has} buckets now")
     if isinstance(commit, CopyIn) and not same_for_a_copy(Told.by(prefix), told):
         raise LostComparison(f"{table.name}: another task has merged what was read, or has purged")
+    if isinstance(commit, Tell):
+        return _tell(ctx, table, prefix, told, commit.complete)
     found = commit.range if isinstance(commit, Merge) else BatchRange.upkeep(told.upto)
     taken = conflicts if found.merges else ""
     # R9: the try is named by what this returns
@@ -215,6 +219,26 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         raise
     ctx.ledger.applies.applied(mine, after.snapshot)
     _say_done(ctx, mine, commit, receipt, after, time.monotonic() - started)
+    return after
+
+
+def _tell(ctx: Context, table: PrefixTarget, prefix: Prefix, told: Told, found: Complete) -> Prefix:
+    """Commit what was found of the snapshot that was `told`, and of no other (M1); its rows stay. It is no try in the
+    ledger: no file is of it, a second one does no harm, and purges go by when the last upkeep was."""
+    if Told.by(prefix) != told:
+        raise LostComparison(f"{table.name} has moved on: what it may tell is to be found anew")
+    name, range = f"tell-{ctx.nonce()}", BatchRange.upkeep(prefix.upto)
+    merged = Merged(
+        range.first,
+        range.last,
+        name,
+        ctx.layout.apply(name),
+        ApplyReceipt(name, (), ()),
+        complete=found,
+        servers=logs_after(prefix.copied.servers, servers.names(ctx), ()),
+    )
+    after = table.apply(prefix, merged, lambda: True)
+    ctx.say(f"{table.name}: nothing in it is older than {found.spelled}; nothing else was to be done")
     return after
 
 

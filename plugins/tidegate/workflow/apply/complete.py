@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.core.base.errors import LedgerError, LostComparison, TidegateError
-from tidegate.core.copy.complete import Look, complete, of_all, unmerged, unread
+from tidegate.core.copy.complete import Look, complete, of_all, unmerged, unread, worth_telling
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, CopyStep
 from tidegate.workflow.base.context import Context
@@ -57,6 +57,12 @@ def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> 
     numbers = {one.number for one in whole if one is not None}
     copied = [one.columns for one in ctx.ledger.copies.rounds(ctx.name) if one.number in numbers] if numbers else []
     return None if any(unread(ctx.pipeline, some) for some in copied) else caught_up(ctx, table, upto)
+
+
+def further(ctx: Context, table: Told) -> Complete | None:
+    """What the table may tell as it is, where that is worth a commit that merges nothing."""
+    found = table.copied.may_tell(told(ctx, table, table.upto))
+    return found if worth_telling(table.copied.complete, found) else None
 
 
 def caught_up(ctx: Context, table: Told, upto: int) -> Complete | None:
