@@ -35,13 +35,21 @@ WAL = {
         }
     ]
 }
+STATUS = {
+    "name": "shop/a", "connector": {"state": "RUNNING", "worker_id": "127.0.0.1:8083"},
+    "tasks": [{"id": 0, "state": "FAILED", "worker_id": "127.0.0.1:8083", "trace": "it is gone\n\tat X.java"}],
+    "type": "source",
+}  # fmt: skip
 
 
 class Connect(http.server.BaseHTTPRequestHandler):
     """Answers for the connector `shop/a`, and for `none`, of which it has noted nothing."""
 
     def do_GET(self) -> None:
-        answers = {"/connectors/shop%2Fa/offsets": NOTED, "/connectors/none/offsets": {"offsets": []}}
+        answers = {
+            "/connectors/shop%2Fa/offsets": NOTED, "/connectors/none/offsets": {"offsets": []},
+            "/connectors/shop%2Fa/status": STATUS, "/connectors/shop%2Fa/config": {"name": "shop/a", "tasks.max": "1"},
+        }  # fmt: skip
         status = 500 if "broken" in self.path else 200 if self.path in answers else 404
         self.send_response(status)
         self.end_headers()
@@ -64,6 +72,14 @@ def url() -> Iterator[str]:
 
 def test_a_connector_of_mariadb_has_sent_what_began_below_its_offset(url: str) -> None:
     assert connector.connect_position(url, "shop/a", 5.0) == ((1 << 40) + 20049, 0)
+
+
+def test_a_connector_says_how_it_runs_and_is_set(url: str) -> None:
+    found = connector.connect_state(url, "shop/a", 5.0)
+    parts = [("the connector", "RUNNING", ""), ("task 0", "FAILED", "it is gone\n\tat X.java")]
+    assert (found.parts, found.settings["tasks.max"]) == (parts, "1")
+    with pytest.raises(SourceError, match="knows no status of a connector unknown"):
+        connector.connect_state(url, "unknown", 5.0)
 
 
 @pytest.mark.parametrize("name", ["none", "unknown"])

@@ -18,7 +18,8 @@ from tidegate.core.base.instants import DAY_MS
 from tidegate.core.mirror import purge
 from tidegate.core.mirror.applies import APPLIED, REFUSED, Apply, Horizon, Tried, parse_apply, refused_again
 from tidegate.core.mirror.balance import Totals, after, imbalance, receipt_errors
-from tidegate.core.mirror.commits import Cut, Merge, Purge, next_commit
+from tidegate.core.mirror.commits import Cut, Merge, Purge, Tell, next_commit
+from tidegate.core.mirror.copied import Complete
 from tidegate.core.mirror.counts import Counts, add_up
 from tidegate.core.mirror.jobs import (
     START,
@@ -155,12 +156,16 @@ def test_a_merge_takes_all_that_has_landed() -> None:
     assert 4 not in BatchRange(1, 3)
 
 
-def test_the_next_commit_is_a_cut_then_a_merge_then_a_purge() -> None:
+def test_the_next_commit_is_a_cut_then_a_merge_then_a_purge_then_what_is_told() -> None:
     batches = BatchRange(3, 4)
-    unasked = partial(pytest.fail, "a purge is asked for while there is other work")
+    unasked = partial(pytest.fail, "it is asked for while there is other work")
     assert next_commit(batches, 3, unasked) == next_commit(None, 3, unasked) == Cut(3)
     assert next_commit(batches, None, unasked) == Merge(batches)
     assert next_commit(None, None, lambda: 2) == Purge(2)
+    told = Complete((7, 0), 1_000)
+    assert next_commit(None, None, lambda: 2, None, unasked) == Purge(2)
+    assert next_commit(None, None, lambda: None, None, lambda: told) == Tell(told)
+    assert next_commit(None, None, None, None, lambda: None) is None
     assert next_commit(None, None, lambda: None) is None
     assert next_commit(None, None, None) is None
 

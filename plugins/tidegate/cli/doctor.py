@@ -38,9 +38,9 @@ def doctor(pipeline: str | None, as_json: bool, show_all: bool, fix: bool, secon
 
     Python, libraries, installations, Spark; Airflow's database, scheduler, triggerer, pools, DAGs, import errors, how
     long the DAG file takes to parse; the ledger; each connection that a YAML names; Kafka, Hive and storage as each
-    pipeline uses them; clocks. Without PIPELINE, for every YAML of the pipelines folder. It asks servers side
-    by side; a server that leaves a question unanswered is asked no more, and the report names the checks left out. It
-    changes nothing: in storage it makes a new directory and removes it again.
+    pipeline uses them; a mirror's source tables and its connector; clocks. Without PIPELINE, for every YAML of the
+    pipelines folder. It asks servers side by side; a server that leaves a question unanswered is asked no more, and the
+    report names the checks left out. It changes nothing: in storage it makes a new directory and removes it again.
 
     \b
     Examples:

@@ -19,6 +19,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.doctor import rules as rules
 from tidegate.core.doctor.findings import WARNING, WRONG, Finding, ok, unknown
 from tidegate.core.look.concerns import left_behind
+from tidegate.databases.kinds import CONNECTION_TYPES
 from tidegate.kinds import dags_of, delivery_kind, source_kind, target_kind
 from tidegate.settings import Settings, airflow_home, airflow_setting
 from tidegate.spark.connection import impossible_jobs, master_of
@@ -26,6 +27,7 @@ from tidegate.spark.connection import impossible_jobs, master_of
 if TYPE_CHECKING:
     from tidegate.adapters.airflow_facts import AirflowFacts
     from tidegate.core.base.connection import Connection
+    from tidegate.core.spec.copy import CopiedServer
     from tidegate.core.spec.pipeline import Delivery, Pipeline
     from tidegate.spec import Loaded
 
@@ -67,6 +69,9 @@ class Examination:
         for pipeline, one in ((p, one) for p in self.pipelines for one in p.deliver if not one.side):
             name = f"{pipeline.name}.{one.name}: deliver"
             questions[name], servers[name] = partial(self._delivery, pipeline, one), one.conn_id
+        for pipeline, server in ((p, one) for p in self.pipelines if p.copy for one in p.copy.each):
+            name = f"{pipeline.name}{server.name and f'.{server.name}'}: copy"
+            questions[name], servers[name] = partial(self._copied, pipeline, server), server.conn_id
         for conn_id, port in self._plain_servers().items():
             questions[f"{conn_id}: reach"] = partial(self._reach, conn_id, port)
         for name, answer in ask(questions, self.seconds, servers, self._progress(len(questions))).items():
@@ -127,6 +132,9 @@ class Examination:
                 use(p.format.avro.registry_conn_id, ("http",), p.name)
             if p.completeness is not None:
                 use(p.completeness.conn_id, (), p.name)
+            for server in () if p.copy is None else p.copy.each:
+                use(server.conn_id, tuple(CONNECTION_TYPES), p.name)
+                use(server.connect_conn_id, ("http",), p.name)
             for one in p.deliver:
                 use(one.conn_id, delivery_kind(one.kind).connection_types, p.name)
                 for need in delivery_kind(one.kind).needs(one):
@@ -259,7 +267,7 @@ class Examination:
             found.append(rules.clock("Airflow's database", facts.ahead_s))
         wanted: dict[str, list[str]] = {}
         for p in self.pipelines:
-            for pool in {p.ingest.pool, p.archive.pool}:
+            for pool in {p.ingest.pool, p.archive.pool, *((p.copy.pool,) if p.copy else ())}:
                 wanted.setdefault(pool, []).append(p.name)
         found += rules.pools(wanted, facts.pools)
         pauses = surroundings.pauses(p.name for p in self.pipelines)
@@ -332,6 +340,15 @@ class Examination:
         if connection is None:
             return []
         return delivery_kind(one.kind).examined(pipeline, one, connection, self.seconds)
+
+    def _copied(self, pipeline: Pipeline, server: CopiedServer) -> list[Finding]:
+        from tidegate.cli import examined_copy
+
+        if not {server.conn_id, server.connect_conn_id or server.conn_id} <= self._connections.keys():
+            return []
+        with surroundings.ledger() as ledger:
+            ctx = surroundings.context(pipeline, ledger)
+            return examined_copy.examined(ctx, server, self._connections.__getitem__, self.seconds / 2)
 
     def _storage(self, pipeline: Pipeline) -> list[Finding]:
         from tidegate.storage import probing

@@ -11,6 +11,7 @@ from typing import Any
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import GOES_ON, SourceError, SourceUnavailable
 from tidegate.core.copy.port import LogPosition
+from tidegate.core.doctor.connectors import ConnectorState
 from tidegate.databases.kinds import POSTGRESQL, for_workers, kind_of
 
 
@@ -18,17 +19,29 @@ def connect_position(url: str, name: str, timeout_s: float) -> LogPosition:
     """Of a connector for MariaDB or MySQL, as Kafka Connect (3.5 or later) has noted it: what began below is in Kafka.
 
     `url`: of its REST interface. Raises SourceUnavailable, or SourceError for a connector without such a place."""
-    path = f"{url.rstrip('/')}/connectors/{urllib.parse.quote(name, safe='')}/offsets"
+    return offset_position(name, _asked(url, name, "offsets", timeout_s))
+
+
+def connect_state(url: str, name: str, timeout_s: float) -> ConnectorState:
+    """Whether a connector runs, and how it is set. Raises SourceUnavailable, or SourceError for an unknown one."""
+    status, settings = (_asked(url, name, what, timeout_s) for what in ("status", "config"))
+    parts = [("the connector", status.get("connector", {}))]
+    parts += [(f"task {task.get('id')}", task) for task in status.get("tasks", ())]
+    told = [(who, str(part.get("state", "")), str(part.get("trace", ""))) for who, part in parts]
+    return ConnectorState(name=name, parts=told, settings={key: str(value) for key, value in settings.items()})
+
+
+def _asked(url: str, name: str, what: str, timeout_s: float) -> Any:
+    path = f"{url.rstrip('/')}/connectors/{urllib.parse.quote(name, safe='')}/{what}"
     try:
         with urllib.request.urlopen(path, timeout=timeout_s) as answer:
-            found = json.load(answer)
+            return json.load(answer)
     except urllib.error.HTTPError as e:
         if e.code in (400, 404, 405):
-            raise _refused(f"Kafka Connect knows no offsets of a connector {name} (HTTP {e.code})") from None
+            raise _refused(f"Kafka Connect knows no {what} of a connector {name} (HTTP {e.code})") from None
         raise _silent(name, f"HTTP {e.code}") from None
     except (OSError, ValueError) as e:
         raise _silent(name, e) from None
-    return offset_position(name, found)
 
 
 def offset_position(name: str, answer: Any) -> LogPosition:

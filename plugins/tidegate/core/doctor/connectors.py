@@ -1,0 +1,55 @@
+"""What `tidegate doctor` says of a connector that brings a mirror's events: whether it runs, and settings under which a
+mirror says less than it could, or too much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.core.doctor.findings import WARNING, WRONG, Finding
+
+_CHECK = "connector"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectorState:
+    """As Kafka Connect tells it. `parts`: (who, state, why) of the connector and each of its tasks; `why` is empty
+    unless it has failed. `settings`: its configuration."""
+
+    name: str
+    parts: Sequence[tuple[str, str, str]]
+    settings: Mapping[str, str]
+
+
+def connector(pipeline: str, state: ConnectorState) -> list[Finding]:
+    """What is wrong with it; nothing where all is well."""
+    return [*_parts(pipeline, state), *_settings(pipeline, state)]
+
+
+def _parts(pipeline: str, state: ConnectorState) -> Iterator[Finding]:
+    means = "no event comes, and the mirror stays as it is"
+    if len(state.parts) < 2:
+        mend = "look at the workers of Kafka Connect"
+        yield Finding(_CHECK, WRONG, f"connector {state.name} has no task", means, mend, pipeline)
+    for who, what, why in state.parts:
+        said = f"{who} of {state.name} is {what}"
+        if what == "FAILED":
+            mend = f"fix what it says, then: POST /connectors/{state.name}/restart?includeTasks=true&onlyFailed=true"
+            first = why.strip().splitlines()[0] if why.strip() else "it does not say why"
+            yield Finding(_CHECK, WRONG, f"{said}: {first}", means, mend, pipeline)
+        elif what != "RUNNING":
+            mend = f"PUT /connectors/{state.name}/resume, if nobody wants it so"
+            yield Finding(_CHECK, WARNING, said, means, mend, pipeline)
+
+
+def _settings(pipeline: str, state: ConnectorState) -> Iterator[Finding]:
+    skipped = [each.strip() for each in state.settings.get("skipped.operations", "t").split(",")]
+    if "t" in skipped:
+        means = "rows of a table that was truncated stay, under a time since when nothing is older"
+        mend = "skipped.operations: none makes a dirty record of it; or tidegate copy --again after each"
+        yield Finding(_CHECK, WARNING, f"connector {state.name} leaves TRUNCATE out", means, mend, pipeline)
+    beats = state.settings.get("heartbeat.interval.ms", "0").strip()
+    if not beats.isdigit() or not int(beats):
+        means = "while no table of it changes it notes no place, and the mirror seems to age"
+        mend = "heartbeat.interval.ms: 10000"
+        yield Finding(_CHECK, WARNING, f"connector {state.name} has no heartbeat", means, mend, pipeline)
