@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.engine import native, paths
+from spark_jobs.engine import native
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from tests.engine_fixtures import chunk_of, pipeline
 from tests.json_messages import NON_FINITE, Writer, anything, damaged, fitting, number
 from tidegate.core.base.hivetypes import HiveType, parse
 from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.spec import paths
 from tidegate.core.spec.pipeline import Column, EventTime, Format, Pipeline
 
 CHUNK = 100

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engine import native, paths
+from spark_jobs.engine import native
 from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.engine.formats import Bad, Decoded, Decoder
@@ -34,6 +34,7 @@ from tidegate.core.files.slow_path import Slow
 from tidegate.core.source import behind
 from tidegate.core.source.coordinates import HEADER
 from tidegate.core.source.records import Chunk, Reader
+from tidegate.core.spec import paths
 from tidegate.core.spec.pipeline import EventTime, Pipeline
 from tidegate.core.spec.schema_changes import STOPS
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from spark_jobs.engine import paths
 from spark_jobs.engine.decoder import decoder_for
 from spark_jobs.engine.formats import of_messages
 from spark_jobs.engine.formats.debezium_decoder import DebeziumDecoder
@@ -21,6 +20,7 @@ from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.batch.jobs import IngestPlan, JobPart, kind_of
 from tidegate.core.source.records import Reader
+from tidegate.core.spec import paths
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, EventTime, Pipeline
 from tidegate.core.window.lateness import Floor
 from tidegate.kinds import source_kind

@@ -108,3 +108,17 @@ def test_copies_of_a_ledger_before_say_nothing_of_columns(world: CopyWorld) -> N
     alters(world)
     assert told(world) is not None
     assert "shade" not in copy_words(world)
+
+
+def test_a_column_whose_name_is_no_plain_word_is_copied_and_merged(world: CopyWorld) -> None:
+    world.source_table.alter("Order Date.1", "new year")
+    own = world.pipeline.columns
+    odd = Column(name="order_date", type="string", path='$."Order Date.1"')
+    world.change_spec(columns=(*own[:2], odd, *own[2:]))
+    world.source_table.set(1, "newer")
+    world.mirror()
+    table = world.opened()
+    assert table is not None
+    seen = table.scan(row_filter="_op != 'd'").to_arrow().select(["id", "order_date"]).to_pylist()
+    assert {row["id"]: row["order_date"] for row in seen} == dict.fromkeys(world.source_table.rows, "new year")
+    assert not compared(world).differ

@@ -50,19 +50,26 @@ def test_a_column_as_a_whole(rows: list[dict[str, Any]], column: DraftColumn) ->
 
 
 def test_names_that_no_path_has_and_columns_beyond_the_most_are_told() -> None:
-    odd = "a" + '"' * 3
-    found = columns_of(tree({odd: 1, "b": 2}), 1, False)
+    found = columns_of(tree({"": 1, "b": 2}), 1, False)
     assert [c.path for c in found.columns] == ["$.b"]
-    assert found.left == ('"a\\"\\"\\"": no path can name it',)
+    assert found.left == ('"": no path can name it',)
     wide = columns_of(tree({f"f{n}": n for n in range(MOST_COLUMNS + 2)}), 1, False)
     assert len(wide.columns) == MOST_COLUMNS
     assert wide.left == tuple(f"$.f{n}: more than {MOST_COLUMNS} columns" for n in (MOST_COLUMNS, MOST_COLUMNS + 1))
 
 
 def test_a_key_inside_of_an_object_that_no_path_has_is_told() -> None:
-    found = columns_of(tree({"a": {"b c": 1, "d": "x"}, "e": 1}), 1, False)
+    found = columns_of(tree({"a": {"": 1, "d": "x"}, "e": 1}), 1, False)
     assert [c.path for c in found.columns] == ["$.a.d", "$.e"]
-    assert found.left == ('"a.b c": no path can name it',)
+    assert found.left == ('"a.": no path can name it',)
+
+
+def test_keys_that_are_no_plain_words_have_paths_in_quotes() -> None:
+    found = columns_of(tree({"geo.lat": 1, "a b": {"c": 1, 'd"': "x"}, "@at": 1}), 1, False)
+    assert [(c.name, c.path) for c in found.columns] == [
+        ("geo_lat", '$."geo.lat"'), ("a_b_c", '$."a b".c'), ("a_b_d", '$."a b"."d\\""'), ("at", "$.@at")
+    ]  # fmt: skip
+    assert not found.left
 
 
 @pytest.mark.parametrize(
@@ -107,10 +114,10 @@ def test_what_is_nested_too_deeply_for_a_type_gets_no_column() -> None:
     deep: Any = 1
     for _ in range(300):
         deep = {"a": [deep]}
-    found = columns_of(tree({"x": deep, "y": {"b c": deep}, "id": 1}), 1, False)
+    found = columns_of(tree({"x": deep, "y": {"": deep}, "id": 1}), 1, False)
     assert [c.path for c in found.columns] == ["$.id"]
     told = "in 1 of 1 message, nested too deeply for a type: no type takes them all"
-    assert found.left == (f"$.x.a: {told}", '"y.b c": no path can name it')
+    assert found.left == (f"$.x.a: {told}", '"y.": no path can name it')
 
 
 def test_what_decoding_left_without_a_text_is_null() -> None:

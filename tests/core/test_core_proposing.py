@@ -74,7 +74,9 @@ NAMES = [
     ("_id", (), "- {name: id, type: bigint, from: $._id}"),
     ("date", (), "- {name: date_field, type: bigint, from: $.date}"),
     ("gate", ("GATE", "gate_field"), "- {name: gate_field_field, type: bigint, from: $.gate}"),
-    ("a#: b", (), '# the field "a#: b" cannot be named in a path'),
+    ("a#: b", (), '- {name: a_b, type: bigint, from: "$.\\"a#: b\\""}'),
+    ("geo.lat", (), '- {name: geo_lat, type: bigint, from: "$.\\"geo.lat\\""}'),
+    ("", (), '# the field "" cannot be named in a path'),
     ("on", (), '- {name: "on", type: bigint}'),
     ("a#:b", (), '- {name: a_b, type: bigint, from: "$.a#:b"}'),
 ]
@@ -117,12 +119,12 @@ def test_names_are_cut() -> None:
 
 
 def test_what_to_do_is_one_line() -> None:
-    said = advice([propose("gate", ['"B7"']), propose("a b", ["1"])], "flights")
+    said = advice([propose("gate", ['"B7"']), propose("", ["1"])], "flights")
     assert said.startswith(
         "add to columns: - {name: gate, type: string}; or run `tidegate schema propose flights --write`"
     )
     assert "\n" not in said
-    assert advice([propose("a b", ["1"])], "flights").startswith("run `tidegate schema propose flights --write`")
+    assert advice([propose("", ["1"])], "flights").startswith("run `tidegate schema propose flights --write`")
 
 
 def test_the_newest_records_of_each_partition_are_sampled() -> None:

@@ -84,6 +84,10 @@ def test_columns_that_have_outgrown_what_the_yaml_says() -> None:
 def test_an_accepted_column_as_a_line_of_yaml() -> None:
     said = proposed(change("seat", "int"))
     assert (said.field, said.column, said.type, said.note) == ("seat", "seat", "int", "accepted by evolve")
+    odd = proposed(change("odd_field", "int", path='$."odd field"'))
+    assert (odd.field, odd.line.partition("  #")[0]) == (
+        "odd field", '- {name: odd_field, type: int, from: "$.\\"odd field\\""}'
+    )  # fmt: skip
     assert change("seat", "int").place == "a record before the ledger was restored"
     assert change("seat", "int", batch_id=3, partition=1, offset=0).place == "batch 3, partition 1, offset 0"
 
@@ -93,15 +97,16 @@ def test_an_accepted_column_as_a_line_of_yaml() -> None:
 
 def test_a_field_with_a_type_becomes_a_column() -> None:
     declared = {"seat": "smallint", "Row": "int", "a": "string", "b": "tinyint", "c": "double", "$.d.e": "int"}
-    made, left = new_columns(["seat", "Row", "no", "a", "b", "$.d.e", "c", "odd field"], declared, ["a"])
+    declared |= {"odd field": "int", "": "int"}
+    made, left = new_columns(["seat", "Row", "no", "a", "b", "$.d.e", "c", "odd field", ""], declared, ["a"])
     assert [(c.name, c.type, c.path) for c in made] == [
         ("seat", "bigint", "$.seat"), ("row", "bigint", "$.Row"), ("a_field", "string", "$.a"), ("b", "bigint", "$.b"),
-        ("c", "double", "$.c"),
+        ("c", "double", "$.c"), ("odd_field", "bigint", '$."odd field"'),
     ]  # fmt: skip
-    assert left == ("no", "$.d.e", "odd field")
+    assert left == ("no", "$.d.e", "")
     again, _ = new_columns(["x", "X"], {"x": "string", "X": "string"}, iter(()))
     assert len({c.name for c in again}) == 2
-    assert new_columns(["odd field", "x"], {"odd field": "int", "x": "int"}, [])[1] == ("odd field",)
+    assert new_columns(["", "x"], {"": "int", "x": "int"}, [])[1] == ("",)
 
 
 # ---------------------------------------------------------------- columns that grow

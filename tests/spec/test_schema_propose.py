@@ -56,7 +56,7 @@ GATE, LEGS = propose("gate", ['"B7"']), propose("Legs", ['[{"a": 1}]'])
 
 
 def test_lines_are_added_behind_the_last_column() -> None:
-    added = with_columns(YAML, "x", [GATE, propose("a b", ["1"]), LEGS])
+    added = with_columns(YAML, "x", [GATE, propose("", ["1"]), LEGS])
     new = '  - {name: gate, type: string}\n  - {name: legs, type: "array<struct<a:bigint>>", from: $.Legs}\n'
     at = YAML.index("\n  # what comes")
     assert added == YAML[:at] + new + YAML[at:]

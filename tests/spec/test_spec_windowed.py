@@ -68,6 +68,7 @@ REFUSED = [
     ("word, type: string", "word, type: binary", "columns[1].type: binary: rows travel as JSON"),
     ("word, type: string", "word, type: array<int>", "columns[1].type: no column of a table becomes array<int>"),
     ("word, type: string", "word, type: string, from: $.a.b", "columns[1].from: $.a.b must name a column of the table"),
+    ("word, type: string", "word, type: string, from: '$.\"a.b\".c'", "must name a column of the table"),
     ("word, type: string", "word, type: string, from: $.id", "columns[1].type: $.id is read as bigint already"),
 ]
 """Text of the YAML, what takes its place, and the field with what is said of it."""

@@ -13,7 +13,6 @@ import pytest
 
 from spark_jobs.engine.formats.json_decoder import JsonDecoder
 from spark_jobs.engine.formats.known import spelled
-from spark_jobs.engine.paths import parse
 from spark_jobs.handlers.sample import sample
 from tests.avro_values import decoder as avro_decoder
 from tests.avro_values import written
@@ -28,6 +27,7 @@ from tidegate.core.base.plain import to_plain
 from tidegate.core.batch import planning
 from tidegate.core.batch.rules_version import rules_for, rules_of_replay
 from tidegate.core.replay.origin import needing_decoding
+from tidegate.core.spec.paths import parse
 from tidegate.core.spec.pipeline import Column, Format, Pipeline
 from tidegate.core.spec.proposals import propose
 from tidegate.workflow.batch import ingest
@@ -170,9 +170,9 @@ def test_columns_are_proposed_by_path() -> None:
         ("$.reading.unit", "- {name: reading_unit_field, type: bigint, from: $.reading.unit}"),
         ('$.messung."größe"', '- {name: messung_gr_e, type: bigint, from: "$.messung.größe"}'),
         ("$.i[].x", '# the field "$.i[].x" is inside of an array or a map: add it to that column\'s type'),
-        ('$.a."b.c"', '# the field "$.a.\\"b.c\\"" cannot be named in a path'),
+        ('$.a."b.c"', '- {name: a_b_c, type: bigint, from: "$.a.\\"b.c\\""}'),
         ('$.a.""', '# the field "$.a.\\"\\"" cannot be named in a path'),
-        ("[]", '# the field "[]" cannot be named in a path'),
+        ("[]", '- {name: field, type: bigint, from: "$.\\"[]\\""}'),
     ],
 )
 def test_lines_for_paths(field: str, line: str) -> None:

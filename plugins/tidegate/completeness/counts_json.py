@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate.core.base.errors import TruthUnknown
 from tidegate.core.completeness.rules import count_of
+from tidegate.core.spec.paths import parse
 
 _LONGEST = 200
 
@@ -27,7 +28,7 @@ def parsed(text: bytes, who: str) -> Any:
 def value_at(document: Any, path: str) -> Any:
     """The value at a path such as `$.a.b`; null is None. Raises NotThere."""
     value = document
-    for name in path.removeprefix("$.").split("."):
+    for name in parse(path):
         if not isinstance(value, dict) or name not in value:
             raise NotThere
         value = value[name]

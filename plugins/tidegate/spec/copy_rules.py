@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator
 
 from tidegate.core.spec.change_events import SHARD_PATHS
+from tidegate.core.spec.paths import parse
 from tidegate.core.spec.pipeline import CopiedServer, Copy
 from tidegate.core.target.port import Unit
 from tidegate.kinds import target_kind
 from tidegate.spec.copy import CopiedServerSpec, CopySpec
 from tidegate.spec.model import PipelineSpec
 from tidegate.spec.problems import Problem
-
-_PLAIN = re.compile(r"\$\.[^.\[\]$]+")
 
 
 def check(spec: PipelineSpec) -> Iterator[Problem]:
@@ -95,7 +94,7 @@ def _which(told: CopySpec) -> Iterator[Problem]:
 
 def is_plain(path: str | None) -> bool:
     """Whether a column's path names a column of the source's table; None: it has the column's own name."""
-    return path is None or (_PLAIN.fullmatch(path) is not None and not path.startswith("$._"))
+    return path is None or (len(parse(path)) == 1 and not path.startswith("$._"))
 
 
 def compiled(spec: CopySpec | None) -> Copy | None:

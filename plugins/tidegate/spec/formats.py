@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.hivetypes import HiveType, is_primitive, parse
 from tidegate.core.spec import avro, change_events
+from tidegate.core.spec.paths import parse as parse_path
 from tidegate.core.spec.pipeline import (
     RAW_HEADERS,
     RAW_PARTS,
@@ -133,19 +134,15 @@ def _columns(spec: PipelineSpec, wanted: Wanted) -> Iterator[Problem]:
     for i, column in enumerate(spec.columns):
         if column.expr is not None:
             continue
-        path = _steps(column.from_ or f"$.{column.name}")
+        path = parse_path(column.from_ or f"$.{column.name}")
         message = wanted(path, parse(column.type))
         if message:
             key = "from" if column.from_ is not None else "type"
             yield Problem(("columns", i, key), message)
     if spec.event_time.from_ != KAFKA_TIMESTAMP:
-        message = wanted(_steps(spec.event_time.from_), None)
+        message = wanted(parse_path(spec.event_time.from_), None)
         if message:
             yield Problem(("event_time", "from"), message)
-
-
-def _steps(path: str) -> Steps:
-    return tuple(path.split(".")[1:])
 
 
 class _Files:

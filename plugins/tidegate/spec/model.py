@@ -138,7 +138,12 @@ class ColumnSpec(Section):
         "Hive type: `boolean`, `tinyint`, `smallint`, `int`, `bigint`, `float`, `double`, `decimal(p,s)`, `string`, "
         "`binary`, `date`, `timestamp`, `array<t>`, `map<k,v>`, `struct<name:t,...>`."
     )
-    from_: MessagePath | None = key("Where the value is in the message.", None, alias="from", shown="`$.<name>`")
+    from_: MessagePath | None = key(
+        "Where the value is in the message. A key that is no plain word stands in double quotes: `'$.\"geo.lat\"'`.",
+        None,
+        alias="from",
+        shown="`$.<name>`",
+    )
     nullable: bool = key("Whether the value may be null or missing; if not, such a record is dirty.", True)
     expr: Expression | None = key(
         "SQL expression (DuckDB's dialect) that computes the column from others, instead of `from`. It must give "

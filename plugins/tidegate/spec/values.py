@@ -21,6 +21,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, WithJsonSchem
 from pydantic_core import CoreSchema
 
 from tidegate.core.base import hivetypes
+from tidegate.core.spec import paths
 
 DURATION_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 SIZE_UNITS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
@@ -32,7 +33,6 @@ YEARS = (1971, 2200)
 
 _DURATION = r"\d+(ms|s|m|h|d)"
 _SIZE = r"\d+(B|KB|MB|GB)"
-_PATH = r"""\$(\.[^\s.\[\]"'*$?()]+)+"""
 _PATH_CHARACTERS = r"\w.@+=~\-"
 _IDENTIFIER = r"[a-z][a-z0-9_]*"
 _COLUMN = r"[A-Za-z][A-Za-z0-9_]*"
@@ -161,7 +161,7 @@ Table = Annotated[
 ColumnName = Annotated[
     str, _word(_COLUMN, "must be letters, digits and underscores, beginning with a letter", "column name")
 ]
-MessagePath = Annotated[str, _word(_PATH, "must be a path into the message such as $.a.b", "path")]
+MessagePath = Annotated[str, _word(paths.PATH, paths.RULE, "path")]
 _some_text = _matching(r"(?s:.*\S.*)", "must not be empty", 10_000)
 Text = Annotated[str, _kind(_some_text, "text", pattern=r"\S")]
 Expression = Annotated[str, _kind(_some_text, "SQL expression", pattern=r"\S")]
@@ -219,11 +219,11 @@ NullText = Annotated[str, _kind(_text_or_empty, "text")]
 def _event_time_path(value: object) -> str:
     if value == KAFKA_TIMESTAMP:
         return KAFKA_TIMESTAMP
-    return _matching(_PATH, f"must be a path into the message such as $.a.b, or {KAFKA_TIMESTAMP}", 128)(value)
+    return _matching(paths.PATH, f"{paths.RULE}, or {KAFKA_TIMESTAMP}", 128)(value)
 
 
 EventTimePath = Annotated[
-    str, _kind(_event_time_path, f"path or `{KAFKA_TIMESTAMP}`", pattern=f"^({_PATH}|{KAFKA_TIMESTAMP})$")
+    str, _kind(_event_time_path, f"path or `{KAFKA_TIMESTAMP}`", pattern=f"^({paths.PATH}|{KAFKA_TIMESTAMP})$")
 ]
 
 _PROBE = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.engine import paths
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.formats.json_program import Program
 from spark_jobs.engine.formats.undecodable import NULL, TOMBSTONE, Malformed, Misfits, Values, first_misfit
@@ -19,6 +18,7 @@ from spark_jobs.engine.slowness import Slowness
 from spark_jobs.engine.types import schema_of
 from tidegate.core.base.hivetypes import HiveType, parse
 from tidegate.core.files import slow_path
+from tidegate.core.spec import paths
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
 
 ByRules = Callable[[Sequence[bytes | None]], Decoded]

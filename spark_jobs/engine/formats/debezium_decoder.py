@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.engine import paths
 from spark_jobs.engine.formats import Bad, Decoded, Paths
 from spark_jobs.engine.formats.avro_messages import AvroMessages
 from spark_jobs.engine.formats.change_event import (
@@ -27,7 +26,7 @@ from spark_jobs.engine.formats.writer_schemas import missing
 from spark_jobs.engine.types import schema_of
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.source.records import Chunk
-from tidegate.core.spec import avro_columns, connect_columns
+from tidegate.core.spec import avro_columns, connect_columns, paths
 from tidegate.core.spec.change_events import BEFORE, FLAT, RESERVED, SHARD_PATHS
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, Column, DebeziumFormat, Pipeline
 from tidegate.core.spec.schema_changes import grown, may_grow

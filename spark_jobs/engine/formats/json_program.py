@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.engine import native, paths
+from spark_jobs.engine import native
 from spark_jobs.engine.event_time import EPOCH_UNITS
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.formats.json_rows import known_of
@@ -23,6 +23,7 @@ from spark_jobs.engine.types import schema_of
 from tidegate.core.base.hivetypes import Array, Decimal, HiveType, Map, Primitive, Struct, parse
 from tidegate.core.batch.rules_version import RULES_VERSION
 from tidegate.core.files import slow_path
+from tidegate.core.spec import paths
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
 
 EVENT = "*event"

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spark_jobs.engine import paths
 from spark_jobs.engine.event_time import event_ms
 from spark_jobs.engine.formats import Bad
 from spark_jobs.engine.formats.known import Known, Path, elements, inside, known_fields, members, unknown_texts
@@ -17,6 +16,7 @@ from spark_jobs.engine.strict import Base64, JsonFloat, JsonInt, Unfit, convert,
 from spark_jobs.engine.text_rules import convert_text
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Primitive, Struct, parse
 from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.spec import paths
 from tidegate.core.spec.pipeline import EXTRA_COLUMN, Pipeline
 
 MAX_DEPTH = 500

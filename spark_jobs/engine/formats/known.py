@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct
+from tidegate.core.spec import paths
 
 NESTED = 3
 """The first version of the rules by which unknown fields are looked for inside of known ones."""
@@ -88,7 +89,7 @@ def spelled(key: str) -> str:
     """A key as a step of a path."""
     if _WORD.fullmatch(key):
         return key
-    return '"' + key.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return paths.quoted(key)
 
 
 def path_of(place: Iterable[Any]) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from spark_jobs.engine import paths
 from spark_jobs.engine.failures import refuse
 from spark_jobs.engine.formats import Bad, Decoded
 from spark_jobs.engine.types import schema_of
 from tidegate.core.source.records import Chunk, Headers
+from tidegate.core.spec import paths
 from tidegate.core.spec.pipeline import RAW_HEADERS, RAW_PARTS, Pipeline
 
 _NULL = "null, but the column is not nullable"

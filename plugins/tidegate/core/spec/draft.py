@@ -12,6 +12,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.spec import draft_fields, draft_times
 from tidegate.core.spec.draft_fields import Columns, DraftColumn, Field, Message
 from tidegate.core.spec.draft_times import KAFKA_TIMESTAMP, TimeField, WindowDraft
+from tidegate.core.spec.paths import parse, path_of
 from tidegate.core.spec.pipeline import RAW_HEADERS
 from tidegate.core.spec.proposals import scalar, value_of
 
@@ -154,13 +155,13 @@ def _time(asked: str, found: Sequence[TimeField], root: Field) -> TimeField | No
         if one.path == path:
             return one
     known = ", ".join([c.path for c in found] + [KAFKA_TIMESTAMP])
-    there = path in map(draft_fields.dotted, draft_fields.leaves(root))
+    there = path in map(path_of, draft_fields.leaves(root))
     what = f"{path} holds no times" if there else f"no message of the sample has {path}"
     raise UnknownField(f"{what}; --event-time can be {known}")
 
 
 def _value(message: Message, path: str) -> object:
-    names = path.removeprefix("$.").split(".")
+    names = parse(path)
     text = (message.fields or {}).get(names[0])
     value = None if text is None else value_of(text)
     for name in names[1:]:

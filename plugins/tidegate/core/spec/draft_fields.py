@@ -14,6 +14,7 @@ from typing import Any
 
 from tidegate.core.base.wording import many
 from tidegate.core.spec import proposals
+from tidegate.core.spec.paths import path_of
 from tidegate.core.spec.proposals import scalar
 
 MOST_COLUMNS = 300
@@ -124,19 +125,14 @@ def leaves(root: Field) -> dict[Path, Field]:
 def _places(node: Field, path: Path) -> Iterator[tuple[Path, Field]]:
     """Every place that is no object taken apart, whether a path can name it or not."""
     for name, child in node.children.items():
-        if proposals.nameable(name) and _apart(child, len(path)):
+        if name and _apart(child, len(path)):
             yield from _places(child, (*path, name))
         else:
             yield (*path, name), child
 
 
 def _reachable(path: Path) -> bool:
-    return proposals.nameable(path[-1]) and len(dotted(path)) <= LONGEST_PATH
-
-
-def dotted(path: Path) -> str:
-    """`$.a.b`."""
-    return "$." + ".".join(path)
+    return bool(path[-1]) and len(path_of(path)) <= LONGEST_PATH
 
 
 def columns_of(root: Field, messages: int, text_only: bool) -> Columns:
@@ -149,11 +145,11 @@ def columns_of(root: Field, messages: int, text_only: bool) -> Columns:
             left.append(f"{json.dumps('.'.join(path))[:80]}: no path can name it")
             continue
         if len(made) >= MOST_COLUMNS:
-            left.append(f"{dotted(path)}: more than {MOST_COLUMNS} columns")
+            left.append(f"{path_of(path)}: more than {MOST_COLUMNS} columns")
             continue
         column = _column(path, leaf, messages, [c.name for c in made], text_only)
         if isinstance(column, str):
-            left.append(f"{dotted(path)}: {column}")
+            left.append(f"{path_of(path)}: {column}")
         else:
             made.append(column)
     return Columns(tuple(made), tuple(left))
@@ -170,11 +166,11 @@ def _column(path: Path, leaf: Field, messages: int, taken: Sequence[str], text_o
     if "dirty" not in proposal.note:
         note = f"; {proposal.note}" if proposal.note else ""
         note += _told(odd, proposal.type)
-        return DraftColumn(proposal.column, proposal.type, dotted(path), why + note, values=len(leaf.values))
+        return DraftColumn(proposal.column, proposal.type, path_of(path), why + note, values=len(leaf.values))
     kinds = set(map(_kind, leaf.values))
     if kinds <= _SCALARS:
         told = f"{why}; as {' and '.join(sorted(kinds))}"
-        return DraftColumn(proposal.column, "string", dotted(path), told, not text_only, len(leaf.values))
+        return DraftColumn(proposal.column, "string", path_of(path), told, not text_only, len(leaf.values))
     return f"{why}, {proposal.note.partition(';')[0]}: no type takes them all"
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS, iso, span
 from tidegate.core.base.wording import many
-from tidegate.core.spec.draft_fields import Field, Path, dotted
+from tidegate.core.spec.draft_fields import Field, Path
+from tidegate.core.spec.paths import path_of
 
 KAFKA_TIMESTAMP = "kafka_timestamp"
 ENOUGH = 0.95
@@ -126,7 +127,7 @@ def _candidate(path: Path, leaf: Field, messages: int, now_ms: int) -> TimeField
     turned = form.replace("%d/%m", "%m/%d")
     if turned != form and _plausible(leaf.values, turned, now_ms) == plausible:
         why += "; day and month may be the other way round: look"
-    return TimeField(dotted(path), form, share, rank, why)
+    return TimeField(path_of(path), form, share, rank, why)
 
 
 def _grade(name: str) -> int:

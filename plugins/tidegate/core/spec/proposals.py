@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.core.base.hivetypes import parse
+from tidegate.core.spec import paths
 from tidegate.core.spec.pipeline import TIME_PARTITIONS
 
 MOST_FIELDS = 60
@@ -19,7 +20,7 @@ MOST_FIELDS = 60
 LONGEST_TYPE = 2000
 """Characters of a type that a metastore takes in any case."""
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_PATH_PART = re.compile(r"""[^\s.\[\]"'*$?()]+""")
+_PATH_PART = re.compile(paths.PLAIN)
 _STEP = re.compile(r"""\.(?:([^.\[\]"\s]+)|"((?:[^"\\]|\\.)*)")|(\[\])""")
 _ELEMENTS = "[]"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -45,10 +46,10 @@ class Proposal:
         keys = keys_of(self.field)
         if _ELEMENTS in keys and len(keys) > 1:
             return f"# the field {json.dumps(self.field)} is inside of an array or a map: add it to that column's type"
-        if not all(map(_PATH_PART.fullmatch, keys)):
+        if not all(keys):
             return f"# the field {json.dumps(self.field)} cannot be named in a path"
         kind = self.type if re.fullmatch(r"\w+", self.type) else f'"{self.type}"'
-        path = "" if (self.column,) == keys else f", from: {scalar('.'.join(('$', *keys)))}"
+        path = "" if (self.column,) == keys else f", from: {scalar(paths.path_of(keys))}"
         note = f"  # {self.note}" if self.note else ""
         return f"- {{name: {scalar(self.column)}, type: {kind}{path}}}{note}"
 
@@ -62,7 +63,7 @@ def keys_of(field: str) -> tuple[str, ...]:
     by its path, one at the top by its key."""
     if not field.startswith("$."):
         return (field,)
-    return tuple(m[3] or m[1] or re.sub(r"\\(.)", r"\1", m[2]) for m in _STEP.finditer(field))
+    return tuple(m[3] or m[1] or paths.unquoted(m[2]) for m in _STEP.finditer(field))
 
 
 def propose(
@@ -138,7 +139,7 @@ def common_type(types: set[str]) -> str | None:
 
 
 def nameable(key: str) -> bool:
-    """Whether a path can name the field."""
+    """Whether a path can name the field without quotes."""
     return _PATH_PART.fullmatch(key) is not None
 
 

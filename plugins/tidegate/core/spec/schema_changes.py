@@ -15,6 +15,7 @@ from typing import Protocol
 
 from tidegate.core.spec.change_events import EVENT_COLUMNS
 from tidegate.core.spec.evolution import can_grow, changes, grows
+from tidegate.core.spec.paths import path_of
 from tidegate.core.spec.pipeline import Column, Pipeline, table_columns
 from tidegate.core.spec.proposals import Proposal, keys_of, propose
 
@@ -104,7 +105,8 @@ def _as_grown(column: Column, accepted: Iterable[SchemaChange]) -> Column:
 
 def proposed(accepted: SchemaChange) -> Proposal:
     """The column as it would stand in the YAML."""
-    return Proposal(accepted.path.removeprefix("$."), accepted.column, accepted.type, note="accepted by evolve")
+    (field,) = keys_of(accepted.path)
+    return Proposal(field, accepted.column, accepted.type, note="accepted by evolve")
 
 
 def new_columns(
@@ -122,7 +124,7 @@ def new_columns(
             left.append(field)
             continue
         names.append(proposal.column)
-        found.append(Column(name=proposal.column, type=proposal.type, path=f"$.{field}"))
+        found.append(Column(name=proposal.column, type=proposal.type, path=path_of((field,))))
     return tuple(found), tuple(left)
 
 

@@ -11,12 +11,12 @@ from tidegate.core.copy.port import SourceTable
 from tidegate.core.doctor.findings import WARNING, Finding, ok
 from tidegate.core.doctor.rules import refused
 from tidegate.core.files.failure import JobError
+from tidegate.core.spec.paths import parse
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.cut import window_from
 from tidegate.databases.conversions import planned
 from tidegate.databases.kinds import kind_of
 from tidegate.sources.database.control import TableOfDatabase, opened
-from tidegate.sources.database.worker import ROOT
 
 _CHECK = "database"
 
@@ -37,7 +37,7 @@ def examined(
 def _columns(pipeline: Pipeline, source: TableOfDatabase, table: SourceTable, kind: str) -> Iterator[Finding]:
     for column in pipeline.decoded_columns:
         try:
-            planned(kind, table, [(column.path.removeprefix(ROOT), column.type)], "base64")
+            planned(kind, table, [(parse(column.path)[0], column.type)], "base64")
         except JobError as e:
             means = "every reading is refused, and its window waits"
             yield refused(_CHECK, pipeline.name, e.failure.what, means, e.failure.advice)

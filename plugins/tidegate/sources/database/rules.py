@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from tidegate.core.base.hivetypes import is_primitive, parse
 from tidegate.core.base.instants import DAY_MS
+from tidegate.core.spec.paths import parse as parse_path
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.port import Unit
 from tidegate.kinds import target_kind
 
 Problems = list[tuple[tuple[str | int, ...], str]]
-_COLUMN = re.compile(r"\$\.[^.\[\]]+")
 
 
 def problems(pipeline: Pipeline) -> Problems:
@@ -26,7 +24,7 @@ def problems(pipeline: Pipeline) -> Problems:
         if types.setdefault(column.path, column.type) != column.type:
             what = f"{column.path} is read as {types[column.path]} already; compute the other one (expr)"
             found.append((("columns", i, "type"), what))
-        if not _COLUMN.fullmatch(column.path):
+        if len(parse_path(column.path)) != 1:
             found.append((("columns", i, "from"), f"{column.path} must name a column of the table: $.name"))
         if column.type == "binary":
             what = "binary: rows travel as JSON; declare it as string, which gets the Base64 of the bytes"

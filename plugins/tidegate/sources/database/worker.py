@@ -12,12 +12,11 @@ from tidegate.core.batch.readings import Reading
 from tidegate.core.copy.port import ChunkReader, KeyRange
 from tidegate.core.files.failure import refuse
 from tidegate.core.source.records import Chunk, Reader
+from tidegate.core.spec.paths import parse
 from tidegate.core.spec.pipeline import Column, Pipeline
 from tidegate.databases import kinds
 from tidegate.databases.pace import paced
 from tidegate.sources.database.records import records_of
-
-ROOT = "$."
 
 
 class TableReader(Reader):
@@ -45,7 +44,7 @@ class TableReader(Reader):
     def _columns(self) -> list[tuple[str, str]]:
         """(name in the source, type wanted); of two columns that take the same one both have its type."""
         columns: tuple[Column, ...] = from_plain(Pipeline, self._plan.pipeline).decoded_columns
-        return list({c.path.removeprefix(ROOT): c.type for c in columns}.items())
+        return list({parse(c.path)[0]: c.type for c in columns}.items())
 
     def _chunk(self, wanted: OffsetRange) -> tuple[Reading, KeyRange]:
         if not self._parts:

@@ -11,12 +11,12 @@ from tidegate.core.copy.jobs import CopiedColumn, CopiedTable
 from tidegate.core.copy.port import Database, SourceTable
 from tidegate.core.mirror.parts import WHOLE_NUMBERS, KeyPart, key_part
 from tidegate.core.spec.change_events import EVENT_COLUMNS, SERVER, SHARD_PATHS
+from tidegate.core.spec.paths import parse
 from tidegate.core.spec.pipeline import Column, Copy
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.copy.standing import table_key
 
 _EVENT = frozenset(name for name, *_ in EVENT_COLUMNS)
-_PLAIN = re.compile(r"\$\.(.+)")
 _INTEGERS = re.compile(r"(tinyint|smallint|mediumint|integer|int|bigint)\b")
 """Types of databases whose values are whole numbers, in the order of numbers."""
 Keys = tuple[str, str]
@@ -163,6 +163,5 @@ def key_of(ctx: Context, key: Sequence[str]) -> tuple[Column, ...]:
 
 
 def of_source(column: Column) -> str:
-    """The source's column."""
-    match = _PLAIN.fullmatch(column.path)
-    return column.name if match is None else match[1]
+    """The source's column; of a computed one, its own name."""
+    return parse(column.path)[0] if column.path else column.name
