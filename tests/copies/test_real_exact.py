@@ -118,6 +118,16 @@ def test_a_quiet_source_is_told_exactly(
             assert after > end
             same(world)
 
+            world.writer.tick()
+            merged(world)  # before the connector has noted it, or just then
+            after = quiet(world)
+            world.apply()
+            found = world.standing().copied.complete
+            world.close()
+            assert found is not None
+            assert (found.exact, found.position) == (True, after)
+            same(world)
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_never_told_wrongly(
