@@ -136,7 +136,7 @@ def _sorted(shape: Shape, events: pa.Table, keys: Numbers) -> _Sorted:
 
 def _least_first(versions: Version) -> Sequence[Numbers]:
     """What events are sorted by, the least important first (M2)."""
-    return versions[::-1]
+    return versions.rank[::-1]
 
 
 def _last_to_first(shape: Shape, events: pa.Table) -> Sequence[Numbers]:
