@@ -1,4 +1,5 @@
-"""A key that is written otherwise and is the same one: the source says delete and insert, at one position."""
+"""Two things that are said of a key at one position: a key that became an equal one; an event that is read otherwise
+when it comes again."""
 
 from __future__ import annotations
 
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.mirror import worlds
 from tests.mirror.worlds import YAML, MirrorWorld
 from tests.world import T0
+from tidegate.core.base.errors import BatchRefused
+from tidegate.core.spec.pipeline import Column
 
 DECIMALS = YAML.replace("{{name: id, type: bigint", '{{name: id, type: "decimal(12,2)", convert: text')
 """PostgreSQL's `numeric` without a scale keeps the digits that it was given; for its primary key 1.0 is 1.00."""
@@ -53,4 +57,21 @@ def test_the_row_that_came_is_the_newer_one(tmp_path: Path) -> None:
     world.land(event("d", "1.00", None, 40))
     world.apply()
     assert world.rows() == {}
+    world.close()
+
+
+def test_an_event_that_comes_again_with_a_new_column_is_refused_in_words(tmp_path: Path) -> None:
+    """`unknown_fields: ignore` has left the column out of the row. Nobody has set up a server anew."""
+    world = MirrorWorld(tmp_path)
+    again = worlds.event(1, "a", 10, more={"extra": "x"})
+    world.land(again)
+    world.apply()
+    named = world.pipeline.columns
+    world.change_spec(columns=(*named[:2], Column(name="extra", type="string", path="$.extra"), *named[2:]))
+    world.land(again)
+    with pytest.raises(BatchRefused, match="added, or is read otherwise, since the first of both had landed"):
+        world.apply()
+    world.land(worlds.event(1, "b", 20, more={"extra": "y"}))
+    world.apply(again=True, conflicts="a column was added")
+    assert world.rows() == {1: "b"}
     world.close()
