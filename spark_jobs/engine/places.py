@@ -127,7 +127,7 @@ class Places:
         """Also asked of values that the window has already: a release that did not ask may have let them in."""
         if window not in self._time:
             self._time[window] = time_partitions(self._pipeline, window)
-        return has_a_name(self._time[window], values)
+        return has_a_name(self._time[window], values, self._pipeline.sink.workdir)
 
     @property
     def targets(self) -> list[Place]:

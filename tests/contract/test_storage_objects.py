@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.storage_places import names
 from tidegate.core.base.errors import PathExists, StorageError
+from tidegate.core.files.overflow import MAX_KEY_BYTES
 
 LARGE = b"x" * 3_000_000
 
@@ -68,3 +69,20 @@ class TestWorkersFiles:
         with pytest.raises(PathExists):
             second.close()
         assert storage.read(f"{root}/f") == b"first"
+
+
+@pytest.mark.parametrize("letter", ["y", "\u6f22"])
+def test_a_key_has_1024_bytes_at_most(store, request, letter):
+    """Of the whole path in its bucket, in UTF-8."""
+    storage, root = store
+    if request.node.callspec.params["store"] == "moto":
+        pytest.skip("moto takes longer ones")
+    prefix, folder = root.removeprefix("s3://").partition("/")[2], f"{letter * 60}%2F/"
+    folders, rest = divmod(MAX_KEY_BYTES - len(f"{prefix}/x".encode()), len(folder.encode()))
+    longest = folder * folders + "z" * rest + "x"
+    storage.write_new(f"{root}/{longest}", b"a")
+    with pytest.raises(StorageError, match="too long"):
+        storage.write_new(f"{root}/{longest}y", b"b")
+    with pytest.raises(StorageError, match="too long"), storage.open_new(f"{root}/{longest}z") as file:
+        file.write(b"c")
+    assert names(storage, root) == [longest]

@@ -45,16 +45,16 @@ IN_ORDER = [
     version(1, 9, 9),
     version(2, 0, 0, digest=9),
     version(2, 0, 1),
+    version(2, 1, 0, deleted=True),
     version(2, 1, 0, digest=1),
     version(2, 1, 0, digest=2),
-    version(2, 1, 0, deleted=True),
     version(2, 1, 1),
     version(3),
 ]
 
 
 def test_the_order_is_total() -> None:
-    """Position, then a delete, then the content: of two that differ exactly one is newer."""
+    """Position, then what is no delete, then the content: of two that differ exactly one is newer."""
     for (i, one), (j, other) in itertools.product(enumerate(IN_ORDER), repeat=2):
         assert newer(one, other) == (i > j)
         assert same(one, other) == (i == j)
@@ -62,7 +62,7 @@ def test_the_order_is_total() -> None:
 
 def test_two_upserts_at_one_position_contradict_each_other() -> None:
     found = [(i, j) for (i, a), (j, b) in itertools.combinations(enumerate(IN_ORDER), 2) if contradict(a, b)]
-    assert found == [(3, 4)], "a delete beside an upsert wins, and is no conflict"
+    assert found == [(4, 5)], "a delete beside an upsert is no conflict"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tidegate.core.base.partition_values import metastore_name_length
 from tidegate.core.files.overflow import (
     MAX_COUNTED,
     OVERFLOW_VALUE,
+    OWN_BYTES,
     Known,
     Overflow,
     has_a_name,
@@ -19,6 +20,7 @@ from tidegate.core.files.overflow import (
     told,
 )
 
+WORKDIR = "file:///lake/readings/_tidegate"
 A, B, C, D = ((("x", v),) for v in "abcd")
 
 
@@ -62,7 +64,8 @@ def test_what_is_said() -> None:
     assert told(found, ("carrier", "leg"), 2_000) == (
         "12,345 rows with 999 values of carrier, leg went to the overflow partition (at most 2,000 in a window, and "
         "none that no directory can be named after or that make a partition's name longer than the 767 characters of "
-        "Hive's metastore), such as carrier=UA, leg=3, carrier=DL, leg=1"
+        "Hive's metastore, or a file's key longer than the 1,024 bytes of an object store's), such as "
+        "carrier=UA, leg=3, carrier=DL, leg=1"
     )
     assert "with 1,000 or more values of carrier went" in told(replace(found, values=MAX_COUNTED), ("carrier",), 1)
 
@@ -93,9 +96,20 @@ def test_a_partition_whose_whole_name_the_metastore_cannot_store_has_none() -> N
     for last, fits in ((11, True), (12, False)):  # `/dd=` and the value
         values = (*columns, ("dd", "v" * last))
         assert metastore_name_length((*time, *values)) == 756 + last
-        assert has_a_name(time, values) is fits
-        assert has_a_name((("date", "2013-01-05"), ("hour", "04-fold")), values) is False
-    assert not has_a_name(time, (("a", "v" * 254),)), "no directory"
-    assert has_a_name(time, (("a", "\u6f22" * 84),))
-    assert has_a_name(time, tuple((name, "\u6f22" * 84) for name in "abcdefgh")), "bytes do not matter"
-    assert not has_a_name(time, tuple((name, "'" * 80) for name in "abcd")), "each is three characters"
+        assert has_a_name(time, values, WORKDIR) is fits
+        assert has_a_name((("date", "2013-01-05"), ("hour", "04-fold")), values, WORKDIR) is False
+    assert not has_a_name(time, (("a", "v" * 254),), WORKDIR), "no directory"
+    assert has_a_name(time, (("a", "\u6f22" * 84),), WORKDIR)
+    assert has_a_name(time, tuple((name, "\u6f22" * 84) for name in "abcdefgh"), WORKDIR), "bytes do not matter"
+    assert not has_a_name(time, tuple((name, "'" * 80) for name in "abcd"), WORKDIR), "each is three characters"
+
+
+def test_a_partition_whose_files_keys_an_object_store_cannot_take_has_none() -> None:
+    """Beside the prefix in the bucket, and what is left for the attempt and the file: bytes, as they are escaped."""
+    time, workdir = (("date", "2013-01-05"), ("hour", "04")), "s3://bucket/" + "p" * 300
+    room = 1024 - 300 - OWN_BYTES - 23  # as in the test above
+    for value, size in (("v" * 200, 200), (" " * 66, 198), ("\u6f22" * 66, 198)):
+        for last, fits in ((room - 2 * (3 + size) - 3, True), (room - 2 * (3 + size) - 2, False)):
+            values = (("a", value), ("b", value), ("c", "w" * last))
+            assert has_a_name(time, values, workdir) is fits
+            assert has_a_name(time, values, WORKDIR), "a filesystem has no keys"

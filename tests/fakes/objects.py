@@ -68,6 +68,8 @@ class MemoryObjects:
         return io.BytesIO(self.read(path))
 
     def write_new(self, path: str, content: bytes) -> None:
+        if len(_key(path).encode()) > 1024:
+            raise StorageError(f"{path}: KeyTooLongError: Your key is too long")
         with self._lock:
             if _key(path) in self._objects:
                 raise PathExists(f"{path}: is already there")

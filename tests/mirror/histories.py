@@ -92,8 +92,9 @@ def _log(rng: random.Random, keys: list[Key], count: int) -> list[Event]:
         if key in alive and rng.random() < 0.3:
             alive.discard(key)
             found.append(Event(key, position, "d", None))
-            if rng.random() < 0.3:  # an upsert beside it: the delete wins
+            if rng.random() < 0.3:  # an upsert beside it: the key became an equal one
                 found.append(Event(key, position, "u", _content(rng)))
+                alive.add(key)
         else:
             op = "u" if key in alive else rng.choice("cr")
             alive.add(key)

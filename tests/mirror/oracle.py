@@ -16,7 +16,7 @@ def newest(events: Iterable[Event]) -> Rows:
     found: Rows = {}
     for e in sorted(events, key=lambda e: e.arrival):
         old = found.get(e.key)
-        if old is None or (e.position, e.deleted) > (old.position, old.deleted):
+        if old is None or _rank(e) > _rank(old):
             found[e.key] = e
     return found
 
@@ -54,4 +54,4 @@ def seen(table: Rows) -> set[Event]:
 
 
 def _rank(e: Event) -> tuple[Position, bool]:
-    return e.position, e.deleted
+    return e.position, not e.deleted

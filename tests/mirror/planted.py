@@ -15,8 +15,13 @@ def _newcomer_wins(original, event, table, has_row, winner, wins, *below):
     return original(event, older, has_row, winner, wins, *below)
 
 
-def _no_delete_first(original, versions):
-    return [c for c in original(versions) if c is not versions.deleted]
+def _by_arrival(original, versions):
+    return original(versions)[2:]
+
+
+def _a_delete_stands(original, versions):
+    digest, upserts, *position = original(versions)
+    return [digest, ~upserts, *position]
 
 
 def _by_the_commit(original, versions):
@@ -125,7 +130,8 @@ BUGS = {
     bug.name: bug
     for bug in (
         _bug("the newcomer wins", "M2", (seams.MIRROR_FATES, _newcomer_wins)),
-        _bug("ties by arrival", "M2", (seams.MIRROR_SORT, _no_delete_first)),
+        _bug("ties by arrival", "M2", (seams.MIRROR_SORT, _by_arrival)),
+        _bug("of one position the delete stands", "M2", (seams.MIRROR_SORT, _a_delete_stands)),
         _bug("positions without their row, among events", "M2", (seams.MIRROR_SORT, _by_the_commit)),
         _bug("positions without their row, against the table", "M2", (seams.MIRROR_NEWER, _by_the_commit_alone)),
         _bug("of repeats the last one stays", "M2", (seams.MIRROR_FIRST, _last_to_arrive)),

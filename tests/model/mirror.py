@@ -43,7 +43,7 @@ class Cfg(Switches):
     """Rules as switches, and what a scenario sets; the defaults are the whole protocol."""
 
     read = "current"  # M1: current (compare-and-set) | files (snapshot isolation, removed files only) | rebase
-    order = "content"  # M2: content (position, delete, content) | first (position; who is there stays) | last | topic
+    order = "content"  # M2: content (position, upsert, content) | delete | first (who is there stays) | last | topic
     upto = True  # M3: `upto` in the commit, apply takes what lies above it
     gapless = True  # M3: a range that does not begin right after it is refused
     told_by = "table"  # M4: table | ledger | nobody: where readers learn which batches are in it
@@ -84,6 +84,8 @@ class Cfg(Switches):
 def rank(cfg, e):
     """What events of a key are compared by."""
     if cfg.order == "content":
+        return e.position, e.op == "u", str(e.value)
+    if cfg.order == "delete":
         return e.position, e.op == "d", str(e.value)
     return (e.position, e.seen) if cfg.order == "topic" else (e.position,)
 
@@ -107,7 +109,7 @@ def merged(cfg, rows, events, purged_below):
 
 
 def disagree(rows, events):
-    """Whether two events of a key have one position and different content (a delete aside: it comes first)."""
+    """Whether two events of a key have one position and different content; a delete aside (of an equal key)."""
     contents = {}
     for e in (*events, *(row for _, row in rows)):
         if e.op == "u":
@@ -320,7 +322,7 @@ def expected(cfg, upto):
     newest = {}
     for n in range(1, upto + 1):
         for e in cfg.batches[n]:
-            order = (e.position, e.op == "d", str(e.value))
+            order = (e.position, e.op == "u", str(e.value))
             if e.key not in newest or order > newest[e.key][0]:
                 newest[e.key] = (order, e)
     return {key: e for key, (_, e) in newest.items()}

@@ -10,10 +10,12 @@ import pytest
 
 from spark_jobs.engine.places import Places
 from tests.audit.audits import look
+from tests.targets.iceberg.in_place import Lake, make
 from tests.world import HOUR, T0, World, make_pipeline, window
-from tidegate.core.base.partition_values import PartitionValues, metastore_name_length
-from tidegate.core.files.overflow import OVERFLOW_VALUE
+from tidegate.core.base.partition_values import PartitionValues, metastore_name_length, partition_path
+from tidegate.core.files.overflow import MAX_KEY_BYTES, OVERFLOW_VALUE, OWN_BYTES
 from tidegate.core.spec.pipeline import ArchiveRun, Column, Merge
+from tidegate.targets.iceberg import live
 from tidegate.workflow.late import reopen
 
 NAMES = ("a", "b", "c", "d")
@@ -92,3 +94,65 @@ def test_values_that_a_window_has_already_are_held_to_it_too(world: World) -> No
     assert not places._place(0, T0, FITS).overflow
     assert not places._place(1, T0, TOO_LONG).overflow, "the late table is partitioned by batch and time only"
     world.close()
+
+
+# ---------------------------------------------------------------- in an object store
+
+PREFIX = "/".join("p" * 99 for _ in range(6))
+ROOM = MAX_KEY_BYTES - OWN_BYTES - len(f"{PREFIX}/readings/_tidegate") - len("date=2013-01-05/hour=00")
+"""Of four columns' directories, each with a slash before it."""
+
+
+def spelled(texts: tuple[str, ...]) -> int:
+    """Bytes of these directories."""
+    return len(f"/{partition_path(tuple(zip(NAMES, texts, strict=True)))}".encode())
+
+
+def of_length(length: int, character: str) -> tuple[str, ...]:
+    """Four values whose directories have so many bytes."""
+    first = (character * 20,) * 3
+    return (*first, "v" * (1 + length - spelled((*first, "v"))))
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    made = make(tmp_path, monkeypatch, bucket=f"s3://lake/{PREFIX}")
+    spec = made.world.pipeline
+    columns = (*spec.columns, *(Column(name=name, type="string", path=f"$.{name}") for name in NAMES))
+    made.world.pipeline = replace(spec, columns=columns, partition_by=("date", "hour", *NAMES))
+    return made
+
+
+def where(lake: Lake) -> dict[tuple[str | None, ...], int]:
+    """Rows of the table by the values of their partition."""
+    loaded = lake.catalogue.load("lake.readings")
+    assert loaded is not None
+    rows: dict[tuple[str | None, ...], int] = {}
+    for f in live.look(loaded.metadata, loaded.io, None).files:
+        values = tuple(f.partition)[1:]
+        rows[values] = rows.get(values, 0) + f.record_count
+    return rows
+
+
+@pytest.mark.parametrize("character", ["v", "/", "\u6f22"])
+def test_a_row_whose_files_key_would_be_too_long_for_the_store_is_in_the_overflow_partition(
+    lake: Lake, character: str
+) -> None:
+    """No batch fails for it. On the worker, in a merge, a replay and a reopening alike."""
+    world, fits, too_long = lake.world, of_length(ROOM, character), of_length(ROOM + 1, character)
+    for batch in range(2):  # small files, which are merged
+        for texts in (SHORT, fits, too_long, ("/" * 60,) * 4):
+            world.produce(row(0.1, texts, f"{batch}"))
+        world.produce(row(batch, SHORT), partition=1)
+        world.ingest(f"r{batch}")
+    for partition in range(2):
+        world.produce(row(9, SHORT), partition=partition)
+    world.ingest("on")
+    world.archive(0)
+    assert where(lake) == {fits: 2, BEYOND: 4, SHORT: 3}
+    world.replay(0)
+    world.produce(row(0.2, too_long), row(0.3, fits), row(0.4, of_length(ROOM, "w")))
+    world.ingest("late")
+    reopen.reopen(world.context(), window(0), "late rows")
+    assert where(lake) == {fits: 3, BEYOND: 5, SHORT: 3, of_length(ROOM, "w"): 1}
+    lake.balanced()

@@ -329,6 +329,12 @@ def test_change_events_in_avro(tmp_path):
             "type: debezium",
             "columns:\n- {name: p, type: int, from: $._op.x}\n",
         ),
+        (
+            "columns[0].from",
+            "names of a flat event that begin with __ are those of add.fields",
+            "type: debezium\n  envelope: flat",
+            "columns:\n- {name: p, type: int, from: $.__p}\n",
+        ),
     ],
 )
 def test_wrong_change_events(tmp_path, field, says, message_format, columns):

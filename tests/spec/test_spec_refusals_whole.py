@@ -207,6 +207,20 @@ def test_the_overflow_partition_must_have_a_name_that_the_metastore_can_store(tm
             assert_refused(tmp_path, text, "partition_by", "would have 768 characters at least, Hive's metastore")
 
 
+def test_the_overflow_partition_must_have_a_key_that_an_object_store_can_take(tmp_path):
+    """1,024 bytes, of which 160 are kept for what an attempt is called; and `/_tidegate`, the directories."""
+    text = GOOD.replace("  table: lake.orders", "  table: lake.orders\n  kind: iceberg")
+    below = len("/_tidegate" + "date=2013-01-05/hour=01-fold/shop=__tidegate_overflow__")
+    for length, good in ((1024 - 160 - below, True), (1024 - 160 - below + 1, False)):
+        location = "s3://lake/" + "p" * 300 + "/" + "q" * (length - 301)
+        made = text.replace("location: file:///lake/orders", f"location: {location} #!")
+        (tmp_path / "orders.yaml").write_text(made)
+        if good:
+            load_file(tmp_path / "orders.yaml", {})
+        else:
+            assert_refused(tmp_path, made, "sink.location", "would have up to 1,025 bytes, an object store")
+
+
 BY_DAYS = """\
 version: 1
 name: orders

@@ -295,6 +295,8 @@ def _debezium(spec: PipelineSpec, files: _Files, found: list[Problem]) -> tuple[
 
     def wanted(path: Steps, kind: HiveType | None) -> str | None:
         top, below = path[0], path[1:]
+        if given.envelope == change_events.FLAT and str(top).startswith("__"):
+            return "names of a flat event that begin with __ are those of add.fields: read the full envelope"
         if top == change_events.POSITION and below not in (("commit",), ("row",)):
             return "a position has $._position.commit and $._position.row"
         if top in (change_events.OPERATION, change_events.TS_MS) and below:

@@ -12,8 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 from tidegate.core.base.hivetypes import Primitive, is_primitive, parse
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, MINUTE_MS, iso
 from tidegate.core.base.partition_values import MAX_PARTITION_NAME, metastore_name_length, partition_path
-from tidegate.core.files.overflow import OVERFLOW_VALUE
+from tidegate.core.files.overflow import MAX_KEY_BYTES, OVERFLOW_VALUE, key_bytes
 from tidegate.core.spec.pipeline import TIME_PARTITIONS, Windows
+from tidegate.core.target.paths import usual_workdir
 from tidegate.core.target.port import Unit
 from tidegate.core.window.cut import shared_directory, time_values, window_start
 from tidegate.kinds import target_kind
@@ -261,6 +262,10 @@ def _overflow_name(spec: PipelineSpec, columns: Mapping[str, ColumnSpec]) -> Ite
             "fewer columns, or shorter names"
         )
         yield Problem(("partition_by",), message)
+    length = key_bytes(values, spec.sink.workdir or usual_workdir(spec.sink.location))
+    if length > MAX_KEY_BYTES:
+        message = f"a file's key would have up to {length:,} bytes, an object store takes {MAX_KEY_BYTES:,}: shorten it"
+        yield Problem(("sink", "location"), message)
 
 
 def _unknown_partitions(document: Mapping[str, Any]) -> Iterator[Problem]:

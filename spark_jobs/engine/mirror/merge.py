@@ -136,7 +136,7 @@ def _sorted(shape: Shape, events: pa.Table, keys: Numbers) -> _Sorted:
 
 def _least_first(versions: Version) -> Sequence[Numbers]:
     """What events are sorted by, the least important first (M2)."""
-    return versions[::-1]
+    return versions.rank[::-1]
 
 
 def _last_to_first(shape: Shape, events: pa.Table) -> Sequence[Numbers]:
@@ -215,7 +215,8 @@ def _conflict(shape: Shape, mine: pa.Table, one: int, events: pa.Table, other: i
         f"{position(shape, events, other)}: {where} from {coordinates(shape, mine, one)}, and an event from "
         f"{coordinates(shape, events, other)}",
         advice="a position of one log says one thing of a row: look whether two source tables, or a server that was "
-        "set up anew, write to this topic; nothing was changed",
+        "set up anew, write to this topic, or whether the connector has sent the event again and a column was "
+        "added, or is read otherwise, since the first of both had landed (docs/mirrors.md); nothing was changed",
         partition=events[shape.partition][other].as_py(),
         offset=events[shape.offset][other].as_py(),
         kind=RefusalKind.CONFLICT,

@@ -34,6 +34,7 @@ LAGGING = {
     3: (up("z", 6, "z", 5), up("k", 7, "b", 5)),
 }
 SAME_POSITION = {1: (up("k", 1, "a", 1),), 2: (up("k", 1, "b", 2),), 3: (up("k", 1, "a", 3),)}
+EQUAL_KEYS = {1: (up("k", 1, "a"),), 2: (up("k", 2, "b"),), 3: (gone("k", 2),)}
 ZOMBIES = (("z", ("apply", 1, 1), 0), ("t", ("apply", 1, 3), 0), ("u", ("apply", 2, 2), 0))
 RETRIED = (("z", ("apply", 1, 1), 1), ("t", ("apply", 1, 3), 1), ("u", ("apply", 2, 3), 0))
 PURGING = (("z", ("apply", 1, 1), 0), ("t", ("apply", 1, 2), 0), ("p", ("purge", 3), 0), ("u", ("apply", 3, 3), 0))
@@ -46,7 +47,10 @@ SCENARIOS = {
         {
             "snapshot isolation: only removed files are looked at (M1)": {"read": "files"},
             "a library's rebase: nothing is looked at (M1)": {"read": "rebase"},
-            "the newcomer wins (M2)": {"order": "last", "batches": {**CHANGES, 3: (up("k", 3, "b"), up("n", 5, "y"))}},
+            "the newcomer wins (M2)": {
+                "order": "last",
+                "batches": {**CHANGES, 2: (up("k", 3, "b"),), 3: (gone("k", 3),)},
+            },
         },
     ),
     "mirror-appliers": (
@@ -111,6 +115,13 @@ SCENARIOS = {
             "the balance is not looked at": {"balance": False},
             "a library's rebase: nothing is looked at (M1)": {"read": "rebase", "balance": False},
         },
+    ),
+    # k is changed to a key that is written otherwise and equal: a delete and an insert at one position, each in a lane
+    "mirror-equal-keys": (
+        {"batches": EQUAL_KEYS, "wanted": {"k": "b"}, "upto": False, "any_order": True, "mark": "any"}
+        | {"told_by": "nobody", "budget": (1, 1, 1, 0)}
+        | {"procs": (("t", ("apply", 1, 1), 0), ("u", ("apply", 2, 2), 0), ("v", ("apply", 3, 3), 0))},
+        {"the delete of a position stands (M2)": {"order": "delete"}},
     ),
     # positions that are no positions, such as time stamps
     "mirror-equal-positions": (

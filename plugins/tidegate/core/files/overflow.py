@@ -1,5 +1,5 @@
 """The overflow partition: for dynamic values beyond `sink.max_partitions`, that no directory can be named after, or
-whose partition's whole name is too long for Hive's metastore.
+whose partition's whole name is too long for Hive's metastore, or for the keys of an object store.
 
 A window has at most `max_partitions` distinct combinations of dynamic values beside its overflow partition. Rows of all
 others go there, valid as they are; what they said is kept as text in the column `_overflow`, which only the files of
@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate.core.base.partition_values import MAX_PARTITION_NAME, PartitionValues, fits, metastore_name_length
+from tidegate.core.base.partition_values import (
+    MAX_PARTITION_NAME,
+    PartitionValues,
+    fits,
+    metastore_name_length,
+    partition_path,
+)
+from tidegate.core.base.storage import can_rename
 from tidegate.core.base.wording import many
 from tidegate.core.spec.pipeline import Pipeline
 
@@ -19,6 +26,10 @@ OVERFLOW_VALUE = "__tidegate_overflow__"
 OVERFLOW_COLUMN = ("_overflow", "map<string,string>")
 MAX_COUNTED = 1000
 """Distinct values beyond the limit that are counted for each window; more are said to be at least as many."""
+MAX_KEY_BYTES = 1024
+"""Of an object's key in S3's protocol: the whole path in its bucket."""
+OWN_BYTES = 160
+"""Of a data file's key, for what is neither the work directory nor its partition: `/tmp/<attempt>/data/`, a name."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +70,22 @@ def overflow_values(pipeline: Pipeline) -> PartitionValues:
     )
 
 
-def has_a_name(time: PartitionValues, values: PartitionValues) -> bool:
-    """Whether a partition of a window (`time`) can be called by these values: as directories, and in the metastore."""
+def has_a_name(time: PartitionValues, values: PartitionValues, workdir: str) -> bool:
+    """Whether a partition of a window (`time`) can be called by these values: as directories below `workdir` (a URI),
+    and in the metastore."""
     return (
-        all(fits(text, name) for name, text in values) and metastore_name_length((*time, *values)) <= MAX_PARTITION_NAME
+        all(fits(text, name) for name, text in values)
+        and metastore_name_length((*time, *values)) <= MAX_PARTITION_NAME
+        and key_bytes((*time, *values), workdir) <= MAX_KEY_BYTES
     )
+
+
+def key_bytes(values: PartitionValues, workdir: str) -> int:
+    """Of a data file's key in an object store, at most; 0 where files have no keys."""
+    if can_rename(workdir):
+        return 0
+    _, _, key = workdir.split("://", 1)[1].partition("/")
+    return len(key.encode()) + OWN_BYTES + len(partition_path(values).encode())
 
 
 def staying(rows: Mapping[PartitionValues, int], known: set[PartitionValues], limit: int) -> set[PartitionValues]:
@@ -79,6 +101,7 @@ def told(overflow: Overflow, names: Iterable[str], limit: int) -> str:
         f"{many(overflow.rows, 'row')} with {many(overflow.values, f'{more}value')} of "
         f"{', '.join(names)} went to the overflow "
         f"partition (at most {limit:,} in a window, and none that no directory can be named after or that make a "
-        f"partition's name longer than the {MAX_PARTITION_NAME} characters of Hive's metastore), "
+        f"partition's name longer than the {MAX_PARTITION_NAME} characters of Hive's metastore, or a file's key longer "
+        f"than the {MAX_KEY_BYTES:,} bytes of an object store's), "
         f"such as {', '.join(overflow.samples)}"
     )

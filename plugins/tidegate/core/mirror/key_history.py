@@ -192,7 +192,7 @@ _WORDS: Mapping[EventState, str] = {
 
 
 def _rank(event: Event) -> tuple[Any, ...]:
-    return (*event.version, -event.batch_id, -event.partition, -event.offset)
+    return (*event.version.rank, -event.batch_id, -event.partition, -event.offset)
 
 
 def _kept_out(merged: Sequence[Event], purge: Purge) -> set[Event]:

@@ -15,7 +15,7 @@ Truth = Any
 
 
 class Version(NamedTuple):
-    """What an event, or a row of the table, says of its key; its fields stand in the order in which they compare.
+    """What an event, or a row of the table, says of its key.
 
     `commit`, `row`, `n`: the position. `deleted`: an event of an operation `d`, a tombstone. `digest`: of the row's
     columns, by the row identity; 0 of what is deleted, which says nothing but the key."""
@@ -25,6 +25,14 @@ class Version(NamedTuple):
     n: Any
     deleted: Any
     digest: Any
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """What versions compare by, the most important first (M2).
+
+        A key that became an equal one (`numeric` in PostgreSQL: 1.0 is 1.00) is a delete and an insert at one position:
+        the row that came stays, whichever of both is met first."""
+        return (*self[:3], _not(self.deleted), self.digest)
 
 
 class Fates(NamedTuple):
@@ -44,9 +52,9 @@ class Fates(NamedTuple):
 
 
 def newer(one: Version, other: Version) -> Truth:
-    """M2: whether `one` comes after `other`: by position, then a delete after an upsert, then by digest."""
+    """M2: whether `one` comes after `other`: by position, then an upsert after a delete, then by digest."""
     after, level = False, True
-    for mine, theirs in zip(one, other, strict=True):
+    for mine, theirs in zip(one.rank, other.rank, strict=True):
         after = after | (level & (mine > theirs))
         level = level & (mine == theirs)
     return after
@@ -62,8 +70,8 @@ def at_one_position(one: Version, other: Version) -> Truth:
 
 
 def contradict(one: Version, other: Version) -> Truth:
-    """M7: whether two upserts of a key say different things at one position. A delete beside an upsert is no conflict:
-    it wins (M2)."""
+    """M7: whether two upserts of a key say different things at one position. A delete beside an upsert is no conflict
+    (M2)."""
     both_upserts = _not(one.deleted | other.deleted)
     return at_one_position(one, other) & both_upserts & (one.digest != other.digest)
 
