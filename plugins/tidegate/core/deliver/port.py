@@ -136,6 +136,11 @@ class FurtherSystem(Protocol):
     """One table there, by one connection. Raises DeliveryRefused (`retry` says whether another try may succeed without
     a person) and DeliveryUnsure."""
 
+    def missing(self) -> bool:
+        """Whether nothing of this delivery stands there, for sure: the table is not there, or is a new one. It is asked
+        before `prepare`, and changes nothing."""
+        ...
+
     def prepare(self) -> list[str]:
         """Create the table, or add columns that it lacks, nullable; looks first. What was done, in words.
 

@@ -26,6 +26,8 @@ ORDER BY ORDINAL_POSITION"""
 _WIDTHS = {"tinyint(4)": "tinyint", "smallint(6)": "smallint", "int(11)": "int", "bigint(20)": "bigint"}
 """Until MySQL 8.0.19, and in MariaDB, integers show a width that means nothing."""
 _NO_VARIABLE = 1193
+_OF_VALUES = frozenset((1153, 1264, 1292, 1366, 1367, 1406))
+"""A statement longer than max_allowed_packet, out of range, invalid, too long."""
 
 
 class MariaDB:
@@ -68,13 +70,16 @@ class MariaDB:
                 for some in tuples(rows):
                     cursor.execute(f"INSERT INTO {table} ({names}) VALUES {some}")
             except NoLiteral as error:
-                raise pymysql.err.ProgrammingError(str(error)) from None
+                raise pymysql.err.ProgrammingError(str(error)) from error
 
     def read(self, found: Any, table: str, columns: Sequence[Column], where: str) -> Iterator[Any]:
         parser = Parser([(c.name, c.conversion) for c in columns], (), sql.RARE_QUOTE)
         fields = ", ',', ".join(field(c.conversion, False) for c in columns).replace("%%", "%")
         for some in lines(found, f"SELECT CONCAT({fields}, '\\n') FROM {table} WHERE {where}"):
             yield parser.batch(some)
+
+    def is_of_value(self, error: Exception) -> bool:
+        return error.args[0] in _OF_VALUES or isinstance(error.__cause__, NoLiteral)
 
     def instant(self, ms: int) -> str:
         return f"TIMESTAMP'{utc(ms)}'"

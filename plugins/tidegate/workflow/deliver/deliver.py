@@ -30,7 +30,6 @@ from tidegate.core.deliver.states import SENDING, SKIPPED, STANDING, Delivered, 
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import WindowKey
-from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.outcome import FAILED, REFUSED, first_line
 from tidegate.workflow.deliver import content
@@ -73,14 +72,6 @@ class Sent:
     @property
     def well(self) -> bool:
         return self.what not in (REFUSED, FAILED, DIFFERS)
-
-
-def prepare(ctx: Context, sender: Sender) -> None:
-    """What comes before the first window: the checks of the ledger, and the table there. Raises TidegateError."""
-    guard(ctx)
-    preflight.check(ctx)
-    for line in sender.prepare():
-        ctx.say(f"{ctx.name}: {line}")
 
 
 def deliver(
