@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ class Staged(_System):
         """D4: until they are gone."""
         while others := [n for n in self.server.staged if n.startswith(f"{window_ms}_") and n != mine]:
             try:
-                self._do("drop", lambda: self._drop(others[0]))
+                self._do("drop", partial(self._drop, others[0]))
             except DeliveryUnsure:
                 continue
 

@@ -179,10 +179,10 @@ def test_a_column_that_other_replicas_are_to_follow_is_there() -> None:
     one = columns((WINDOW_COLUMN, ("n", "bigint")), shard)
     with pytest.raises(Failed):
         prepare._evolved(shard, names, one)
-    with patch.object(prepare, "_types", side_effect=[{}, {"n": "Nullable(Int64)"}, {"n": "Nullable(Int64)"}]):
+    with patch.object(prepare, "types", side_effect=[{}, {"n": "Nullable(Int64)"}, {"n": "Nullable(Int64)"}]):
         assert prepare._evolved(shard, names, one) == ["a: added n Nullable(Int64) to `d`.`t`"]
     types = [{"n": "Nullable(Int32)"}, {"n": "Nullable(Int64)"}]
-    with patch.object(prepare, "_types", side_effect=types):
+    with patch.object(prepare, "types", side_effect=types):
         assert prepare._evolved(shard, names, one) == ["a: n of `d`.`t` is Nullable(Int64) now"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases.fixtures import mariadb, mysql, postgresql  # noqa: F401
 from tests.databases.servers import Server
-from tests.deliver.rows import COLUMNS, FULL, Made, attempt
+from tests.deliver.rows import COLUMNS, FULL, T0, Made, attempt
 from tests.deliver.test_relational import Open, name, opened, server, yes  # noqa: F401
 from tests.world import make_pipeline
 from tidegate.core.base.errors import DeliveryRefused
@@ -91,6 +91,21 @@ def test_a_text_that_is_longer_than_a_statement_may_be_is_refused(
             system.send(attempt(1, 1, rows), rows, yes)
         assert not caught.value.retry
         assert "skip the window here" in caught.value.advice
+
+
+def test_a_token_is_not_told_of_rows_that_somebody_has_changed_since(
+    opened: Open,  # noqa: F811
+    server: Server,  # noqa: F811
+    name: str,  # noqa: F811
+) -> None:
+    """Else a try whose answer was lost would be taken for done, with values that nobody has sent."""
+    columns = (COLUMNS[0], ("i32", "int"))
+    system, rows = opened(columns=columns), Made([{"i32": 1}, {"i32": 2}], columns=columns)
+    system.prepare()
+    token = system.send(attempt(1, 1, rows), rows, yes).token
+    assert system.standing(T0).token == token is not None
+    server.run(f"UPDATE {name} SET i32 = 3 WHERE i32 = 2")
+    assert (system.standing(T0).token, system.standing(T0).content.rows) == (None, 2)
 
 
 def problems(kind: str, column: str = "id", table: str = "hours") -> list[tuple[str, str]]:

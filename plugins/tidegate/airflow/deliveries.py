@@ -86,9 +86,10 @@ def about(
     if context["ti"].try_number <= 1:
         return (), False
     from tidegate.workflow.deliver import content
+    from tidegate.workflow.deliver import deliver as workflow
 
     began = to_ms(run.logical_date)
-    rows = ctx.ledger.deliveries.within(ctx.name, one.name, 0, 2**62)
+    rows = ctx.ledger.deliveries.within(ctx.name, one.name, *workflow.EVER)
     sent = [r.window_ms for r in rows if r.stood_ms is not None and began <= r.stood_ms < began + HOUR_MS]
     return tuple(content.key(ctx, one.side, unit) for unit in sent), False
 

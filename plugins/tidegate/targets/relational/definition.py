@@ -141,13 +141,13 @@ class Definition:
         return f"INSERT IGNORE INTO {self._tokens} ({names}) VALUES {told}", values
 
     def lock(self, window_ms: int) -> Statement:
-        """(pipeline, delivery, generation, epoch, nonce, digest) of the window's token, behind a lock."""
+        """The window's token, behind a lock."""
         statement, values = self.look(window_ms)
         return f"{statement} FOR UPDATE", values
 
     def look(self, window_ms: int) -> Statement:
-        """The same without a lock."""
-        columns = "pipeline, delivery, generation, epoch, nonce, digest"
+        """The same without a lock: (pipeline, delivery, generation, epoch, nonce, digest, rows, checksum)."""
+        columns = f"pipeline, delivery, generation, epoch, nonce, digest, {self._dialect.quoted('rows')}, checksum"
         where = "table_name = %s AND window_ms = %s"
         return f"SELECT {columns} FROM {self._tokens} WHERE {where}", (self._at.name, window_ms)
 

@@ -17,15 +17,15 @@ class NoLiteral(Exception):
     """A value that the databases have no literal for."""
 
 
-def tuples(rows: pa.RecordBatch) -> Iterator[str]:
-    """`(1,'a'),(2,NULL)` for statements of about STATEMENT_BYTES, of at least one row each. For a session whose
+def tuples(rows: pa.RecordBatch, most: int = STATEMENT_BYTES) -> Iterator[str]:
+    """`(1,'a'),(2,NULL)` for statements of about `most` bytes, of at least one row each. For a session whose
     `sql_mode` has backslashes escape. Raises NoLiteral."""
     columns = [pc.fill_null(_literals(rows[name], name), "NULL") for name in rows.schema.names]
     lines = pc.binary_join_element_wise(*columns, ",")
     lengths, values = pc.binary_length(lines).to_pylist(), lines.to_pylist()
     first = size = 0
     for at, length in enumerate(lengths):
-        if size and size + length > STATEMENT_BYTES:
+        if size and size + length > most:
             yield _statement(values[first:at])
             first, size = at, 0
         size += length

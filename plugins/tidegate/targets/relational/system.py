@@ -79,8 +79,10 @@ class Relational:
     def standing(self, window_ms: int) -> Standing:
         with self._answering() as found, found.cursor() as cursor:
             self._definition.snapshot(cursor)
-            token = self._token(cursor, window_ms)
-            content = self._content(found, window_ms)
+            there, content = self._there(cursor, window_ms), self._content(found, window_ms)
+            token = (
+                None if there is None or there.content != content else there.token(window_ms)
+            )  # rows of somebody else
             cursor.execute("COMMIT")
         return Standing(content=content, token=token)
 
@@ -191,19 +193,10 @@ class Relational:
             mine = (attempt.token.generation, attempt.token.epoch, attempt.nonce)
             return (there.generation, there.epoch, there.nonce) == mine
 
-    def _token(self, cursor: Any, window_ms: int) -> Token | None:
+    def _there(self, cursor: Any, window_ms: int) -> _There | None:
         cursor.execute(*self._definition.look(window_ms))
         row = cursor.fetchone()
-        there = None if row is None else _There(row)
-        if there is None or not there.generation:
-            return None
-        return Token(
-            pipeline=there.pipeline,
-            unit=window_ms,
-            generation=there.generation,
-            epoch=there.epoch,
-            digest=there.digest,
-        )
+        return _There(row) if row is not None and _There(row).generation else None
 
     # ------------------------------------------------------------ connections
 
@@ -235,10 +228,21 @@ class Relational:
 
 
 class _There:
-    """A window's row of the token table: (pipeline, delivery, generation, epoch, nonce, digest)."""
+    """A window's row of the token table. `content`: what was read back before the commit."""
 
     def __init__(self, row: Any) -> None:
-        self.pipeline, self.delivery, self.generation, self.epoch, self.nonce, self.digest = row
+        self.pipeline, self.delivery, self.generation, self.epoch, self.nonce, self.digest, rows, checksum = row
+        self.content = Content(rows=int(rows), checksum=int(checksum or 0))
+
+    def token(self, window_ms: int) -> Token:
+        """Its try's."""
+        return Token(
+            pipeline=self.pipeline,
+            unit=window_ms,
+            generation=self.generation,
+            epoch=self.epoch,
+            digest=self.digest,
+        )
 
 
 def postgresql(settings: Mapping[str, Any], table: Table, checksum: Checksum, timeout_s: float) -> Relational:
