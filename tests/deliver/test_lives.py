@@ -52,8 +52,7 @@ class Flaky:
 
         def call(*given: Any, **named: Any) -> Any:
             fate = self._life.fate(late=self._name == "catalogue")
-            if self._life.chance.random() < 0.3:
-                self._life.come_late()
+            self._life.meanwhile()
             if fate == "late":
                 self._life.late.append(lambda: real(*given, **named))
             if fate in ("", "reply"):
@@ -68,6 +67,7 @@ class Flaky:
 class Life:
     def __init__(self, folder: Path, kind: Any, seed: int) -> None:
         self.chance, self.calm, self.late, self.count = random.Random(seed), True, list[Callable[[], Any]](), 0
+        self.busy = False
         self.on_server = kind in (Transactional, Staged)
         if self.on_server:
             self.lab = Lab(folder, kind)
@@ -84,12 +84,20 @@ class Life:
         fate = "" if self.calm else self.fate(late=True)
         if fate == "late":
             self.late.append(do)
-        if self.chance.random() < 0.3:
-            self.come_late()
+        self.meanwhile()
         if fate in ("", "reply"):
             do()
         if fate:
             raise DeliveryUnsure(f"{name}: no answer")
+
+    def meanwhile(self) -> None:
+        """What others do in the middle of a try."""
+        if self.calm or self.busy or self.chance.random() > 0.3:
+            return
+        self.busy = True
+        with contextlib.suppress(TidegateError):
+            self.chance.choice((self.come_late, self.come_late, self.replays, self.delivers))()
+        self.busy = False
 
     # ------------------------------------------------------------ steps
 
