@@ -83,6 +83,10 @@ class PipelineLedger(Protocol):
         """All versions, oldest first."""
         ...
 
+    def newest(self, name: str) -> int:
+        """The number of the version that was seen last for the first time; 0: none was."""
+        ...
+
     def row(self, name: str) -> PipelineRow | None: ...
 
     def accept_topic(self, name: str, old: str | None, new: str, why: str) -> None:
