@@ -83,9 +83,7 @@ class PipelineLedger(Protocol):
         """All versions, oldest first."""
         ...
 
-    def newest(self, name: str) -> int:
-        """The number of the version that was seen last for the first time; 0: none was."""
-        ...
+    def newest(self, name: str) -> int: ...  # the greatest number of a version; 0: there is none
 
     def row(self, name: str) -> PipelineRow | None: ...
 
