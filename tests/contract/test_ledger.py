@@ -80,6 +80,7 @@ def test_a_spec_is_registered_once_and_comes_back(ledger: SqlLedger) -> None:
     changed = replace(pipeline, kafka_columns=False)
     assert ledger.pipelines.register(changed, "another") == 2
     assert ledger.pipelines.register(pipeline, "fingerprint") == 1
+    assert (ledger.pipelines.newest(NAME), ledger.pipelines.newest("nobody")) == (2, 0)
     assert ledger.pipelines.spec(NAME, 2) == changed
 
 

@@ -83,7 +83,7 @@ LOOKING = {
     "catalogue": {"partitions", "keeping_sessions"},
     "switch": set(),
     "iceberg": {"load", "answers"},
-    "pipelines": {"spec", "specs", "row", "blocks"},
+    "pipelines": {"spec", "specs", "newest", "row", "blocks"},
     "batches": {
         "planning_view", "bound", "get", "open", "refusal", "side_duties", "manifest_files", "gaps", "newest_spec",
         "newest_zone", "values",
@@ -110,7 +110,7 @@ LOOKING = {
     "copies": {"newest", "rounds", "chunks", "by_number", "looks", "merged_ends"},
     "schema_changes": {"changes"},
     "deliveries": {"get", "within", "due", "in_force", "holds", "needed", "not_left", "side_files"},
-    "sender": {"standing", "parts", "close"},
+    "sender": {"missing", "standing", "parts", "close"},
     "launcher": set(),
     "source": {"look", "offsets_at", "for_workers", "remembered", "cuts"},
 }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,10 @@ class Server:
 class _System:
     def __init__(self, server: Server, table: Table) -> None:
         self.server, self.table = server, table
+
+    def missing(self) -> bool:
+        self._up()
+        return not self.server.columns
 
     def prepare(self) -> list[str]:
         self._up()
@@ -186,7 +191,7 @@ class Staged(_System):
         """D4: until they are gone."""
         while others := [n for n in self.server.staged if n.startswith(f"{window_ms}_") and n != mine]:
             try:
-                self._do("drop", lambda: self._drop(others[0]))
+                self._do("drop", partial(self._drop, others[0]))
             except DeliveryUnsure:
                 continue
 
@@ -211,12 +216,8 @@ class Direct:
 
     def __init__(self, system: FurtherSystem, table: Table, store: Any = None) -> None:
         self.system, self.table, self.store = system, table, store or LocalStorage()
-        self.prepare, self.standing, self.sweep, self.close = (
-            system.prepare,
-            system.standing,
-            system.sweep,
-            system.close,
-        )
+        self.missing, self.prepare, self.standing = system.missing, system.prepare, system.standing
+        self.sweep, self.close = system.sweep, system.close
 
     def send(self, attempt: Attempt, generation: Generation, holds: Holds) -> Standing:
         with _as_the_process_tells():
@@ -283,21 +284,21 @@ class Lab:
 
     def deliver(self, name: str = "shop") -> list[str]:
         """A run of the task: what became of each window."""
-        from tidegate.workflow.deliver import deliver
+        from tidegate.workflow.deliver import deliver, ready
 
         with self.context() as ctx:
             one = next(d for d in self.pipeline.deliver if d.name == name)
             sender = ctx.sender(one)
-            deliver.prepare(ctx, sender)
+            ready.prepare(ctx, one, sender)
             return [sent.what for sent in deliver.deliver(ctx, one, sender)]
 
     def verify(self, *hours: int, why: str = "") -> list[str]:
-        from tidegate.workflow.deliver import deliver
+        from tidegate.workflow.deliver import deliver, ready
 
         with self.context() as ctx:
             one = next(d for d in self.pipeline.deliver if d.name == SHOP.name)
             sender = ctx.sender(one)
-            deliver.prepare(ctx, sender)
+            ready.prepare(ctx, one, sender)
             return [s.what for s in deliver.verify(ctx, one, sender, [window(h) for h in hours], why=why)]
 
     def differences(self) -> list[list[str]]:
@@ -330,12 +331,12 @@ class RealLab(Lab):
 
     def deliver_and_be_killed(self) -> str:
         """A run whose process dies when it asks whether its try still holds: what became of the one window."""
-        from tidegate.workflow.deliver import deliver
+        from tidegate.workflow.deliver import deliver, ready
 
         with self.context() as ctx:
             one = self.pipeline.deliver[0]
             sender, held = ctx.sender(one), ctx.ledger.deliveries.holds
-            deliver.prepare(ctx, sender)
+            ready.prepare(ctx, one, sender)
 
             def holds(row: Any) -> bool:
                 child = self.senders[-1]._child._child

@@ -24,6 +24,7 @@ from tidegate.targets.clickhouse.kind import clients
 from tidegate.targets.clickhouse.table import ClickHouseTable
 from tidegate.targets.clickhouse.types import columns
 from tidegate.workflow.deliver import deliver as workflow
+from tidegate.workflow.deliver import ready
 
 WANTED, OLD = Content(rows=4, checksum=7), Content(rows=2, checksum=3)
 
@@ -178,10 +179,10 @@ def test_a_column_that_other_replicas_are_to_follow_is_there() -> None:
     one = columns((WINDOW_COLUMN, ("n", "bigint")), shard)
     with pytest.raises(Failed):
         prepare._evolved(shard, names, one)
-    with patch.object(prepare, "_types", side_effect=[{}, {"n": "Nullable(Int64)"}, {"n": "Nullable(Int64)"}]):
+    with patch.object(prepare, "types", side_effect=[{}, {"n": "Nullable(Int64)"}, {"n": "Nullable(Int64)"}]):
         assert prepare._evolved(shard, names, one) == ["a: added n Nullable(Int64) to `d`.`t`"]
     types = [{"n": "Nullable(Int32)"}, {"n": "Nullable(Int64)"}]
-    with patch.object(prepare, "_types", side_effect=types):
+    with patch.object(prepare, "types", side_effect=types):
         assert prepare._evolved(shard, names, one) == ["a: n of `d`.`t` is Nullable(Int64) now"]
 
 
@@ -212,7 +213,7 @@ def test_below_the_quorum_an_hour_is_not_sent_again(tmp_path: Path, monkeypatch:
 def delivered(lab: Lab) -> list[workflow.Sent]:
     with lab.context() as ctx:
         sender = ctx.sender(SHOP)
-        workflow.prepare(ctx, sender)
+        ready.prepare(ctx, SHOP, sender)
         return list(workflow.deliver(ctx, SHOP, sender))
 
 
@@ -241,7 +242,7 @@ def test_people_are_told_of_replicas_that_lag(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(Lab.kinds[0], name, lags)
     with lab.context() as ctx:
         sender = ctx.sender(SHOP)
-        workflow.prepare(ctx, sender)
+        ready.prepare(ctx, SHOP, sender)
         (sent,) = workflow.deliver(ctx, SHOP, sender)
         assert (sent.what, sent.well, sent.behind) == ("delivered", True, ("the replica b shows 0 rows, not 2",))
         (seen,) = workflow.compare(ctx, SHOP, sender)

@@ -15,7 +15,7 @@ from tests.world import HOUR, T0, record, window
 from tidegate.core.base.errors import DeliveryUnsure
 from tidegate.core.deliver.columns import delivered_columns
 from tidegate.core.spec.pipeline import Column, Delivery
-from tidegate.workflow.deliver import content, deliver
+from tidegate.workflow.deliver import content, deliver, ready
 from tidegate.workflow.late import reopen
 from tidegate.workflow.replay import rollback
 
@@ -278,7 +278,7 @@ def test_a_try_whose_end_nobody_told_of_is_found_by_its_token(tmp_path: Path) ->
     lab.hours(1)
     with lab.context() as ctx:
         sender = ctx.sender(SHOP)
-        deliver.prepare(ctx, sender)
+        ready.prepare(ctx, SHOP, sender)
         (one,) = ctx.ledger.deliveries.due("readings", "shop", None, 9)
         tried = ctx.ledger.deliveries.take("readings", "shop", one, "d", "aa")
         sender.send(tried.attempt(2), content.of(ctx, one).generation, lambda: True)
@@ -334,7 +334,7 @@ def test_a_newer_generation_while_an_older_is_in_flight(lab: Lab) -> None:
     else:
         with lab.context() as ctx:
             sender = ctx.sender(SHOP)
-            deliver.prepare(ctx, sender)
+            ready.prepare(ctx, SHOP, sender)
             (one,) = ctx.ledger.deliveries.due("readings", "shop", None, 9)
             tried = ctx.ledger.deliveries.take("readings", "shop", one, "d", "aa")
             overtake("", lambda: None)

@@ -18,7 +18,7 @@ from tests.world import T0
 from tidegate.core.base.errors import DeliveryRefused, DeliveryUnsure, LostComparison
 from tidegate.core.spec.pipeline import Column
 from tidegate.databases.kinds import for_workers
-from tidegate.workflow.deliver import content, deliver
+from tidegate.workflow.deliver import content, ready
 
 
 @pytest.fixture(params=KINDS)
@@ -93,7 +93,7 @@ def test_who_is_overtaken_shows_nothing(real: Real) -> None:
     real.hours(1)
     with real.context() as ctx:
         sender = ctx.sender(real.pipeline.deliver[0])
-        deliver.prepare(ctx, sender)
+        ready.prepare(ctx, real.pipeline.deliver[0], sender)
         (one,) = ctx.ledger.deliveries.due("readings", "shop", None, 9)
         tried = ctx.ledger.deliveries.take("readings", "shop", one, "d", "aa")
         files = content.of(ctx, one).generation

@@ -278,9 +278,10 @@ def test_no_number_is_kept_or_refused(opened: Open, server: Server, value: float
     if server.kind == "postgresql":
         assert system.send(attempt(1, 1, rows), rows, yes).content == rows.content
         return
-    with pytest.raises(DeliveryRefused) as caught:
+    with pytest.raises(DeliveryRefused, match=f"column f64: {value} cannot be held") as caught:
         system.send(attempt(1, 1, rows), rows, yes)
     assert not caught.value.retry
+    assert "skip the window here" in caught.value.advice
 
 
 def test_rows_that_somebody_changed_are_seen_later(opened: Open, server: Server, name: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.failover.test_refusals import only
 from tests.failover.test_there_and_back import landed
 from tests.failover.test_three_sites import ThreeSites
+from tests.world import TOPIC
 from tidegate.cli.failover import _lines
 from tidegate.core.failover.crossing import RefusalKind
 
@@ -98,3 +99,16 @@ def test_of_two_sites_nothing_has_to_be_said(world: ThreeSites) -> None:
     world.fail_over("oslo")
     world.drain("r2")
     landed(world)
+
+
+def test_an_exact_copier_that_keeps_what_copies_said_is_refused_by_name(world: ThreeSites) -> None:
+    """Without the pair nothing is known of f; with it nothing but a kept header tells c and d from f."""
+    for p in (0, 1):
+        for one in world.at["bergen"].records(TOPIC, p):
+            told = {"key": one.key, "timestamp_ms": one.timestamp_ms, "headers": list(one.headers or ())}
+            world.at["tromso"].append(TOPIC, p, one.value, **told)
+    refusal = only(world.survey("tromso", known=world.pairs((0, 0, 0))))
+    topic_id = world.at["oslo"].look(TOPIC).topic_id
+    assert f"has a header tidegate-source of topic id {topic_id}, which it had at site bergen already" in refusal.words
+    assert "leave --pair out" not in refusal.advice
+    assert RefusalKind.NO_COORDINATES in {one.kind for one in world.survey("tromso").refusals}

@@ -169,6 +169,8 @@ ADDED += [
 
 CLICKHOUSE = "{kind: clickhouse, name: ch, conn_id: ch, table: hours, order_by: [nowhere]}"
 ADDED += [(f"deliver: [{CLICKHOUSE}] #!", "deliver[0].order_by", "nowhere is not a column of the pipeline")]
+LONG_NAME = f"{{kind: postgresql, name: pg, conn_id: pg, table: {'t' * 64}}}"
+ADDED += [(f"deliver: [{LONG_NAME}] #!", "deliver[0].table", "a name there has 63 characters at most")]
 NO_QUORUM = "{kind: clickhouse, name: ch, conn_id: ch, table: hours, quorum: 0}"
 ADDED += [(f"deliver: [{NO_QUORUM}] #!", "deliver[0].quorum", "greater than or equal to 1")]
 

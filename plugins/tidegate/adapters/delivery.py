@@ -44,6 +44,9 @@ class SenderProcess(ByChild):
         self._opened = False
         self._child.close()
 
+    def missing(self) -> bool:
+        return bool(self._asked({"missing": True})["missing"])
+
     def prepare(self) -> list[str]:
         return list(self._asked({"prepare": True})["done"])
 

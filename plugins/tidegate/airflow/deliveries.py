@@ -49,6 +49,7 @@ class DeliverOperator(PipelineOperator):
 def carry_out(task: DeliverOperator, ctx: PipelineContext, context: Context, seconds: float) -> None:
     """Send, and tell Airflow the outcome. Raises AirflowSkipException where there was nothing to send."""
     from tidegate.workflow.deliver import deliver as workflow
+    from tidegate.workflow.deliver.ready import prepare
 
     one = next(d for d in ctx.pipeline.deliver if d.name == task.delivery)
     until = time.monotonic() + seconds
@@ -58,7 +59,7 @@ def carry_out(task: DeliverOperator, ctx: PipelineContext, context: Context, sec
         return time.monotonic() < until
 
     with closing(ctx.sender(one)) as sender:
-        workflow.prepare(ctx, sender)
+        prepare(ctx, one, sender)
         named: Iterator[Sent] = workflow.verify(ctx, one, sender, windows, go_on, _why(context))
         found = list(named if alone else chain(named, workflow.deliver(ctx, one, sender, go_on)))
     if not go_on():
@@ -85,9 +86,10 @@ def about(
     if context["ti"].try_number <= 1:
         return (), False
     from tidegate.workflow.deliver import content
+    from tidegate.workflow.deliver import deliver as workflow
 
     began = to_ms(run.logical_date)
-    rows = ctx.ledger.deliveries.within(ctx.name, one.name, 0, 2**62)
+    rows = ctx.ledger.deliveries.within(ctx.name, one.name, *workflow.EVER)
     sent = [r.window_ms for r in rows if r.stood_ms is not None and began <= r.stood_ms < began + HOUR_MS]
     return tuple(content.key(ctx, one.side, unit) for unit in sent), False
 

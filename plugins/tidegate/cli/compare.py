@@ -131,13 +131,15 @@ def _deliveries(
 ) -> int:
     """Compare, and with `why` send what differs once more; the exit code."""
     from tidegate.workflow.deliver import deliver as workflow
+    from tidegate.workflow.deliver.ready import prepare
 
     deliveries, keys = meant(named(spec, wanted), named_windows(spec, None, first, last) or None, None)
 
     def work(ctx: Context, one: Delivery, found: list[Sent]) -> None:
         with closing(ctx.sender(one)) as sender:
-            if why:
-                workflow.prepare(ctx, sender)
+            if why and prepare(ctx, one, sender):
+                found.extend(workflow.deliver(ctx, one, sender))
+                return
             found.extend(workflow.compare(ctx, one, sender, keys))
             if why:
                 found[:] = workflow.fix(ctx, one, sender, found, why)

@@ -201,13 +201,14 @@ def _send(
     ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None, again: bool, skip: bool, why: str
 ) -> Iterator[Sent]:
     from tidegate.workflow.deliver import deliver as workflow
+    from tidegate.workflow.deliver.ready import prepare
 
     if skip:
         assert keys is not None
         yield from workflow.skip(ctx, one, keys, why)
         return
     with closing(ctx.sender(one)) as sender:
-        workflow.prepare(ctx, sender)
+        prepare(ctx, one, sender)
         if keys is None:
             yield from workflow.deliver(ctx, one, sender)
         else:

@@ -83,6 +83,8 @@ class PipelineLedger(Protocol):
         """All versions, oldest first."""
         ...
 
+    def newest(self, name: str) -> int: ...  # the greatest number of a version; 0: there is none
+
     def row(self, name: str) -> PipelineRow | None: ...
 
     def accept_topic(self, name: str, old: str | None, new: str, why: str) -> None:

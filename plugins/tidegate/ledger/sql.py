@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import and_, func, select, update
 from sqlalchemy.engine import Engine
 
 from tidegate.core.base.errors import LedgerError, LostComparison
@@ -124,6 +124,11 @@ class SqlPipelines(Part):
         with self._store.begin() as c:
             found = list(c.scalars(select(t.c.compiled).where(t.c.pipeline == name).order_by(t.c.version)))
         return [loads(Pipeline, compiled) for compiled in found]
+
+    def newest(self, name: str) -> int:
+        t = schema.spec_versions
+        with self._store.begin() as c:
+            return c.scalar(select(func.max(t.c.version)).where(t.c.pipeline == name)) or 0
 
     def row(self, name: str) -> PipelineRow | None:
         with self._store.begin() as c:

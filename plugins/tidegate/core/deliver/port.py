@@ -83,9 +83,10 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What readers there meet of a window, read back. `token`: of the try it came by, where the system keeps it.
-    `behind`: copies there that do not show it (yet), in words, which the system itself brings on. `lacking`: why it
-    does not count as delivered yet, though all of it was sent: fewer copies than were asked for show it."""
+    """What readers there meet of a window, read back. `token`: of the try it came by, where the system keeps it and
+    knows that these are its rows still. `behind`: copies there that do not show it (yet), in words, which the system
+    itself brings on. `lacking`: why it does not count as delivered yet, though all of it was sent: fewer copies than
+    were asked for show it."""
 
     content: Content
     token: Token | None = None
@@ -135,6 +136,11 @@ which began later is not among them."""
 class FurtherSystem(Protocol):
     """One table there, by one connection. Raises DeliveryRefused (`retry` says whether another try may succeed without
     a person) and DeliveryUnsure."""
+
+    def missing(self) -> bool:
+        """Whether nothing of this delivery stands there, for sure: the table is not there, or is a new one. It is asked
+        before `prepare`, and changes nothing."""
+        ...
 
     def prepare(self) -> list[str]:
         """Create the table, or add columns that it lacks, nullable; looks first. What was done, in words.

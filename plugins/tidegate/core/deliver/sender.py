@@ -22,9 +22,11 @@ class Sender(Protocol):
     """One table of one further system. Raises DeliveryRefused, DeliveryUnsure, and LostComparison where `holds` says
     no."""
 
-    def prepare(self) -> list[str]:
+    def missing(self) -> bool:
         """As `core.deliver.port.FurtherSystem` has it; so are the others."""
         ...
+
+    def prepare(self) -> list[str]: ...
 
     def send(self, attempt: Attempt, generation: Generation, holds: Holds) -> Standing: ...
 

@@ -60,13 +60,13 @@ def _check_table(shard: Client, names: Names, window: Column, owner: str) -> Non
 
 
 def _evolved(shard: Client, names: Names, columns: Sequence[Column]) -> list[str]:
-    there = _types(shard, names)
+    there = types(shard, names)
     done = []
     for one in columns[1:]:
         if one.name not in there:
             if _added(shard, names, one):
                 done.append(f"{shard.address}: added {one.name} {one.full_type} to {names.target}")
-            there = _types(shard, names)
+            there = types(shard, names)
         change = f"MODIFY COLUMN {quoted(one.name)} {one.full_type}"
         fits = one.fits(there.get(one.name, "gone again"))
         if fits > 0:
@@ -90,12 +90,13 @@ def _widened(shard: Client, names: Names, one: Column, change: str) -> str:
                 advice="the table is sorted by it: name another table, and deliver the windows again",
                 retry=False,
             ) from error
-        if error.code != UNFINISHED or one.fits(_types(shard, names).get(one.name, "")):
+        if error.code != UNFINISHED or one.fits(types(shard, names).get(one.name, "")):
             raise
     return f"{shard.address}: {one.name} of {names.target} is {one.full_type} now"
 
 
-def _types(shard: Client, names: Names) -> dict[str, str]:
+def types(shard: Client, names: Names) -> dict[str, str]:
+    """Of the target's columns; none where it is missing."""
     return {name: str(kind) for name, kind, _ in shard.ask(statements.described_columns(names))}
 
 
@@ -104,7 +105,7 @@ def _added(shard: Client, names: Names, one: Column) -> bool:
     try:
         shard.do(f"ALTER TABLE {names.target} ADD COLUMN {quoted(one.name)} {one.full_type}")
     except Failed as error:
-        if error.code == UNFINISHED and one.name in _types(shard, names):
+        if error.code == UNFINISHED and one.name in types(shard, names):
             return True
         if error.code not in (ILLEGAL_COLUMN, DUPLICATE_COLUMN):
             raise

@@ -44,6 +44,10 @@ class ClickHouseTable:
         self._by_shard: dict[str, list[Column]] = {}
         self._names = Names(database or shards[0].database, name, f"{name}__tidegate_{owner}_")
 
+    def missing(self) -> bool:
+        with _before_readers():
+            return not any(shard.ask(statements.described(self._names)) for shard in self._shards)
+
     def prepare(self) -> list[str]:
         with _before_readers():
             return [line for number, shard in enumerate(self._shards, 1) for line in self._prepared(number, shard)]
@@ -69,7 +73,9 @@ class ClickHouseTable:
             return self._standing(window_ms, self._contents(self._names.table, window_ms), 0)
 
     def parts(self, window_ms: int, rows: Rows) -> tuple[Part, ...]:
-        names, of = self._table.partitions, self._columns(self._shards[0])
+        names = self._table.partitions
+        with _before_readers():
+            of = self._columns(self._shards[0])
         here, there = dict[PartitionValues, Content](), dict[PartitionValues, Content]()
         for batch in rows.batches():
             stored = [one.stored(values) for one, values in zip(of, batch.columns, strict=True)]
@@ -287,7 +293,9 @@ class ClickHouseTable:
 
     def _columns(self, shard: Client) -> list[Column]:
         if shard.address not in self._by_shard:
-            self._by_shard[shard.address] = columns(self._table.columns, shard)
+            there = prepare.types(shard, self._names)
+            found = columns(self._table.columns, shard)
+            self._by_shard[shard.address] = [one.as_made(there.get(one.name, "")) for one in found]
         return self._by_shard[shard.address]
 
     def _where(self, attempt: Attempt) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,9 @@ _NUMBERS = {
     "boolean": "UInt8", "tinyint": "Int8", "smallint": "Int16", "int": "Int32", "bigint": "Int64",
     "float": "Float32", "double": "Float64", "string": "String", "binary": "String",
 }  # fmt: skip
+_BEFORE = {"Bool": "UInt8", "Date32": "Int32", "DateTime64(6, 'UTC')": "Int64"}
+"""What a table has that an older version made: the same values, with the same hashes. No ALTER may make an Int64 of
+microseconds a DateTime64: the server takes them for seconds."""
 _WIDER = ("Int8", "Int16", "Int32", "Int64")
 
 
@@ -47,6 +50,11 @@ class Column:
     @property
     def full_type(self) -> str:
         return f"Nullable({self.type})" if self.nullable else self.type
+
+    def as_made(self, there: str) -> Column:
+        """With the type that an older version gave it, if the table has that."""
+        older = _BEFORE.get(self.type)
+        return self if older is None or there != f"Nullable({older})" else replace(self, type=older)
 
     def fits(self, there: str) -> int:
         """0: a column of this type there takes our values; 1: it does once it is made ours, which keeps its own and
@@ -77,9 +85,19 @@ class Column:
 
     def _timestamps(self, micros: pa.Array) -> pa.Array:
         if self.type == WINDOW_TYPE:
+            self._refuse_window(micros)
             return pc.divide(micros, _US).cast(pa.uint32())
         self._refuse_outside(micros, _SECONDS[0] * _US, _SECONDS[1] * _US - 1)
         return micros
+
+    def _refuse_window(self, micros: pa.Array) -> None:
+        ends = pc.min_max(micros).as_py()
+        if ends["min"] is not None and not 0 <= ends["min"] <= ends["max"] < _US << 32:
+            raise DeliveryRefused(
+                f"a window that begins before 1970 or after 2106 has no partition there: {self.name} is {WINDOW_TYPE}",
+                advice="skip the window here with a reason",
+                retry=False,
+            )
 
     def _refuse_outside(self, numbers: pa.Array, first: int, last: int) -> None:
         if self.type.startswith("Int"):  # stored as a number

@@ -46,6 +46,9 @@ class IcebergCopy(ClusterTable):
             self._definition.refuse_other(loaded)
             sweep(self._catalogue, self._definition.name, lambda publications: publications)
 
+    def _is_missing(self) -> bool:
+        return self._catalogue.load(self._definition.name) is None
+
     def _clean_up(self) -> list[str]:
         """Metadata and manifests that nothing needs any more (C10)."""
         definition, now_ms = self._definition, self._site.clock.now_ms()

@@ -114,6 +114,10 @@ class ClusterTable(ABC):
         self._tries = Tries(self._storage, self._layout.workdir, site.clock, site.request_ttl_ms, options.side)
         self._pace = Pace(options.rate)
 
+    def missing(self) -> bool:
+        with _told():
+            return self._tries.are_none or self._is_missing()
+
     def prepare(self) -> list[str]:
         with _told():
             self._claim()
@@ -196,6 +200,10 @@ class ClusterTable(ABC):
     @abstractmethod
     def _prepare(self) -> None:
         """Create the table, or give it the pipeline's columns; looks first."""
+
+    def _is_missing(self) -> bool:
+        """Whether the table is not there, if that can be told."""
+        return False
 
     def _clean_up(self) -> list[str]:
         """Remove what the table itself needs no more; what was removed, in words."""

@@ -74,6 +74,11 @@ class Tries:
         """The window or batch."""
         return units.in_words(self.side, unit)
 
+    @property
+    def are_none(self) -> bool:
+        """Whether no try has ever shown anything."""
+        return not self._storage.list_names(join(self._workdir, "delivered"))
+
     def records(self, window_ms: int) -> list[Record]:
         """Those of a window, newest first."""
         found = []

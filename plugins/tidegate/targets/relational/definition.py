@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tidegate.core.base.errors import DeliveryRefused
@@ -33,6 +34,13 @@ class Definition:
         self.pipeline, self.delivery = table.pipeline, table.delivery
 
     # ------------------------------------------------------------ prepare
+
+    def missing(self, cursor: Any) -> bool:
+        """Whether the table is not there, or no window was ever sent to it."""
+        tokens = replace(self._at, name=TOKENS)
+        if not self._dialect.columns(cursor, self._at) or not self._dialect.columns(cursor, tokens):
+            return True
+        return self._owner(cursor) is None
 
     def prepare(self, cursor: Any) -> list[str]:
         """What was done, in words. Raises DeliveryRefused."""
@@ -81,9 +89,7 @@ class Definition:
                 advice="name another table in the YAML; Tidegate creates it",
                 retry=False,
             )
-        mine = "table_name = %s AND generation > 0"
-        cursor.execute(f"SELECT pipeline, delivery FROM {self._tokens} WHERE {mine} LIMIT 1", (self._at.name,))
-        owner = cursor.fetchone()
+        owner = self._owner(cursor)
         if owner is not None and tuple(owner) != (self.pipeline, self.delivery):
             raise DeliveryRefused(
                 f"{self.table} belongs to the delivery {owner[1]} of {owner[0]}",
@@ -98,6 +104,13 @@ class Definition:
                     advice="name an empty table, or one that is missing: Tidegate creates it",
                     retry=False,
                 )
+
+    def _owner(self, cursor: Any) -> tuple[str, str] | None:
+        """(pipeline, delivery) of what was sent; None: nothing was."""
+        mine = "table_name = %s AND generation > 0"
+        cursor.execute(f"SELECT pipeline, delivery FROM {self._tokens} WHERE {mine} LIMIT 1", (self._at.name,))
+        found: tuple[str, str] | None = cursor.fetchone()
+        return found
 
     def _holds(self, there: str, each: Column) -> bool:
         """Whether the column takes the values as it is, wider than it has to be."""
@@ -128,13 +141,13 @@ class Definition:
         return f"INSERT IGNORE INTO {self._tokens} ({names}) VALUES {told}", values
 
     def lock(self, window_ms: int) -> Statement:
-        """(pipeline, delivery, generation, epoch, nonce, digest) of the window's token, behind a lock."""
+        """The window's token, behind a lock."""
         statement, values = self.look(window_ms)
         return f"{statement} FOR UPDATE", values
 
     def look(self, window_ms: int) -> Statement:
-        """The same without a lock."""
-        columns = "pipeline, delivery, generation, epoch, nonce, digest"
+        """The same without a lock: (pipeline, delivery, generation, epoch, nonce, digest, rows, checksum)."""
+        columns = f"pipeline, delivery, generation, epoch, nonce, digest, {self._dialect.quoted('rows')}, checksum"
         where = "table_name = %s AND window_ms = %s"
         return f"SELECT {columns} FROM {self._tokens} WHERE {where}", (self._at.name, window_ms)
 

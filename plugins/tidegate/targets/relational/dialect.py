@@ -47,6 +47,10 @@ class Dialect(Protocol):
         """Record batches of the rows there. `where`: a condition without parameters."""
         ...
 
+    def is_of_value(self, error: Exception) -> bool:
+        """Whether the database says by it that it cannot hold a value."""
+        ...
+
     def instant(self, ms: int) -> str:
         """A literal of a window's start."""
         ...
@@ -54,4 +58,4 @@ class Dialect(Protocol):
 
 def utc(ms: int) -> str:
     """An instant as both databases write it."""
-    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") + f".{ms % 1000:03d}"
+    return datetime.fromtimestamp(ms // 1000, UTC).replace(tzinfo=None).isoformat(" ") + f".{ms % 1000:03d}"

@@ -7,6 +7,7 @@ from functools import partial
 
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import DeliveryRefused
+from tidegate.core.spec.pipeline import Delivery, Pipeline
 from tidegate.kinds import DeliveryKind, found_at, late
 
 _HERE = "tidegate.targets.relational"
@@ -26,6 +27,26 @@ def settings(connection: Connection, kind: str) -> dict[str, str]:
     return for_workers(connection)
 
 
+_SYSTEM = frozenset(("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"))
+"""Names that each table of PostgreSQL has already."""
+
+
+def _problems(
+    pipeline: Pipeline, delivery: Delivery, longest: int, taken: frozenset[str] = frozenset()
+) -> list[tuple[str, str]]:
+    """PostgreSQL cuts longer names, silently: two could be one, and the next run finds none of them."""
+    from tidegate.core.deliver.columns import delivered_columns
+
+    of = f"a name there has {longest} characters at most"
+    found = [("table", f"{part}: {of}") for part in delivery.table.split(".") if len(part) > longest]
+    for name, _ in delivered_columns(pipeline):
+        if len(name) > longest:
+            found.append(("kind", f"column {name}: {of}"))
+        if name.lower() in taken:
+            found.append(("kind", f"each table there has a column {name} of its own; give the pipeline's another name"))
+    return found
+
+
 POSTGRESQL = DeliveryKind(
     name="postgresql",
     title="PostgreSQL",
@@ -35,6 +56,7 @@ POSTGRESQL = DeliveryKind(
     settings=partial(settings, kind="postgresql"),
     opened=late(f"{_HERE}.system:postgresql"),
     examined=late(f"{_HERE}.doctor:examined"),
+    problems=partial(_problems, longest=63, taken=_SYSTEM),
 )
 MARIADB = DeliveryKind(
     name="mariadb",
@@ -45,5 +67,6 @@ MARIADB = DeliveryKind(
     settings=partial(settings, kind="mariadb"),
     opened=late(f"{_HERE}.system:mariadb"),
     examined=late(f"{_HERE}.doctor:examined"),
+    problems=partial(_problems, longest=64),
 )
 MYSQL = replace(MARIADB, name="mysql", title="MySQL")

@@ -17,15 +17,15 @@ class NoLiteral(Exception):
     """A value that the databases have no literal for."""
 
 
-def tuples(rows: pa.RecordBatch) -> Iterator[str]:
-    """`(1,'a'),(2,NULL)` for statements of about STATEMENT_BYTES, of at least one row each. For a session whose
+def tuples(rows: pa.RecordBatch, most: int = STATEMENT_BYTES) -> Iterator[str]:
+    """`(1,'a'),(2,NULL)` for statements of about `most` bytes, of at least one row each. For a session whose
     `sql_mode` has backslashes escape. Raises NoLiteral."""
-    columns = [pc.fill_null(_literals(array), "NULL") for array in rows.columns]
+    columns = [pc.fill_null(_literals(rows[name], name), "NULL") for name in rows.schema.names]
     lines = pc.binary_join_element_wise(*columns, ",")
     lengths, values = pc.binary_length(lines).to_pylist(), lines.to_pylist()
     first = size = 0
     for at, length in enumerate(lengths):
-        if size and size + length > STATEMENT_BYTES:
+        if size and size + length > most:
             yield _statement(values[first:at])
             first, size = at, 0
         size += length
@@ -37,7 +37,7 @@ def _statement(values: list[str]) -> str:
     return f"({'),('.join(values)})"
 
 
-def _literals(array: pa.Array) -> pa.Array:
+def _literals(array: pa.Array, name: str) -> pa.Array:
     """Texts; null where the value is."""
     kind = array.type
     if pa.types.is_boolean(kind):
@@ -45,7 +45,7 @@ def _literals(array: pa.Array) -> pa.Array:
     if pa.types.is_integer(kind):
         return array.cast(pa.string())
     if pa.types.is_floating(kind):
-        return _floats(array)
+        return _floats(array, name)
     if pa.types.is_binary(kind):
         found = [None if v is None else f"X'{binascii.hexlify(v).decode()}'" for v in array.to_pylist()]
         return pa.array(found, pa.string())
@@ -58,11 +58,11 @@ def _literals(array: pa.Array) -> pa.Array:
     return _quoted(array.cast(pa.string()))  # decimals too: a number with an exponent would be a double
 
 
-def _floats(array: pa.Array) -> pa.Array:
+def _floats(array: pa.Array, name: str) -> pa.Array:
     """With an exponent: else they are decimals to the server, which it rounds once more."""
     if not pc.all(pc.is_finite(array)).as_py() and array.null_count < len(array):
         wrong: Any = array.filter(pc.invert(pc.is_finite(array)))[0].as_py()
-        raise NoLiteral(f"{wrong} cannot be held by MariaDB or MySQL")
+        raise NoLiteral(f"column {name}: {wrong} cannot be held by MariaDB or MySQL")
     text = array.cast(pa.string())
     return pc.if_else(pc.match_substring(text, "e"), text, pc.binary_join_element_wise(text, "e0", ""))
 

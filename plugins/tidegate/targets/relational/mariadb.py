@@ -15,7 +15,7 @@ from tidegate.databases.mariadb.expressions import field
 from tidegate.databases.mariadb.stream import lines
 from tidegate.targets.relational.columns import Column
 from tidegate.targets.relational.dialect import utc
-from tidegate.targets.relational.literals import NoLiteral, tuples
+from tidegate.targets.relational.literals import STATEMENT_BYTES, NoLiteral, tuples
 
 _SESSION = "SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', autocommit = 1"
 _IDLE_S = 900
@@ -26,6 +26,8 @@ ORDER BY ORDINAL_POSITION"""
 _WIDTHS = {"tinyint(4)": "tinyint", "smallint(6)": "smallint", "int(11)": "int", "bigint(20)": "bigint"}
 """Until MySQL 8.0.19, and in MariaDB, integers show a width that means nothing."""
 _NO_VARIABLE = 1193
+_OF_VALUES = frozenset((1153, 1264, 1292, 1366, 1367, 1406))
+"""A statement longer than max_allowed_packet, out of range, invalid, too long."""
 
 
 class MariaDB:
@@ -40,6 +42,8 @@ class MariaDB:
         with found.cursor() as cursor:
             cursor.execute(_SESSION)
             cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {round(timeout_s / 5)}, wait_timeout = {_IDLE_S}")
+            cursor.execute("SELECT @@max_allowed_packet")
+            self._longest = int(cursor.fetchone()[0])
             try:
                 cursor.execute(f"SET SESSION idle_transaction_timeout = {_IDLE_S}")
             except pymysql.err.Error as error:
@@ -65,16 +69,26 @@ class MariaDB:
         names = ", ".join(self.quoted(c.name) for c in columns)
         with found.cursor() as cursor:
             try:
-                for some in tuples(rows):
-                    cursor.execute(f"INSERT INTO {table} ({names}) VALUES {some}")
+                for some in tuples(rows, min(STATEMENT_BYTES, self._longest // 2)):
+                    cursor.execute(self._checked(f"INSERT INTO {table} ({names}) VALUES {some}"))
             except NoLiteral as error:
-                raise pymysql.err.ProgrammingError(str(error)) from None
+                raise pymysql.err.ProgrammingError(str(error)) from error
+
+    def _checked(self, statement: str) -> str:
+        """Of a longer one the server may say nothing: it closes the connection. Raises NoLiteral."""
+        size = len(statement.encode()) + 1
+        if size > self._longest:
+            raise NoLiteral(f"a row takes {size:,} bytes, max_allowed_packet is {self._longest:,}")
+        return statement
 
     def read(self, found: Any, table: str, columns: Sequence[Column], where: str) -> Iterator[Any]:
         parser = Parser([(c.name, c.conversion) for c in columns], (), sql.RARE_QUOTE)
         fields = ", ',', ".join(field(c.conversion, False) for c in columns).replace("%%", "%")
         for some in lines(found, f"SELECT CONCAT({fields}, '\\n') FROM {table} WHERE {where}"):
             yield parser.batch(some)
+
+    def is_of_value(self, error: Exception) -> bool:
+        return error.args[0] in _OF_VALUES or isinstance(error.__cause__, NoLiteral)
 
     def instant(self, ms: int) -> str:
         return f"TIMESTAMP'{utc(ms)}'"

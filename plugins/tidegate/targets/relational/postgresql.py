@@ -25,6 +25,8 @@ _SESSION = (
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+_OF_VALUES = "22"
+"""Beginning of SQLSTATE: data exceptions."""
 _TYPES = {"numeric": "numeric", "timestamp(6) with time zone": "timestamp with time zone"}
 
 
@@ -70,6 +72,9 @@ class PostgreSQL:
         query = f"SELECT {fields} FROM {table} WHERE {where}"
         for lines in copied(found, f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')"):
             yield parser.batch(lines)
+
+    def is_of_value(self, error: Exception) -> bool:
+        return str(getattr(error, "pgcode", None)).startswith(_OF_VALUES)
 
     def instant(self, ms: int) -> str:
         return f"TIMESTAMP WITH TIME ZONE '{utc(ms)}+00'"

@@ -36,6 +36,9 @@ from tidegate.targets.relational.definition import Definition
 from tidegate.targets.relational.dialect import Dialect
 from tidegate.targets.relational.values import as_sent
 
+_NO_SERVER = "check the delivery's connection, and the rights of its user"
+_NO_VALUE = "make its column one that the database can hold (a string), or skip the window here with a reason"
+
 
 class Relational:
     """Implements `core.deliver.port.FurtherSystem`."""
@@ -48,6 +51,10 @@ class Relational:
         self._partitions = table.partitions
         self._definition = Definition(dialect, settings, table, self._columns)
         self._found: Any = None
+
+    def missing(self) -> bool:
+        with self._answering() as found, found.cursor() as cursor:
+            return self._definition.missing(cursor)
 
     def prepare(self) -> list[str]:
         with self._answering() as found, found.cursor() as cursor:
@@ -72,17 +79,17 @@ class Relational:
     def standing(self, window_ms: int) -> Standing:
         with self._answering() as found, found.cursor() as cursor:
             self._definition.snapshot(cursor)
-            token = self._token(cursor, window_ms)
-            content = self._content(found, window_ms)
+            there, content = self._there(cursor, window_ms), self._content(found, window_ms)
+            token = (
+                None if there is None or there.content != content else there.token(window_ms)
+            )  # rows of somebody else
             cursor.execute("COMMIT")
         return Standing(content=content, token=token)
 
     def parts(self, window_ms: int, rows: Rows) -> tuple[Part, ...]:
         here = self._grouped(as_sent(batch, self._columns) for batch in rows.batches())
         with self._answering() as found:
-            there = self._grouped(
-                self._dialect.read(found, self._definition.table, self._columns, self._where(window_ms))
-            )
+            there = self._grouped(self._read(found, window_ms))
         return paired(here, there)
 
     def _grouped(self, batches: Iterable[Any]) -> dict[PartitionValues, Content]:
@@ -138,9 +145,19 @@ class Relational:
 
     def _content(self, found: Any, window_ms: int) -> Content:
         count = total = 0
-        for batch in self._dialect.read(found, self._definition.table, self._columns, self._where(window_ms)):
+        for batch in self._read(found, window_ms):
             count, total = count + len(batch), total + self._checksum(batch)
         return Content(rows=count, checksum=total % CHECKSUM_MODULUS)
+
+    def _read(self, found: Any, window_ms: int) -> Iterator[Any]:
+        """Batches of what stands for the window."""
+        table = self._definition.table
+        try:
+            yield from self._dialect.read(found, table, self._columns, self._where(window_ms))
+        except JobError as error:
+            raise DeliveryRefused(
+                f"read back from {table}: {error.failure.what}", advice=_NO_VALUE, retry=error.failure.retry
+            ) from None
 
     def _refuse_other(self, attempt: Attempt, sent: Content, stands: Content) -> None:
         if sent.rows != attempt.rows:
@@ -176,19 +193,10 @@ class Relational:
             mine = (attempt.token.generation, attempt.token.epoch, attempt.nonce)
             return (there.generation, there.epoch, there.nonce) == mine
 
-    def _token(self, cursor: Any, window_ms: int) -> Token | None:
+    def _there(self, cursor: Any, window_ms: int) -> _There | None:
         cursor.execute(*self._definition.look(window_ms))
         row = cursor.fetchone()
-        there = None if row is None else _There(row)
-        if there is None or not there.generation:
-            return None
-        return Token(
-            pipeline=there.pipeline,
-            unit=window_ms,
-            generation=there.generation,
-            epoch=there.epoch,
-            digest=there.digest,
-        )
+        return _There(row) if row is not None and _There(row).generation else None
 
     # ------------------------------------------------------------ connections
 
@@ -208,7 +216,7 @@ class Relational:
             passing = driver.passes(error)
             raise DeliveryRefused(
                 f"{driver.title} {'did not answer' if passing else 'refused'}: {driver.said(error)}",
-                advice="check the delivery's connection, and the rights of its user",
+                advice=_NO_VALUE if self._dialect.is_of_value(error) else _NO_SERVER,
                 retry=passing,
             ) from None
         except JobError as error:
@@ -220,10 +228,21 @@ class Relational:
 
 
 class _There:
-    """A window's row of the token table: (pipeline, delivery, generation, epoch, nonce, digest)."""
+    """A window's row of the token table. `content`: what was read back before the commit."""
 
     def __init__(self, row: Any) -> None:
-        self.pipeline, self.delivery, self.generation, self.epoch, self.nonce, self.digest = row
+        self.pipeline, self.delivery, self.generation, self.epoch, self.nonce, self.digest, rows, checksum = row
+        self.content = Content(rows=int(rows), checksum=int(checksum or 0))
+
+    def token(self, window_ms: int) -> Token:
+        """Its try's."""
+        return Token(
+            pipeline=self.pipeline,
+            unit=window_ms,
+            generation=self.generation,
+            epoch=self.epoch,
+            digest=self.digest,
+        )
 
 
 def postgresql(settings: Mapping[str, Any], table: Table, checksum: Checksum, timeout_s: float) -> Relational:

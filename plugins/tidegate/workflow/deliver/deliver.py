@@ -30,7 +30,6 @@ from tidegate.core.deliver.states import SENDING, SKIPPED, STANDING, Delivered, 
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import WindowKey
-from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.outcome import FAILED, REFUSED, first_line
 from tidegate.workflow.deliver import content
@@ -44,6 +43,7 @@ DOWN = 3
 """After so many windows in a row that the next try may heal, the system is taken for down: the rest waits."""
 DELIVERED, UNCHANGED, OVERTAKEN, LEFT_OUT = "delivered", "unchanged", "overtaken", "skipped"
 DIFFERS, WAITS = "differs", "waits"
+_OLD_COLUMNS = "the YAML has changed since this task began: windows may hold columns by now that it does not know"
 CATCHES_UP = "it catches up by itself; if it does not, look there at why (of ClickHouse: system.replicas)"
 
 
@@ -73,14 +73,6 @@ class Sent:
     @property
     def well(self) -> bool:
         return self.what not in (REFUSED, FAILED, DIFFERS)
-
-
-def prepare(ctx: Context, sender: Sender) -> None:
-    """What comes before the first window: the checks of the ledger, and the table there. Raises TidegateError."""
-    guard(ctx)
-    preflight.check(ctx)
-    for line in sender.prepare():
-        ctx.say(f"{ctx.name}: {line}")
 
 
 def deliver(
@@ -213,10 +205,12 @@ def _each(
     go_on: Callable[[], bool],
     to_send: Callable[[Due], Due | Sent],
 ) -> Iterator[Sent]:
-    down = 0
+    down, known = 0, ctx.ledger.pipelines.newest(ctx.name)
     for one in found:
         if not go_on():
             return
+        if ctx.ledger.pipelines.newest(ctx.name) != known:  # seen before anything was published by it
+            raise DeliveryRefused(_OLD_COLUMNS, advice="nothing: the next run goes on, by the YAML of today")
         sent = _one(ctx, delivery, sender, one, to_send)
         down = down + 1 if sent.what == FAILED and not sent.behind else 0
         _say(ctx, delivery, sent)

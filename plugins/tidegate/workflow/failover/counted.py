@@ -10,10 +10,11 @@ from tidegate.core.base.offsets import Interval
 from tidegate.core.failover import counting
 from tidegate.core.failover import decision as rules
 from tidegate.core.failover.behind import left_last
+from tidegate.core.failover.counting import Copied
 from tidegate.core.failover.crossing import Crossing, Pair, Refusal, RefusalKind, Walk
 from tidegate.core.failover.decision import Facts
 from tidegate.core.failover.states import Failover, Standby
-from tidegate.core.source.coordinates import HEADER
+from tidegate.core.source.coordinates import HEADER, coordinate_of
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.failover.overlap import Known, landed_from, rows_of
 
@@ -43,8 +44,7 @@ def _walked(
     offsets, times = array("q"), array("q")
     for copy in standby.records(facts.topic.topic, pair.here, walk.mark, p):
         if copy.sources:
-            words = f"partition {p}: the record at {copy.offset} has a header {HEADER}: nothing has to be counted"
-            refused.append(Refusal(RefusalKind.NO_PROOF, words, "leave --pair out: the header says what it is of"))
+            refused.append(_has_header(facts, p, copy))
             return walk.end()
         offsets.append(copy.offset)
         times.append(copy.timestamp_ms)
@@ -54,6 +54,21 @@ def _walked(
     back_from = facts.before if facts.has_been_active else ""
     refused.append(counting.proof(p, pair, there, rows, offsets, times, back_from))
     return walk.end()
+
+
+def _has_header(facts: Facts, partition: int, copy: Copied) -> Refusal:
+    """An exact copier keeps headers: of a copy of a copy it says what the one before was of."""
+    words = f"partition {partition}: the record at {copy.offset} has a header {HEADER}"
+    try:
+        named = coordinate_of(copy.sources)
+    except ValueError:
+        named = None
+    if named is None or named.topic_id == facts.before_topic_id:
+        advice = "leave --pair out: the header says what it is of"
+        return Refusal(RefusalKind.NO_PROOF, f"{words}: nothing has to be counted", advice)
+    kept = f"{words} of topic id {named.topic_id}, which it had at site {facts.before} already, where it was a copy"
+    advice = "copy into a new topic by a copier that writes the header anew; copies of copies are not counted"
+    return Refusal(RefusalKind.NO_PROOF, kept, advice)
 
 
 def _log_start(facts: Facts, partition: int) -> int:
