@@ -333,17 +333,19 @@ def test_a_column_that_came_later_is_read_of_each_server(tmp_path: Path) -> None
     world.close()
 
 
-def test_a_job_gets_the_secrets_of_connections_that_are_there(world: ServersWorld) -> None:
+@pytest.mark.parametrize(("kind", "expected"), [("mysql", "word"), ("generic", None)])
+def test_a_job_gets_the_secrets_of_connections_that_are_there(
+    world: ServersWorld, kind: str, expected: str | None
+) -> None:
     """Ingest, and the copy of another server, need none of one that is missing or invalid."""
-    there = Connection(conn_id="shop_b", conn_type="mysql", host="b", login="reader", password="word")
 
     def lookup(conn_id: str) -> Connection:
         if conn_id == "shop_a":
             raise ConnectionMissing(f"no connection {conn_id}")
-        kafka = {"bootstrap.servers": "a:9092"}
-        return found if conn_id == "shop_b" else Connection(conn_id=conn_id, conn_type="kafka", extra=kafka)
+        if conn_id == "shop_b":
+            return Connection(conn_id=conn_id, conn_type=kind, host="b", login="reader", password="word")
+        return Connection(conn_id=conn_id, conn_type="kafka", extra={"bootstrap.servers": "a:9092"})
 
-    for found, expected in (there, "word"), (replace(there, conn_type="generic"), None):
-        secrets = job_secrets(world.pipeline, lookup)
-        assert secrets.get(f"tidegate.copy.{B}/password") == expected
-        assert not any(A in name for name in secrets)
+    secrets = job_secrets(world.pipeline, lookup)
+    assert secrets.get(f"tidegate.copy.{B}/password") == expected
+    assert not any(A in name for name in secrets)

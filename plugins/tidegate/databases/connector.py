@@ -79,7 +79,8 @@ def slot_position(connection: Connection, slot: str, timeout_s: float) -> LogPos
         database.close()
     if found is None:
         what = f"there is no logical replication slot {slot} of this database, or nothing is confirmed yet"
-        raise SourceError(what, advice=f"name the connector's slot in copy.slot, if this is another one; {GOES_ON}", retry=True)
+        advice = f"name the connector's slot in copy.slot, if this is another one; {GOES_ON}"
+        raise SourceError(what, advice=advice, retry=True)
     return found, 0
 
 
