@@ -172,10 +172,8 @@ def _wait_for_the_connector(ctx: Context, told: Told, server: str) -> None:
     advice = "wait until it has noted its first place (offset.flush.interval.ms); then this goes on by itself"
     try:
         position, _ = ask()
-    except LedgerError:
-        raise
     except TidegateError as e:
-        if not e.retry:
+        if isinstance(e, LedgerError) or not e.retry:
             raise
         what = f"{ctx.name}: nobody says that its connector would go on after a restart: {e.args[0]}"
         raise NotReady(what, advice=e.advice or advice) from None
