@@ -6,7 +6,7 @@ Without Airflow (commands, tests) connections come from the environment; Airflow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from tidegate.adapters.connections import (
     http_url,
     resolve,
 )
-from tidegate.core.base.errors import LedgerError, SourceUnavailable
+from tidegate.core.base.errors import LedgerError, SourceError, SourceUnavailable
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.copy.port import Database, LogPosition
 from tidegate.core.deliver.sender import Sender
@@ -176,14 +176,16 @@ def job_secrets(pipeline: Pipeline, lookup: Lookup | None = None) -> Mapping[str
 
 
 def _copy_secrets(copy: Copy, lookup: Lookup | None) -> dict[str, str]:
-    """Keys as `spark_jobs.engine.secrets` reads them."""
+    """Keys as `spark_jobs.engine.secrets` reads them. Without those of a connection that is missing or invalid: ingest,
+    merges and other servers' copies need it not, and the copy that does has asked the database before its job."""
     from tidegate.databases.kinds import for_workers
 
-    return {
-        f"tidegate.copy.{one.name and f'{one.name}/'}{key}": value
-        for one in copy.each
-        for key, value in for_workers(resolve(one.conn_id, lookup)).items()
-    }
+    found = {}
+    for one in copy.each:
+        with suppress(ConnectionMissing, SourceError):
+            settings = for_workers(resolve(one.conn_id, lookup))
+            found |= {f"tidegate.copy.{one.name and f'{one.name}/'}{key}": value for key, value in settings.items()}
+    return found
 
 
 def connectors_of(pipeline: Pipeline, lookup: Lookup | None) -> dict[str, Connector]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from engine_fixtures import DAY_ONE
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
@@ -104,3 +106,16 @@ def test_what_cannot_be_decoded_is_refused(bench: Bench) -> None:
     assert result.exit_code == 1
     assert "none of 5 messages can be decoded as json: not JSON" in result.stderr
     assert "'hello'" in result.stderr
+
+
+@pytest.mark.parametrize("schemas", [True, False])
+def test_change_events_of_a_database_are_told(bench: Bench, schemas: bool) -> None:
+    """People get a table of envelopes otherwise, and hear nothing of mirrors."""
+    source = {"connector": "mariadb", "ts_ms": DAY_ONE, "table": "orders"}
+    change = {"op": "u", "before": {"id": 1}, "after": {"id": 1}, "source": source, "ts_ms": DAY_ONE}
+    sent: Any = {"schema": {"type": "struct"}, "payload": change} if schemas else change
+    bench.topic([json.dumps(sent).encode()] * 3)
+    _, _, said = bench.drafted()
+    assert "docs/mirrors.md" in said
+    bench.topic([json.dumps({"op": "u", "ts_ms": DAY_ONE}).encode()] * 3)
+    assert "docs/mirrors.md" not in bench.run().output

@@ -82,11 +82,12 @@ def test_a_connector_says_how_it_runs_and_is_set(url: str) -> None:
         connector.connect_state(url, "unknown", 5.0)
 
 
-@pytest.mark.parametrize("name", ["none", "unknown"])
-def test_a_connector_without_a_place_is_refused(url: str, name: str) -> None:
+@pytest.mark.parametrize(("name", "passes"), [("none", True), ("unknown", False)])
+def test_a_connector_without_a_place_is_refused(url: str, name: str, passes: bool) -> None:
+    """One that has noted nothing yet will; an unknown one needs a person."""
     with pytest.raises(SourceError) as caught:
         connector.connect_position(url, name, 5.0)
-    assert not caught.value.retry
+    assert caught.value.retry is passes
 
 
 def test_connect_that_does_not_answer_is_asked_again(url: str) -> None:
@@ -117,8 +118,9 @@ def test_a_slot_of_postgresql_says_what_is_confirmed(postgresql: Server) -> None
         assert connector.slot_position(postgresql.connection, "copy_test", 10.0) == before
         postgresql.run("SELECT pg_replication_slot_advance('copy_test', pg_current_wal_insert_lsn())")
         assert connector.slot_position(postgresql.connection, "copy_test", 10.0) >= later
-        with pytest.raises(SourceError, match="no logical replication slot nothing"):
+        with pytest.raises(SourceError, match="no logical replication slot nothing") as caught:
             connector.slot_position(postgresql.connection, "nothing", 10.0)
+        assert caught.value.retry, "one that has confirmed nothing yet looks the same"
     finally:
         postgresql.run("SELECT pg_drop_replication_slot('copy_test')")
         database.close()

@@ -316,7 +316,7 @@ def test_a_connector_that_has_noted_nothing_holds_the_first_copy(world: CopyWorl
     """Killed now, it would begin at the log's end, and lose what changed meanwhile."""
 
     def nothing_noted() -> None:
-        raise SourceError("the connector shop has noted no place in a binary log", retry=False)
+        raise SourceError("the connector shop has noted no place yet", retry=True)
 
     world.connector = nothing_noted
     world.deliver()
@@ -325,3 +325,17 @@ def test_a_connector_that_has_noted_nothing_holds_the_first_copy(world: CopyWorl
         world.read()
     world.connector = lambda: (position(world.source_table.end), world.source_table.position())
     assert world.mirror() == world.source_table.rows
+
+
+def test_who_does_not_say_how_far_the_connector_is_until_a_person_acts_fails_the_first_copy(world: CopyWorld) -> None:
+    """A missing grant, a wrong password: a task that waits is green, and nobody looks."""
+
+    def refused() -> None:
+        raise SourceError("MariaDB or MySQL refused: Access denied", advice="correct the connection", retry=False)
+
+    world.connector = refused
+    world.deliver()
+    world.apply()
+    with pytest.raises(SourceError, match="Access denied") as caught:
+        world.read()
+    assert caught.value.advice == "correct the connection"

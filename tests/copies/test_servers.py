@@ -13,12 +13,14 @@ from tests.copies.servers import FIRST, A, B, ServersWorld
 from tests.copies.worlds import copy_words
 from tests.fakes.source_table import position
 from tests.mirror.audits import deep
+from tidegate.adapters.connections import Connection, ConnectionMissing
 from tidegate.core.base.errors import BatchRefused, JobFailed, NotReady, SpecError
 from tidegate.core.copy.complete import Look
 from tidegate.core.copy.words import how_far
 from tidegate.core.spec.pipeline import Column
 from tidegate.ledger.migrate import migrate
 from tidegate.ledger.sql import SqlLedger
+from tidegate.wiring import job_secrets
 from tidegate.workflow.copy.copy import again, copy, to_compare
 
 
@@ -329,3 +331,21 @@ def test_a_column_that_came_later_is_read_of_each_server(tmp_path: Path) -> None
     assert world.standing().copied.complete is not None
     assert "shade" not in copy_words(world)
     world.close()
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("mysql", "word"), ("generic", None)])
+def test_a_job_gets_the_secrets_of_connections_that_are_there(
+    world: ServersWorld, kind: str, expected: str | None
+) -> None:
+    """Ingest, and the copy of another server, need none of one that is missing or invalid."""
+
+    def lookup(conn_id: str) -> Connection:
+        if conn_id == "shop_a":
+            raise ConnectionMissing(f"no connection {conn_id}")
+        if conn_id == "shop_b":
+            return Connection(conn_id=conn_id, conn_type=kind, host="b", login="reader", password="word")
+        return Connection(conn_id=conn_id, conn_type="kafka", extra={"bootstrap.servers": "a:9092"})
+
+    secrets = job_secrets(world.pipeline, lookup)
+    assert secrets.get(f"tidegate.copy.{B}/password") == expected
+    assert not any(A in name for name in secrets)

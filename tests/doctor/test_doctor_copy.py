@@ -136,6 +136,12 @@ def test_what_is_said_of_a_connector() -> None:
     (one,) = of([RUNS[0], ("task 0", "FAILED", "\nthe binlog is gone\n at x")], WELL)
     assert (one.level, one.what) == (WRONG, "task 0 of orders is FAILED: the binlog is gone")
     assert "POST /connectors/orders/restart" in one.mend
+    assert "tidegate copy --again" in one.mend
+    trace = "It stopped.\n\tat A.java\nCaused by: an error\n\tat B.java\nCaused by: no such file in the log\n\tat C"
+    (one,) = of([RUNS[0], ("task 0", "FAILED", trace)], WELL)
+    assert one.what == "task 0 of orders is FAILED: It stopped.; no such file in the log"
+    (one,) = of([RUNS[0], ("task 0", "FAILED", "")], WELL)
+    assert one.what == "task 0 of orders is FAILED: it does not say why"
     assert [f.level for f in of([(RUNS[0][0], "PAUSED", ""), ("task 0", "PAUSED", "")], WELL)] == [WARNING, WARNING]
     (one,) = of(RUNS[:1], WELL)
     assert (one.level, one.what) == (WRONG, "connector orders has no task")

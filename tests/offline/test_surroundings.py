@@ -30,6 +30,7 @@ from tidegate.databases import kinds
 from tidegate.kinds import dags_of, source_kind
 from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.spec.loader import load_text
+from tidegate.workflow.look.explanation import explain
 
 
 def test_a_table_has_the_dags_of_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +110,18 @@ def test_a_day_in_iceberg_is_read_again_and_taken_back(tmp_path: Path) -> None:
     assert world.back(0, 2).rows == 4
     assert in_iceberg(world) == [5, 6, 7, 8]
     balanced(world)
+    world.close()
+
+
+def test_a_rebuild_of_a_published_day_takes_its_files(tmp_path: Path) -> None:
+    """A replay reads no database: people who are told so look for rows of today in vain."""
+    world = TableWorld(tmp_path)
+    world.fake.rows = {key: ("first", None) for key in range(1, 8)}
+    world.read(0)
+    world.publish(0)
+    ctx = world.context()
+    found = explain(ctx, ctx.ledger.reads, window(0))  # type: ignore[attr-defined]
+    assert found.next_step.startswith("nothing; to rebuild it from its files: airflow dags backfill ")
     world.close()
 
 

@@ -43,6 +43,10 @@ class _Asked:
     messages: int
 
 
+_CHANGES = {".op", ".source.connector", ".source.ts_ms"}
+"""Fields of the envelope that Debezium's connectors make."""
+
+
 @click.command()
 @click.argument("topic")
 @click.option("--name", help="Name of the pipeline.  [default: the topic's, in lower case]")
@@ -164,6 +168,11 @@ def _drafted(asked: _Asked) -> tuple[Draft, str]:
         _refuse_without_columns(found)
         found, outcome = _fitted(look, found, now_ms)
     _say(found, outcome, state, read)
+    if {column.path.removeprefix("$.payload").removeprefix("$") for column in found.columns.columns} >= _CHANGES:
+        progress(
+            "these are change events of a database's table (Debezium): a mirror (sink.kind: mirror) is that table,"
+        )
+        progress("and format: {type: debezium} decodes them: docs/mirrors.md. The draft has the events as they are")
     return found, text(found)
 
 

@@ -14,6 +14,8 @@ from tidegate.core.copy.port import LogPosition
 from tidegate.core.doctor.connectors import ConnectorState
 from tidegate.databases.kinds import POSTGRESQL, for_workers, kind_of
 
+_WAIT = f"wait until it has noted its first place (offset.flush.interval.ms); {GOES_ON}"
+
 
 def connect_position(url: str, name: str, timeout_s: float) -> LogPosition:
     """Of a connector for MariaDB or MySQL, as Kafka Connect (3.5 or later) has noted it: what began below is in Kafka.
@@ -49,6 +51,8 @@ def offset_position(name: str, answer: Any) -> LogPosition:
     from tidegate.databases.mariadb.places import place
 
     offsets = [each["offset"] for each in answer.get("offsets", ()) if each.get("offset")]
+    if not offsets:
+        raise SourceError(f"the connector {name} has noted no place yet", advice=_WAIT, retry=True)
     if len(offsets) != 1 or not {"file", "pos"} <= offsets[0].keys():
         raise _refused(f"the connector {name} has noted no place in a binary log, or several")
     (offset,) = offsets
@@ -74,7 +78,9 @@ def slot_position(connection: Connection, slot: str, timeout_s: float) -> LogPos
     finally:
         database.close()
     if found is None:
-        raise _refused(f"there is no logical replication slot {slot} of this database, or nothing is confirmed yet")
+        what = f"there is no logical replication slot {slot} of this database, or nothing is confirmed yet"
+        advice = f"name the connector's slot in copy.slot, if this is another one; {GOES_ON}"
+        raise SourceError(what, advice=advice, retry=True)
     return found, 0
 
 

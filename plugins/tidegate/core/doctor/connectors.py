@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidegate.core.doctor.findings import WARNING, WRONG, Finding
 
-_CHECK = "connector"
+_CHECK, _CAUSE = "connector", "Caused by: "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,19 @@ def _parts(pipeline: str, state: ConnectorState) -> Iterator[Finding]:
         said = f"{who} of {state.name} is {what}"
         if what == "FAILED":
             mend = f"fix what it says, then: POST /connectors/{state.name}/restart?includeTasks=true&onlyFailed=true"
-            first = why.strip().splitlines()[0] if why.strip() else "it does not say why"
-            yield Finding(_CHECK, WRONG, f"{said}: {first}", means, mend, pipeline)
+            mend += "; if its place in the source's log is gone: reset its offsets, then tidegate copy --again, for "
+            mend += "what has changed in between never comes"
+            yield Finding(_CHECK, WRONG, f"{said}: {_reason(why)}", means, mend, pipeline)
         elif what != "RUNNING":
             mend = f"PUT /connectors/{state.name}/resume, if nobody wants it so"
             yield Finding(_CHECK, WARNING, said, means, mend, pipeline)
+
+
+def _reason(trace: str) -> str:
+    """The first line, which says what stopped, and the last cause, which says why."""
+    lines = [line.strip() for line in trace.strip().splitlines()] or ["it does not say why"]
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    return "; ".join([lines[0], *causes[-1:]])
 
 
 def _settings(pipeline: str, state: ConnectorState) -> Iterator[Finding]:

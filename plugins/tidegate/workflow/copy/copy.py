@@ -164,7 +164,7 @@ def _told(ctx: Context, greatest: Greatest, server: str = "") -> Told:
 
 def _wait_for_the_connector(ctx: Context, told: Told, server: str) -> None:
     """S4: a connector that dies before it has noted any place begins at the log's end, and what changed meanwhile never
-    comes. Raises NotReady."""
+    comes. Raises NotReady, and the refusal itself where no waiting heals it."""
     ask = ctx.connectors.get(server)
     if ask is None or told.begins is None:
         return
@@ -172,11 +172,11 @@ def _wait_for_the_connector(ctx: Context, told: Told, server: str) -> None:
     advice = "wait until it has noted its first place (offset.flush.interval.ms); then this goes on by itself"
     try:
         position, _ = ask()
-    except LedgerError:
-        raise
     except TidegateError as e:
-        what = f"{ctx.name}: nobody says that its connector would go on after a restart: {str(e).splitlines()[0]}"
-        raise NotReady(what, advice=advice) from None
+        if isinstance(e, LedgerError) or not e.retry:
+            raise
+        what = f"{ctx.name}: nobody says that its connector would go on after a restart: {e.args[0]}"
+        raise NotReady(what, advice=e.advice or advice) from None
     if slot is not None and position[0] < told.begins[1]:
         raise NotReady(f"{ctx.name}: the slot {slot} has confirmed no merged event yet", advice=advice)
 
