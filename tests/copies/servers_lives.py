@@ -1,5 +1,6 @@
 """Random lives of a mirror whose tables lie on two servers: tasks die, connectors lag, rows come and go without an
-event, copies of one server are begun again. What is told of each server is compared with what it had."""
+event, copies of one server, or of some of its keys, are begun again, and servers are compared, while one may be down.
+What is told of each server is compared with what it had."""
 
 from __future__ import annotations
 
@@ -19,7 +20,17 @@ KEYS = 12
 SILENT = 3
 """Keys from there on change without events, too."""
 TURNS = 30
-OFTEN = [*("change",) * 6, *("deliver",) * 4, *("apply",) * 3, *("read",) * 5, "again"]
+OFTEN = [
+    *("change",) * 6,
+    *("deliver",) * 4,
+    *("apply",) * 3,
+    *("read",) * 5,
+    "again",
+    "part",
+    "compare",
+    "compare",
+    "fix",
+]
 State = dict[int, str]
 
 
@@ -32,7 +43,7 @@ class Life(Mortal):
         yaml = SERVERS.replace("chunk_rows: 3", f"chunk_rows: {rows}")
         self.world = ServersWorld(folder, yaml, wrap=self._wrap)
         self.history: dict[str, list[tuple[int, int, State]]] = {}
-        self.told = 0
+        self.told = self.compared = 0
         for name, server in self.world.source_tables.items():
             server.rows = {k: f"old {k}" for k in self.rng.sample(range(KEYS), self.rng.randrange(KEYS))}
             server.during = lambda name=name: self.change(name) if self.rng.random() < 0.3 else None
@@ -87,6 +98,32 @@ class Life(Mortal):
     def again(self) -> None:
         self.world.again(self.rng.choice((A, B)))
 
+    def part(self) -> None:
+        """Some keys of a server are read again."""
+        self.world.again(self.rng.choice((A, B)), keys=self._some_keys())
+
+    def compare(self, fix: str = "") -> None:
+        """What differs for certain has changed without an event."""
+        whole = {name for name in (A, B) if self._is_whole(name)}
+        self.world.down = {self.rng.choice((A, B))} if self.rng.random() < 0.2 else set()
+        found = self.world.compared(fix, self._some_keys() if self.rng.random() < 0.5 else None)
+        assert found.keys() == {A, B}
+        for name, one in found.items():
+            assert one.unanswered or name not in self.world.down
+            self.compared += not one.unanswered
+            known = [int(sample.key.rpartition("=")[2]) for sample in one.samples]
+            assert not one.exact or name not in whole or all(key < SILENT for key in known), one
+
+    def fix(self) -> None:
+        self.compare("by hand")
+
+    def _some_keys(self) -> tuple[str, str]:
+        first = self.rng.randrange(KEYS)
+        return str(first), str(first + self.rng.randrange(6))
+
+    def _is_whole(self, name: str) -> bool:
+        return self.world.loaded() is not None and self.world.standing().copied.whole_of(name) is not None
+
     def sound(self) -> None:
         """The sums; that readers see all or nothing; and what is told of each server."""
         standing = self.world.standing()
@@ -109,6 +146,8 @@ class Life(Mortal):
 
     def end(self) -> None:
         """All is delivered, read and merged; once more by a copy of each server."""
+        self.world.clock.advance(2 * 86_400_000)  # a comparison that died holds nothing up any more
+        self.world.down = set()
         for name, server in self.world.source_tables.items():
             server.during = lambda: None
             self.last_word(name, 0)
@@ -119,6 +158,7 @@ class Life(Mortal):
             self.world.again(name)
             self._settled()
         assert self.world.found() == self.world.source
+        assert {name: one.differ for name, one in self.world.compared().items()} == {A: {}, B: {}}
         self.sound()
         assert self.told
         assert deep(self.world).problems == ()
