@@ -104,17 +104,17 @@ class ServersWorld(MirrorWorld):
             self.close()
 
     def compared(self, fix: str = "", keys: Keys | None = None, server: str = "") -> dict[str, Report]:
-        """What is found of each server, or of one; while it waits, the connectors deliver."""
-
-        def waits() -> Callable[[], bool]:
-            looks = iter(range(3))
-            return lambda: self.deliver() is not None or next(looks, None) is not None
-
+        """What is found of each server, or of one."""
         try:
-            found = compare_each(self.context(), self.opened_database, waits, fix, lambda *_: keys, server)
+            found = compare_each(self.context(), self.opened_database, self.waits, fix, lambda *_: keys, server)
         finally:
             self.close()
         return {one.server: one for one in found}
+
+    def waits(self) -> Callable[[], bool]:
+        """While a comparison waits, the connectors deliver."""
+        looks = iter(range(3))
+        return lambda: self.deliver() is not None or next(looks, None) is not None
 
     @contextmanager
     def opened_database(self, server: str) -> Iterator[Any]:
