@@ -100,7 +100,7 @@ class Comparison:
                 made = without_older(shape, made, plan)
             if below is not None:
                 return against_source(shape, number, made, held, below, self._within)
-            return compare(shape, number, made, held, plan.purged_below)
+            return compare(shape, number, made, held, shape.purged_below(made))
         except Exception as e:
             return Compared(bucket=number, unmade=last_line(from_exception(e)))
 

@@ -1,5 +1,6 @@
 """Random lives of a mirror whose tables lie on two servers: tasks die, connectors lag, rows come and go without an
-event, copies of one server, or of some of its keys, are begun again, and servers are compared, while one may be down.
+event, copies of one server, or of some of its keys, are begun again, servers are compared, while one may be down, and
+old tombstones are purged.
 What is told of each server is compared with what it had."""
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ OFTEN = [
     "compare",
     "compare",
     "fix",
+    "age",
+    "age",
 ]
 State = dict[int, str]
 
@@ -40,10 +43,11 @@ class Life(Mortal):
     def __init__(self, folder: Path, seed: int) -> None:
         self.rng = random.Random(seed)
         rows = self.rng.choice((1, 2, 5))
-        yaml = SERVERS.replace("chunk_rows: 3", f"chunk_rows: {rows}")
+        kept = self.rng.choice(("", ", tombstones: 2d"))
+        yaml = SERVERS.replace("chunk_rows: 3", f"chunk_rows: {rows}").replace("buckets: 3", f"buckets: 3{kept}")
         self.world = ServersWorld(folder, yaml, wrap=self._wrap)
         self.history: dict[str, list[tuple[int, int, State]]] = {}
-        self.told = self.compared = 0
+        self.told = self.compared = self.purges = 0
         for name, server in self.world.source_tables.items():
             server.rows = {k: f"old {k}" for k in self.rng.sample(range(KEYS), self.rng.randrange(KEYS))}
             server.during = lambda name=name: self.change(name) if self.rng.random() < 0.3 else None
@@ -123,6 +127,21 @@ class Life(Mortal):
 
     def _is_whole(self, name: str) -> bool:
         return self.world.loaded() is not None and self.world.standing().copied.whole_of(name) is not None
+
+    def age(self) -> None:
+        """All is delivered, days pass, and an event of each server comes: what was deleted before is old enough to be
+        purged."""
+        dies, self.dies = self.dies, None
+        while self.world.deliver() is not None:
+            pass
+        self.world.clock.advance(5 * 86_400_000)
+        for name in (A, B):
+            self.last_word(name, self.rng.randrange(SILENT, KEYS))
+        self.world.deliver()
+        self.dies = dies
+        before = 0 if self.world.loaded() is None else self.world.standing().purged
+        self.world.apply()
+        self.purges += self.world.standing().purged > before
 
     def sound(self) -> None:
         """The sums; that readers see all or nothing; and what is told of each server."""

@@ -25,6 +25,7 @@ from tests.copies import (
     test_parts,
     test_servers,
     test_servers_compared,
+    test_servers_purge,
     test_shards,
 )
 from tests.copies.planted import COPY_BUGS
@@ -78,6 +79,13 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "a comparison with one server takes rows of all": test_servers_compared.test_what_is_equal_is_read_of_no_server,
     "some keys of a server are those of all": test_servers_compared.test_some_keys_of_a_server_are_read_again,
     "some keys make a server whole": test_servers_compared.test_a_part_makes_no_server_whole,
+    "the marker of one server purges rows of the other":
+        test_servers_purge.test_m5_each_server_has_a_marker_of_its_own,
+    "the marker of one server keeps out events of the other":
+        test_servers_purge.test_m5_the_marker_of_one_server_keeps_out_no_event_of_the_other,
+    "a purge sets one marker for all servers": test_servers_purge.test_m5_each_server_has_a_marker_of_its_own,
+    "a purge does not wait for a copy of another server":
+        test_servers_purge.test_s7_no_purge_while_a_copy_of_any_server_is_under_way,
     "positions go back by any server's clock":
         test_servers.test_positions_that_go_back_are_seen_whatever_the_clock_of_the_other_server_says,
     "a checksum leaves a column out": test_narrow.test_keys_outside_what_was_read_are_no_surplus,
@@ -152,6 +160,7 @@ def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest
         test_parts,
         test_servers,
         test_servers_compared,
+        test_servers_purge,
         test_shards,
     )
     if "ROWS" in test.__globals__:

@@ -179,8 +179,6 @@ def test_the_name_of_a_server_is_of_several_alone() -> None:
     one = COPYING.replace("columns:\n", SERVERS).replace("key: [id]", "key: [server, id]")
     assert "sink.key: $._source.name tells servers apart, which copy.servers names" in refused(one)
     several = one.replace("conn_id: shop", "servers: [{name: a, conn_id: a}, {name: b, conn_id: b}]")
-    kept = several.replace("key: [server, id]", "key: [server, id], tombstones: 30d")
-    assert "sink.tombstones: tombstones of several servers are not purged" in refused(kept)
     compared = loaded(several.replace("servers:", "compare: '0 3 * * *', compare_rows: 9, servers:"))
     assert compared.copy is not None
     assert compared.copy.compare_rows == 9

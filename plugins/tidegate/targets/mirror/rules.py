@@ -80,9 +80,6 @@ def _shards(pipeline: Pipeline, paths: set[str]) -> Iterator[Problem]:
         return
     if SERVER_PATH not in paths:
         yield ("sink", "key"), f"with copy.servers a column of it says which server a row is of, from {SERVER_PATH}"
-    if tombstones_of(pipeline) is not None:
-        what = "tombstones of several servers are not purged: a purge goes by positions of one log; leave it out"
-        yield ("sink", "tombstones"), what
 
 
 def _wrong(name: str, column: Column | None) -> str | None:

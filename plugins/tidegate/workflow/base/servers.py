@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from tidegate.core.copy.steps import next_server
 from tidegate.core.mirror.applies import Told
@@ -29,6 +31,11 @@ def part(ctx: Context, server: str, keys: KeyPart | None = None) -> KeyPart | No
     if not server:
         return keys
     return replace(keys or KeyPart((), (), ()), server=OfServer(_column(ctx), server))
+
+
+def of_key(ctx: Context, key: Mapping[str, Any]) -> str:
+    """The server of a key, by its logical columns; empty where there is but one."""
+    return str(key[_column(ctx)]) if names(ctx) else ""
 
 
 def known(ctx: Context, told: Told) -> Servers | None:

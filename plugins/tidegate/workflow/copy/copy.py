@@ -373,10 +373,10 @@ def _accepted(ctx: Context, told: Told, chunk: Chunk, server: str) -> Chunk | st
         receipt = loads(ChunkReceipt, ctx.storage.read(join(home, RECEIPT)))
     except PathMissing:
         return "its job left no receipt"
-    begins = told.of_server(server).begins
-    assert begins is not None
+    of = told.of_server(server)
+    assert of.begins is not None
     low = (*receipt.low, chunk.round)
-    why = damaged(receipt.files, sizes(ctx, home)) or too_old(low, told.copied, told.purged_below, begins, server)
+    why = damaged(receipt.files, sizes(ctx, home)) or too_old(low, told.copied, of.purged_below, of.begins, server)
     if why is not None:
         ctx.say(f"{ctx.name}: chunk {chunk.number} is to be read again: {why}")
         return why
