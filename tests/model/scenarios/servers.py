@@ -39,7 +39,7 @@ SCENARIOS = {
     ),
     "servers-purge-copy": (
         {
-            "scripts": (DELETES, DELETES),
+            "scripts": (DELETES[:1], (("u", "b", "0"), *DELETES)),
             **COPIED,
             "procs": (*BOTH, ("P", ("purger",), 0), ("R", ("copier", 1), 0)),
         },
