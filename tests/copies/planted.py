@@ -135,8 +135,8 @@ def _by_the_greatest(original, shape, rows, below):
     return original(shape, rows, max(log.purged_below for log in shape.servers.logs))
 
 
-def _the_greatest(original, shape, rows):
-    return max(log.purged_below for log in shape.servers.logs)
+def _the_greatest(original, self, rows):
+    return max(log.purged_below for log in self.servers.logs)
 
 
 def _one_for_all(original, plan, open_storage):
