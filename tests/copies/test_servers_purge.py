@@ -62,7 +62,7 @@ def test_m5_each_server_has_a_marker_of_its_own(world: ServersWorld) -> None:
     assert {log.name: log.purged_below for log in standing.copied.servers} == {A: (*ends[A], 0), B: (*ends[B], 0)}
     assert (standing.purged_below, standing.tombstones) == (START, 1)
     assert standing.purge_words == f"{A}={ends[A][0]},0,0 {B}={ends[B][0]},0,0"
-    current = world.loaded().current_snapshot()
+    current = world.loaded().metadata.current_snapshot()
     assert current.summary["tidegate.purged-below"] == standing.purge_words
     assert world.context().ledger.applies.told(world.pipeline.name) == world.apply().told
     assert [e.state for e in ask(world, f"server={B}", "id=4").events][:1] == ["tombstone"]
