@@ -17,7 +17,7 @@ from typing import Any
 from spark_jobs.engine.failures import refuse, reported
 from spark_jobs.engine.mirror.bucket import Group, GroupDone, cut, merge_group, recut_group
 from spark_jobs.engine.mirror.events import Handed, hand_over, only
-from spark_jobs.engine.mirror.purge import limited
+from spark_jobs.engine.mirror.purge import limited, markers
 from spark_jobs.engine.mirror.shape import Shape
 from tidegate.core.base.errors import StorageError
 from tidegate.core.base.plain import dumps
@@ -131,7 +131,7 @@ def _receipt(plan: ApplyPlan, handed: Sequence[Handed], done: Sequence[GroupDone
         round(time.monotonic() - started, 3),
         max((h.newest_ms for h in handed), default=0),
         plan.purged_below if plan.settled else None,
-        _servers(handed),
+        markers(plan) or _servers(handed),
     )
 
 
@@ -150,7 +150,7 @@ def _summary(receipt: ApplyReceipt, plan: ApplyPlan) -> str:
         return f"swept {many(gone, 'row')} below {plan.swept_below}"
     if receipt.purged_below is not None:
         gone = sum(b.purged for b in receipt.buckets)
-        return f"purged {many(gone, 'tombstone')} below {receipt.purged_below}"
+        return f"purged {many(gone, 'tombstone')} below {receipt.servers or receipt.purged_below}"
     if plan.cut_before:
         rows = many(sum(b.rows_before for b in receipt.buckets), "row")
         return f"merged {rows} of {plan.cut_before:,} buckets into {plan.buckets:,}"

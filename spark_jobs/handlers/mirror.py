@@ -28,6 +28,7 @@ from spark_jobs.engine.mirror.base import read_base
 from spark_jobs.engine.mirror.checksums import summed
 from spark_jobs.engine.mirror.compare import against_source, compare, newest
 from spark_jobs.engine.mirror.events import Handed, hand_over
+from spark_jobs.engine.mirror.numbers import mask_of
 from spark_jobs.engine.mirror.positions import greatest
 from spark_jobs.engine.mirror.purge import without_older
 from spark_jobs.engine.mirror.shape import Shape
@@ -37,6 +38,7 @@ from tidegate.core.batch.jobs import ApplyPlan, loads_plan
 from tidegate.core.copy.checksums import Sums, TableKeys
 from tidegate.core.mirror.comparison import Compared
 from tidegate.core.mirror.jobs import BaseFile, Bucket, EventFile, Position
+from tidegate.core.mirror.parts import holds
 
 
 def handler() -> Callable[[Any], dict[str, Any]]:
@@ -88,7 +90,7 @@ class Comparison:
         before = next((b for b in plan.base if b.number == number), None)
         try:
             shape = _shape(plan, bucket)
-            held = read_base(shape, ids, open_storage, bucket, plan.buckets)
+            held = _held(plan, shape, bucket)
         except Exception as e:  # other buckets can be read
             return Compared(bucket=number, unread=last_line(from_exception(e)))
         try:
@@ -98,7 +100,7 @@ class Comparison:
                 made = without_older(shape, made, plan)
             if below is not None:
                 return against_source(shape, number, made, held, below, self._within)
-            return compare(shape, number, made, held, plan.purged_below)
+            return compare(shape, number, made, held, shape.purged_below(made))
         except Exception as e:
             return Compared(bucket=number, unmade=last_line(from_exception(e)))
 
@@ -106,8 +108,7 @@ class Comparison:
         assert self._within, "keys come first"
         try:
             shape = Shape(plan)
-            held = read_base(shape, dict(plan.fields), open_storage, bucket, plan.buckets)
-            return summed(shape, held, self._within)
+            return summed(shape, _held(plan, shape, bucket), self._within)
         except Exception as e:  # who asks has more to say than this
             return Sums(unread=last_line(from_exception(e)))
 
@@ -120,6 +121,14 @@ def _plain(answer: Compared | Sums) -> dict[str, Any]:
     plain = to_plain(answer)
     assert isinstance(plain, dict)
     return plain
+
+
+def _held(plan: ApplyPlan, shape: Shape, bucket: Bucket) -> pa.Table:
+    """What the table has of the bucket, of the keys that the plan is about."""
+    rows = read_base(shape, dict(plan.fields), open_storage, bucket, plan.buckets)
+    if plan.part is None:
+        return rows
+    return rows.filter(mask_of(holds(plan.part, shape.key_values(rows, plan.part))))
 
 
 def _shape(plan: ApplyPlan, bucket: Bucket) -> Shape:

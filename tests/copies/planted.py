@@ -131,6 +131,33 @@ def _at_the_newest_time(original, found):
     return told and replace(told, at_ms=max(one.at_ms for one in found.values()))
 
 
+def _by_the_greatest(original, shape, rows, below):
+    return original(shape, rows, max(log.purged_below for log in shape.servers.logs))
+
+
+def _the_greatest(original, self, rows):
+    return max(log.purged_below for log in self.servers.logs)
+
+
+def _one_for_all(original, plan, open_storage):
+    after = original(plan, open_storage)
+    most = max(log.purged_below for log in after.servers.logs) if plan.settled else START
+    logs = tuple(replace(log, purged_below=max(most, log.purged_below)) for log in after.servers.logs)
+    return replace(after, servers=replace(after.servers, logs=logs))
+
+
+def _with_the_first(original, ctx, table, upto, server=""):
+    return original(ctx, table, upto, next(iter(ctx.connectors)))
+
+
+def _of_all_rows(original, plan, shape, bucket):
+    return original(replace(plan, part=None), shape, bucket)
+
+
+def _of_any(original, ctx, server, keys=None):
+    return keys or original(ctx, server)
+
+
 def _by_any_clock(original, shape, events):
     found = original(shape, events)
     return np.full(len(found), max(log.newest_ms for log in shape.servers.logs), np.int64)
@@ -302,6 +329,18 @@ COPY_BUGS = {
         _bug("events of any server are taken", "S11", (seams.EVENT_OF_TABLE, nothing)),
         _bug("the first server's position is told of all", "S9'", (seams.COPY_OF_ALL, _of_the_first_server)),
         _bug("the newest time of all servers is told", "S9'", (seams.COPY_OF_ALL, _at_the_newest_time)),
+        _bug(
+            "a comparison has caught up by the first server's log", "S9'", (seams.COPY_CAUGHT_UP_WITH, _with_the_first)
+        ),
+        _bug("a comparison with one server takes rows of all", "S11", (seams.COPY_HELD, _of_all_rows)),
+        _bug("some keys of a server are those of all", "S5", (seams.COPY_OF_PART, _of_any)),
+        _bug("some keys make a server whole", "S11", (seams.COPY_IS_ALL, always(True))),
+        _bug("the marker of one server purges rows of the other", "M5", (seams.MIRROR_GOING, _by_the_greatest)),
+        _bug(
+            "the marker of one server keeps out events of the other", "M5", (seams.MIRROR_PURGED_BELOW, _the_greatest)
+        ),
+        _bug("a purge sets one marker for all servers", "M5", (seams.MIRROR_LIMITED, _one_for_all)),
+        _bug("a purge does not wait for a copy of another server", "S7", (seams.MIRROR_IS_COPIED, always(False))),
         _bug("positions go back by any server's clock", "M8", (seams.MIRROR_NEWEST_MERGED, _by_any_clock)),
         _bug("a checksum leaves a column out", "compare", (seams.COPY_NARROW, _without_the_last_column)),
         _bug("a checksum does not count rows", "compare", (seams.COPY_DIFFERING, _by_the_sums_alone)),

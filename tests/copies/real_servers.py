@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from tests.copies.real_parts import FLUSH_MS, LANES, launcher_of, settings_of
 from tests.copies.servers import ServersWorld
 from tests.copies.writer import Table
 from tests.databases.servers import Server
+from tests.mirror.audits import Here
 from tests.real_kafka import RealKafka
 from tidegate.adapters.clock import SystemClock
 from tidegate.core.base.errors import NotReady
@@ -119,6 +121,26 @@ class RealServers(ServersWorld):
             return False
         finally:
             self.close()
+
+    def waits(self) -> Callable[[], bool]:
+        """While a comparison waits, the servers go on, and what has come lands."""
+        until = time.monotonic() + 120
+
+        def goes_on() -> bool:
+            self.change(2)
+            self.land_next()
+            return time.monotonic() < until
+
+        return goes_on
+
+    @contextmanager
+    def opened_database(self, server: str) -> Iterator[Any]:
+        yield self.bases[server], Here()
+
+    def lose(self, name: str) -> None:
+        """A row of that server goes without an event."""
+        key = min(key for server, key in self.content() if server == name)
+        self.servers[name].run("SET sql_log_bin = 0", f"DELETE FROM {self.table} WHERE id = {key}")
 
     def content(self) -> Rows:
         """What the servers have."""

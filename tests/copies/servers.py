@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.fakes.source_table import FakeSource, position
+from tests.mirror.audits import Here
 from tests.mirror.worlds import YAML, MirrorWorld
+from tidegate.core.base.errors import SourceUnavailable
 from tidegate.core.mirror.servers import ServerLog
 from tidegate.workflow.base.servers import to_read_now
 from tidegate.workflow.copy import copy as reading
+from tidegate.workflow.copy.compare import Report, compare_each
+from tidegate.workflow.copy.tables import Keys
 
 A, B = "shop-a", "shop-b"
 SERVERS = (
@@ -55,12 +61,13 @@ class FakeServer(FakeSource):
 
 
 class ServersWorld(MirrorWorld):
-    """`source_tables`: the database of each server."""
+    """`source_tables`: the database of each server; `down`: those that give no answer."""
 
     def __init__(self, folder: Path, yaml: str = SERVERS, **options: Any) -> None:
         super().__init__(folder, yaml, **options)
         self.source_tables = {name: FakeServer(name) for name in (A, B)}
         self.connectors = {name: server.how_far for name, server in self.source_tables.items()}
+        self.down: set[str] = set()
 
     def copied_from(self, server: str) -> Any:
         return self.source_tables[server]
@@ -89,12 +96,32 @@ class ServersWorld(MirrorWorld):
         finally:
             self.close()
 
-    def again(self, server: str, why: str = "test") -> Any:
-        """A new round of that server."""
+    def again(self, server: str, why: str = "test", keys: Keys | None = None) -> Any:
+        """A new round of that server, of some keys or all."""
         try:
-            return reading.again(self.context(), self.source_tables[server], why, server=server)
+            return reading.again(self.context(), self.source_tables[server], why, keys, server=server)
         finally:
             self.close()
+
+    def compared(self, fix: str = "", keys: Keys | None = None, server: str = "") -> dict[str, Report]:
+        """What is found of each server, or of one."""
+        try:
+            found = compare_each(self.context(), self.opened_database, self.waits, fix, lambda *_: keys, server)
+        finally:
+            self.close()
+        return {one.server: one for one in found}
+
+    def waits(self) -> Callable[[], bool]:
+        """While a comparison waits, the connectors deliver."""
+        looks = iter(range(3))
+        return lambda: self.deliver() is not None or next(looks, None) is not None
+
+    @contextmanager
+    def opened_database(self, server: str) -> Iterator[Any]:
+        """As `wiring.open_copy` does; one that is `down` gives no answer."""
+        if server in self.down:
+            raise SourceUnavailable(f"{server} gives no answer")
+        yield self.source_tables[server], Here()
 
     def found(self, hidden: bool = False) -> dict[tuple[str, int], str]:
         """What readers see; `hidden`: all rows of the table, which readers may not see yet."""

@@ -1,5 +1,7 @@
 """Random lives of a mirror whose tables lie on two servers: tasks die, connectors lag, rows come and go without an
-event, copies of one server are begun again. What is told of each server is compared with what it had."""
+event, copies of one server, or of some of its keys, are begun again, servers are compared, while one may be down, and
+old tombstones are purged.
+What is told of each server is compared with what it had."""
 
 from __future__ import annotations
 
@@ -19,7 +21,19 @@ KEYS = 12
 SILENT = 3
 """Keys from there on change without events, too."""
 TURNS = 30
-OFTEN = [*("change",) * 6, *("deliver",) * 4, *("apply",) * 3, *("read",) * 5, "again"]
+OFTEN = [
+    *("change",) * 6,
+    *("deliver",) * 4,
+    *("apply",) * 3,
+    *("read",) * 5,
+    "again",
+    "part",
+    "compare",
+    "compare",
+    "fix",
+    "age",
+    "age",
+]
 State = dict[int, str]
 
 
@@ -29,10 +43,11 @@ class Life(Mortal):
     def __init__(self, folder: Path, seed: int) -> None:
         self.rng = random.Random(seed)
         rows = self.rng.choice((1, 2, 5))
-        yaml = SERVERS.replace("chunk_rows: 3", f"chunk_rows: {rows}")
+        kept = self.rng.choice(("", ", tombstones: 2d"))
+        yaml = SERVERS.replace("chunk_rows: 3", f"chunk_rows: {rows}").replace("buckets: 3", f"buckets: 3{kept}")
         self.world = ServersWorld(folder, yaml, wrap=self._wrap)
         self.history: dict[str, list[tuple[int, int, State]]] = {}
-        self.told = 0
+        self.told = self.compared = self.purges = 0
         for name, server in self.world.source_tables.items():
             server.rows = {k: f"old {k}" for k in self.rng.sample(range(KEYS), self.rng.randrange(KEYS))}
             server.during = lambda name=name: self.change(name) if self.rng.random() < 0.3 else None
@@ -87,6 +102,47 @@ class Life(Mortal):
     def again(self) -> None:
         self.world.again(self.rng.choice((A, B)))
 
+    def part(self) -> None:
+        """Some keys of a server are read again."""
+        self.world.again(self.rng.choice((A, B)), keys=self._some_keys())
+
+    def compare(self, fix: str = "") -> None:
+        """What differs for certain has changed without an event."""
+        whole = {name for name in (A, B) if self._is_whole(name)}
+        self.world.down = {self.rng.choice((A, B))} if self.rng.random() < 0.2 else set()
+        found = self.world.compared(fix, self._some_keys() if self.rng.random() < 0.5 else None)
+        assert found.keys() == {A, B}
+        for name, one in found.items():
+            assert one.unanswered or name not in self.world.down
+            self.compared += not one.unanswered
+            known = [int(sample.key.rpartition("=")[2]) for sample in one.samples]
+            assert not one.exact or name not in whole or all(key < SILENT for key in known), one
+
+    def fix(self) -> None:
+        self.compare("by hand")
+
+    def _some_keys(self) -> tuple[str, str]:
+        first = self.rng.randrange(KEYS)
+        return str(first), str(first + self.rng.randrange(6))
+
+    def _is_whole(self, name: str) -> bool:
+        return self.world.loaded() is not None and self.world.standing().copied.whole_of(name) is not None
+
+    def age(self) -> None:
+        """All is delivered, days pass, and an event of each server comes: what was deleted before is old enough to be
+        purged."""
+        dies, self.dies = self.dies, None
+        while self.world.deliver() is not None:
+            pass
+        self.world.clock.advance(5 * 86_400_000)
+        for name in (A, B):
+            self.last_word(name, self.rng.randrange(SILENT, KEYS))
+        self.world.deliver()
+        self.dies = dies
+        before = 0 if self.world.loaded() is None else self.world.standing().purged
+        self.world.apply()
+        self.purges += self.world.standing().purged > before
+
     def sound(self) -> None:
         """The sums; that readers see all or nothing; and what is told of each server."""
         standing = self.world.standing()
@@ -109,6 +165,8 @@ class Life(Mortal):
 
     def end(self) -> None:
         """All is delivered, read and merged; once more by a copy of each server."""
+        self.world.clock.advance(2 * 86_400_000)  # a comparison that died holds nothing up any more
+        self.world.down = set()
         for name, server in self.world.source_tables.items():
             server.during = lambda: None
             self.last_word(name, 0)
@@ -119,6 +177,7 @@ class Life(Mortal):
             self.world.again(name)
             self._settled()
         assert self.world.found() == self.world.source
+        assert {name: one.differ for name, one in self.world.compared().items()} == {A: {}, B: {}}
         self.sound()
         assert self.told
         assert deep(self.world).problems == ()

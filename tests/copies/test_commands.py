@@ -22,6 +22,7 @@ from tidegate import wiring
 from tidegate.adapters import mirror_comparison
 from tidegate.cli import surroundings
 from tidegate.cli.main import main
+from tidegate.core.base.errors import SourceUnavailable
 
 
 @pytest.fixture
@@ -53,6 +54,8 @@ def commands(world: World, monkeypatch: pytest.MonkeyPatch) -> Tide:
 
     @contextmanager
     def database(*_: Any, server: str = "") -> Iterator[Any]:
+        if server in getattr(world, "down", ()):
+            raise SourceUnavailable(f"{server} gives no answer")
         yield world.copied_from(server)
 
     monkeypatch.setattr(surroundings, "working", working)
@@ -123,8 +126,35 @@ def test_servers_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytes
         (("copy", "readings", "--again", "--why", "x"), f"--again needs --server: one of {A}, {B}"),
         (("copy", "readings", "--again", "--server", "c", "--why", "x"), "--again needs --server"),
         (("copy", "readings", "--server", A), "--server goes with --again"),
-        (("compare", "readings"), "is a mirror of several servers"),
+        (("compare", "readings", "--server", "c"), f"--server is for copy.servers: one of {A}, {B}"),
     ):
         found = tide(*arguments)
         assert (found.exit_code, why in found.output) == (2, True), found.output
+    world.close()
+
+
+def test_each_server_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines/readings.yaml").write_text(SERVERS.format(location=f"file://{tmp_path}/lake/readings"))
+    world = test_servers.copied(tmp_path)
+    write_env(tmp_path, world.database)
+    tide = commands(world, monkeypatch)
+    world.source_tables[B].lose(1)
+    found = tide("compare", "readings")
+    assert found.exit_code == 1
+    words = " ".join(found.stdout.split())
+    assert f"8 rows of server {A} with readings" in words
+    assert f"4 rows of server {B} with readings" in words
+    assert f"tidegate compare readings --server {B} --fix --why ..." in words
+    assert tide("compare", "readings", "--server", A).exit_code == 0
+    told = the_json(tide("compare", "readings", "--json"))["servers"]
+    assert [(one["server"], one["differ"]) for one in told] == [(A, {}), (B, {"surplus": 1})]
+    assert tide("compare", "readings", "--server", B, "--from", "1", "--fix", "--why", "by hand").exit_code == 0
+    assert world.found() == world.source
+    found = tide("copy", "readings", "--again", "--server", B, "--from", "2", "--until", "3", "--why", "by hand")
+    assert "copy 9 (server shop-b, id 2 to 3) is in; copy 2 is whole: 12 rows up to batch 1" in found.stdout
+    world.down = {A}
+    found = tide("compare", "readings")
+    assert (found.exit_code, f"server {A}: {A} gives no answer" in " ".join(found.stdout.split())) == (1, True)
+    assert f"4 rows of server {B}" in " ".join(found.stdout.split())
     world.close()

@@ -14,13 +14,14 @@ from airflow.models.dagbag import DagBag
 from airflow.serialization.serialized_objects import SerializedDAG
 
 from tests.airflow.test_dags_operators import context
+from tests.copies.servers import SERVERS, A, B
 from tests.copies.worlds import COPYING
 from tests.mirror.worlds import mirror
 from tidegate import inspection, wiring
 from tidegate.adapters import mirror_comparison
 from tidegate.airflow import runs, task
 from tidegate.airflow.operators import CompareOperator, CopyOperator
-from tidegate.core.base.errors import NotReady
+from tidegate.core.base.errors import NotReady, SourceUnavailable
 from tidegate.workflow.copy import compare as comparing
 from tidegate.workflow.copy import copy as reading
 from tidegate.workflow.copy import narrow as narrowing
@@ -113,7 +114,7 @@ def test_nothing_to_read_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_difference_fails_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triggered: list[Any]) -> None:
     monkeypatch.setattr(narrowing, "next_keys", lambda *_: ("1", "9"))
-    monkeypatch.setattr(comparing, "compare", lambda *_: Report(round=2, rows=9, differ={"surplus": 2}))
+    monkeypatch.setattr(comparing, "compare", lambda *of: Report(round=2, rows=9, differ={"surplus": 2}, keys=of[5]))
     with pytest.raises(
         AirflowFailException, match=r"2 of 9 keys differ(?s:.)*compare readings --from 1 --until 9 --fix"
     ):
@@ -122,3 +123,32 @@ def test_a_difference_fails_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyP
     run(CompareOperator, tmp_path)
     monkeypatch.setattr(comparing, "compare", lambda *_: Report(round=2, rows=9, differ={}))
     run(CompareOperator, tmp_path)
+
+
+def test_one_of_several_servers_that_is_down_fails_the_task_behind_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triggered: list[Any]
+) -> None:
+    """One that has no event yet does not, and where none has the task is skipped."""
+    pipeline, asked = mirror(tmp_path, SERVERS), list[str]()
+    made = SimpleNamespace(ledger=SimpleNamespace(close=lambda: None), keyed="the table", pipeline=pipeline)
+    monkeypatch.setattr(task.PipelineOperator, "_open", lambda self, where: made)
+    monkeypatch.setattr(narrowing, "next_keys", lambda *_: None)
+
+    def run_with(**errors: Exception) -> None:
+        def compared(*of: Any) -> Report:
+            asked.append(of[6])
+            if of[6] in errors:
+                raise errors[of[6]]
+            return Report(round=2, rows=9, differ={}, server=of[6])
+
+        monkeypatch.setattr(comparing, "compare", compared)
+        run(CompareOperator, tmp_path, SERVERS)
+
+    with pytest.raises(
+        AirflowFailException, match=rf"server {A}: not compared: gone(?s:.)*server {B}: nothing differs"
+    ):
+        run_with(**{A: SourceUnavailable("gone")})
+    run_with(**{A: NotReady("no event yet")})
+    with pytest.raises(AirflowSkipException, match="no event yet"):
+        run_with(**{A: NotReady("no event yet"), B: NotReady("no event yet")})
+    assert asked == [A, B] * 3

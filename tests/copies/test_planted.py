@@ -24,6 +24,8 @@ from tests.copies import (
     test_overtaken,
     test_parts,
     test_servers,
+    test_servers_compared,
+    test_servers_purge,
     test_shards,
 )
 from tests.copies.planted import COPY_BUGS
@@ -72,6 +74,18 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "events of any server are taken": test_servers.test_an_event_of_another_server_is_refused,
     "the first server's position is told of all": test_servers.test_each_server_is_told_of_and_the_smallest_time,
     "the newest time of all servers is told": test_servers.test_each_server_is_told_of_and_the_smallest_time,
+    "a comparison has caught up by the first server's log":
+        test_servers_compared.test_the_mirror_has_caught_up_with_the_log_of_that_server,
+    "a comparison with one server takes rows of all": test_servers_compared.test_what_is_equal_is_read_of_no_server,
+    "some keys of a server are those of all": test_servers_compared.test_some_keys_of_a_server_are_read_again,
+    "some keys make a server whole": test_servers_compared.test_a_part_makes_no_server_whole,
+    "the marker of one server purges rows of the other":
+        test_servers_purge.test_m5_each_server_has_a_marker_of_its_own,
+    "the marker of one server keeps out events of the other":
+        test_servers_purge.test_m5_the_marker_of_one_server_keeps_out_no_event_of_the_other,
+    "a purge sets one marker for all servers": test_servers_purge.test_m5_each_server_has_a_marker_of_its_own,
+    "a purge does not wait for a copy of another server":
+        test_servers_purge.test_s7_no_purge_while_a_copy_of_any_server_is_under_way,
     "positions go back by any server's clock":
         test_servers.test_positions_that_go_back_are_seen_whatever_the_clock_of_the_other_server_says,
     "a checksum leaves a column out": test_narrow.test_keys_outside_what_was_read_are_no_surplus,
@@ -145,9 +159,11 @@ def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest
         test_overtaken,
         test_parts,
         test_servers,
+        test_servers_compared,
+        test_servers_purge,
         test_shards,
     )
-    if test.__module__ in (test_narrow_shards.__name__, test_narrow_texts.__name__):
+    if "ROWS" in test.__globals__:
         request.getfixturevalue("monkeypatch").setattr(narrow, "ROWS", test.__globals__["ROWS"])
     begun = {one.__name__: one.begun for one in begins}.get(test.__module__)
     if name == "world" and begun is not None:

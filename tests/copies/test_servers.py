@@ -21,7 +21,7 @@ from tidegate.core.spec.pipeline import Column
 from tidegate.ledger.migrate import migrate
 from tidegate.ledger.sql import SqlLedger
 from tidegate.wiring import job_secrets
-from tidegate.workflow.copy.copy import again, copy, to_compare
+from tidegate.workflow.copy.copy import again, copy
 
 
 @pytest.fixture
@@ -269,11 +269,6 @@ def test_status_says_how_far_each_server_is(world: ServersWorld) -> None:
     world.mirror()
     words = how_far(None, world.standing(), True)
     assert f"server {B}: whole since copy 2; nothing in it is older than {A}=" in words
-
-
-def test_no_comparison_yet(world: ServersWorld) -> None:
-    with pytest.raises(SpecError, match="is not compared"):
-        to_compare(world.context(), world.source_tables[A])
 
 
 def test_looks_of_before_are_of_the_only_server(tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ class Cfg(Settings):
     sweep_of = "server"  # S5: a round's sweep drops rows of: its server | all
     marker_of = "server"  # S5: its marker is of: its server | all
     begins_of = "server"  # S4: an event that shows the topic's beginning is of: the server that is read | any
-    purge_of = "server"  # M5: what a purge drops, and its marker, are of: one server | all
-    floor_of = "server"  # S7: a LOW is compared with the purge of: its server | all
+    purge_of = "server"  # M5: what a purge drops, and its marker, are of: each server | all, by the greatest position
+    purge_waits = True  # S7: no purge while a round is open, of whatever server
+    floor_of = "server"  # S7: a LOW is compared with the purge of: its server | all | none
     whole_by = "each"  # shown once: each server has a whole round | any of them
     told_of = "each"  # S9': the position of each server is: its own connector's | where its log ends now
     time = "smallest"  # of the looks: smallest | greatest
@@ -67,7 +68,7 @@ class Cfg(Settings):
 
     def others(self, v, of):
         """The servers that a rule is about."""
-        return (v,) if of == "server" else SERVERS
+        return {"server": (v,), "all": SERVERS, "any": SERVERS, "none": ()}[of]
 
 
 def _rows(base, steps):
@@ -163,15 +164,18 @@ def sweep(s, cfg, r, v, at):
     return "ok"
 
 
-def purge(s, cfg, v):
-    """Drop tombstones of a server below the newest merged position of it (M5); whatever comes later is above (M6)."""
-    mine = [e[1] for e in s["topic"][: s["done"]] if e[0] == v]
-    if not mine or s["round"] != s["over"]:
+def purge(s, cfg):
+    """Drop, in one commit, tombstones of each server below the newest merged position of it (M5); whatever comes later
+    is above (M6)."""
+    below = {v: at for v, at, *_ in s["topic"][: s["done"]]}
+    if not below or (cfg.purge_waits and s["round"] != s["over"]):
         return BLOCK
-    for w in cfg.others(v, cfg.purge_of):
-        for k in [k for k in s if k[0] == "row" and s[k][3] == w and s[k][1] and s[k][0][0] < mine[-1]]:
+    if cfg.purge_of == "all":
+        below = dict.fromkeys(SERVERS, max(below.values()))
+    for v, at in below.items():
+        for k in [k for k in s if k[0] == "row" and s[k][3] == v and s[k][1] and s[k][0][0] < at]:
             del s[k]
-        s["purged", w] = max(s["purged", w], mine[-1])
+        s["purged", v] = max(s["purged", v], at)
     return "ok"
 
 
@@ -263,8 +267,8 @@ def copier(cfg, *servers):
         yield ("sweep", r, v, at)
 
 
-def purger(cfg, v):
-    yield ("purge", v)
+def purger(cfg):
+    yield ("purge",)
 
 
 def observer(cfg):

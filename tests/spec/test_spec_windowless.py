@@ -162,11 +162,6 @@ COPY_REFUSED = [
         "servers: [{name: a, conn_id: a}, {name: a, conn_id: b}]",
         "copy.servers[1].name: a is there already",
     ),
-    (
-        "conn_id: shop",
-        "compare: '0 3 * * *', servers: [{name: a, conn_id: a}]",
-        "copy.compare: a mirror of several servers is not compared",
-    ),
 ]
 """Likewise, of a mirror with the section `copy`."""
 
@@ -184,8 +179,9 @@ def test_the_name_of_a_server_is_of_several_alone() -> None:
     one = COPYING.replace("columns:\n", SERVERS).replace("key: [id]", "key: [server, id]")
     assert "sink.key: $._source.name tells servers apart, which copy.servers names" in refused(one)
     several = one.replace("conn_id: shop", "servers: [{name: a, conn_id: a}, {name: b, conn_id: b}]")
-    kept = several.replace("key: [server, id]", "key: [server, id], tombstones: 30d")
-    assert "sink.tombstones: tombstones of several servers are not purged" in refused(kept)
+    compared = loaded(several.replace("servers:", "compare: '0 3 * * *', compare_rows: 9, servers:"))
+    assert compared.copy is not None
+    assert compared.copy.compare_rows == 9
     named = several.replace("server, type: string", "server, type: bigint")
     assert "server is a bigint; a server's name is a string" in refused(named)
 

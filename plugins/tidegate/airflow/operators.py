@@ -7,7 +7,8 @@ parses this module.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
@@ -226,27 +227,32 @@ class CompareOperator(PipelineOperator):
     runs_spark = True
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """Compare, and wait LONGEST_APPLY_S seconds for the mirror to catch up. Raises AirflowFailException with the
-        first keys that differ."""
+        """Compare, and wait LONGEST_APPLY_S seconds for the mirror to catch up with each server. Raises
+        AirflowFailException with the first keys that differ, and with servers of several that gave no answer."""
         from tidegate.wiring import open_copy
-        from tidegate.workflow.copy.compare import compare, in_words
+        from tidegate.workflow.copy.compare import compare_each, in_words
         from tidegate.workflow.copy.narrow import next_keys
 
-        until = time.monotonic() + LONGEST_APPLY_S
+        def waits() -> Callable[[], bool]:
+            until = time.monotonic() + LONGEST_APPLY_S
 
-        def wait() -> bool:
-            time.sleep(LOOK_S)
-            return time.monotonic() < until
+            def further() -> bool:
+                time.sleep(LOOK_S)
+                return time.monotonic() < until
 
+            return further
+
+        opened = partial(open_copy, self.pipeline, airflow_connection)
         try:
-            with open_copy(self.pipeline, airflow_connection) as (database, reader):
-                keys = next_keys(ctx, database)
-                found = compare(ctx, database, reader, wait, "", keys)
+            found = compare_each(ctx, opened, waits, keys=partial(next_keys, ctx))
         except NotReady as e:
             raise AirflowSkipException(str(e)) from None
-        if found.differ and found.exact:
-            raise AirflowFailException(in_words(self.pipeline.name, found, keys))
-        self.log.info(in_words(self.pipeline.name, found, keys))
+        words = "\n".join(in_words(self.pipeline.name, one) for one in found)
+        if all(one.not_yet for one in found):
+            raise AirflowSkipException(words)
+        if any((one.differ and one.exact) or (one.unanswered and not one.not_yet) for one in found):
+            raise AirflowFailException(words)
+        self.log.info(words)
 
 
 class MaintainOperator(PipelineOperator):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -32,6 +33,7 @@ LOOK_S = 5.0
 @surroundings.pipeline_argument
 @click.option("--from", "low", metavar="KEY", help="Of a mirror: keys from this one on, no others.")
 @click.option("--until", "high", metavar="KEY", help="The last key, included.  [default: that of --from]")
+@click.option("--server", default="", metavar="NAME", help="Of a mirror: this one of copy.servers, no other.")
 @click.option("-s", "--start", "first", metavar="WINDOW", help="Of deliveries: the first window of a range.")
 @last_option
 @click.option("--to", "wanted", multiple=True, metavar="NAME", help="This delivery only; may be repeated.")
@@ -50,6 +52,7 @@ def compare(
     pipeline: str,
     low: str | None,
     high: str | None,
+    server: str,
     first: str | None,
     last: str | None,
     wanted: Sequence[str],
@@ -66,7 +69,9 @@ def compare(
     that only one of both has, and rows with other values. A row that has changed since it was read is no difference.
     Where the database cannot sum, all is read, and the report says why. Nothing is changed but by --fix, which reads
     these ranges again, or all where keys are not whole numbers, and of shards. With --from and --until these keys alone
-    are compared, as `tidegate copy` has them.
+    are compared, as `tidegate copy` has them. Where copy.servers names several servers the mirror is compared with one
+    after the other, each by the positions of its own log; one that gives no answer is named, and holds up none of the
+    others.
 
     Whether the mirror has caught up is known where the section `copy` names the connector or the slot. Elsewhere a key
     that differs may have an event on its way: compare again.
@@ -83,12 +88,13 @@ def compare(
       tidegate compare orders --fix --why "rows were changed by hand on 3 May"
       tidegate compare orders --wait 1h --json
       tidegate compare orders --from 1000 --until 1999
+      tidegate compare orders --server shop_3 --fix --why "rows were changed by hand there"
       tidegate compare flights -s 2013-01-01 -e 2013-01-31T23:00 --to warehouse
 
     \b
     Exit code: 0 nothing differs, or all was put right; 1 something differs, a copy is under way, or a further system
-    gives no answer; 2 usage, or a pipeline without the section copy and without deliveries; 3 the ledger, the source's
-    database, the catalogue or storage gives no answer.
+    or one of several servers gives no answer; 2 usage, or a pipeline without the section copy and without deliveries;
+    3 the ledger, the source's database, the catalogue or storage gives no answer.
     """
     spec = surroundings.pipeline_named(pipeline)
     if spec.copy is None and not spec.deliver:
@@ -101,29 +107,36 @@ def compare(
     keys = keys_of(low, high)
     if spec.copy is None and keys is not None:
         raise click.UsageError(f"{pipeline} is no mirror: it has windows (-s, -e) and no keys")
+    names = [] if spec.copy is None else [one.name for one in spec.copy.servers]
+    if server and server not in names:
+        known = f"one of {', '.join(names)}" if names else "which are missing in the YAML"
+        raise click.UsageError(f"--server is for copy.servers: {known}")
     if spec.copy is None:
         raise SystemExit(_deliveries(spec, first, last, wanted, why if fix else "", as_json))
     if first is not None or last is not None or wanted:
         raise click.UsageError(f"{pipeline} is a mirror, which has no deliveries: it takes no -s, -e and --to")
-    if spec.copy.servers:
-        raise click.UsageError(f"{pipeline} is a mirror of several servers, which is not compared with them")
     from tidegate.wiring import command_lookup, open_copy
-    from tidegate.workflow.copy.compare import compare as workflow
+    from tidegate.workflow.copy.compare import compare_each
 
-    until = time.monotonic() + wait / 1000
+    def waits() -> Callable[[], bool]:
+        until = time.monotonic() + wait / 1000
 
-    def waits() -> bool:
-        time.sleep(LOOK_S)
-        return time.monotonic() < until
+        def further() -> bool:
+            time.sleep(LOOK_S)
+            return time.monotonic() < until
 
-    with open_copy(spec, command_lookup) as (database, reader), surroundings.working(spec, progress) as ctx:
-        found = workflow(ctx, database, reader, waits, why if fix else "", keys)
+        return further
+
+    opened = partial(open_copy, spec, command_lookup)
+    with surroundings.working(spec, progress) as ctx:
+        found = compare_each(ctx, opened, waits, why if fix else "", lambda *_: keys, server)
     if as_json:
-        told = to_plain(found)
-        print_json({"pipeline": spec.name, "copy": told.pop("round"), **told})
+        plain = [{"copy": told.pop("round"), **told} for told in map(to_plain, found)]
+        print_json({"pipeline": spec.name, **({"servers": plain} if names else plain[0])})
     else:
-        _print(spec.name, found, keys)
-    raise SystemExit(WELL if not found.differ or found.mended else NOT_WELL)
+        for one in found:
+            _print(spec.name, one)
+    raise SystemExit(WELL if all(one.mended or not (one.differ or one.unanswered) for one in found) else NOT_WELL)
 
 
 def _deliveries(
@@ -150,12 +163,17 @@ def _deliveries(
     return each(spec, deliveries, work, idle, as_json)
 
 
-def _print(name: str, found: Report, compared: tuple[str, str] | None) -> None:
+def _print(name: str, found: Report) -> None:
     from tidegate.workflow.copy.compare import KINDS, how_much, to_fix
 
     out = console()
     keys = sum(found.differ.values())
-    paragraph(out, "compared", f"{many(found.rows, 'row')} of the source with {name}")
+    if found.unanswered:
+        paragraph(out, "not compared", f"server {found.server}: {found.unanswered}", "red")
+        return
+    paragraph(
+        out, "compared", f"{many(found.rows, 'row')} of {found.of.removeprefix(' of ') or 'the source'} with {name}"
+    )
     paragraph(out, "", how_much(found))
     for kind, count in found.differ.items():
         paragraph(out, kind, f"{many(count, 'key')} {KINDS[kind]}", "red")
@@ -169,6 +187,6 @@ def _print(name: str, found: Report, compared: tuple[str, str] | None) -> None:
     if found.mended:
         paragraph(out, "fixed", many(keys, "key"))
     elif keys:
-        advice(out, "to do", to_fix(name, compared))
+        advice(out, "to do", to_fix(name, found))
     else:
         paragraph(out, "equal", "nothing differs")

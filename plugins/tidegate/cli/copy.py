@@ -10,6 +10,7 @@ from tidegate.cli import surroundings
 from tidegate.cli.output import json_option, print_json, progress, why_option
 from tidegate.core.base.wording import many
 from tidegate.core.copy.rounds import Round, RoundState
+from tidegate.core.mirror.parts import is_all
 
 if TYPE_CHECKING:
     from tidegate.core.mirror.applies import Told
@@ -178,5 +179,5 @@ def _in_table(newest: Round | None, whole: RoundIn | None) -> str:
     """Which copies are in the table, in words."""
     if whole is None or (newest is not None and newest.state == RoundState.OPEN):
         return _NOT_WHOLE
-    of_part = newest is not None and newest.part is not None and not newest.server and newest.state == RoundState.WHOLE
+    of_part = newest is not None and not is_all(newest.part) and newest.state == RoundState.WHOLE
     return (f"{newest.words} is in; " if newest is not None and of_part else "") + f"copy {whole.number} is whole"

@@ -235,7 +235,7 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
     counts = {row.pipeline: row for row in c.execute(sums)}
     newest_look = select(s.c.pipeline, func.max(s.c.at_ms).label("at_ms")).where(s.c.pipeline.in_(names))
     asked = {row.pipeline: int(row.at_ms) for row in c.execute(newest_look.group_by(s.c.pipeline))}
-    all_keys = or_(r.c.part.is_(None), r.c.part.like('%"server":%'))  # of the table, or of one of its servers
+    all_keys = or_(r.c.part.is_(None), r.c.part.like('{"columns":[],%'))  # of the table, or of one of its servers
     done = and_(r.c.pipeline.in_(names), r.c.state == RoundState.WHOLE, all_keys)
     newest_whole = select(r.c.pipeline, func.max(r.c.round).label("round")).where(done).group_by(r.c.pipeline, r.c.part)
     last_whole = newest_whole.subquery()

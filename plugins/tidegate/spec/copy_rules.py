@@ -58,8 +58,6 @@ def _servers(told: CopySpec, by_days: bool) -> Iterator[Problem]:
     for name in ("conn_id", "connect_conn_id", "connector", "slot"):
         if getattr(told, name) is not None:
             yield Problem(("copy", name), "each of copy.servers says its own: leave it out")
-    if told.compare is not None:
-        yield Problem(("copy", "compare"), "a mirror of several servers is not compared with them yet; leave it out")
     if by_days:
         yield Problem(("copy", "servers"), "a mirror by days is of one server; make one for each of them")
     seen = set[str]()

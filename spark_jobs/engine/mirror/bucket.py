@@ -103,9 +103,11 @@ def _merged(
     if plan.sweep and not plan.whole:
         merged = swept(shape, rows, plan.swept_below, plan.part)
     elif plan.settled:
-        merged = purged(shape, rows, plan.purged_below)
+        merged = purged(shape, rows, shape.purged_below(rows))
+    elif events is None:
+        merged = unmerged(shape, rows)
     else:
-        merged = unmerged(shape, rows) if events is None else merge_bucket(shape, rows, events, plan.purged_below)
+        merged = merge_bucket(shape, rows, events, shape.purged_below(events))
     if plan.whole:
         merged = _as_a_whole(plan, shape, rows, merged)
     now = merged.rows

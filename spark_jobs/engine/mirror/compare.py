@@ -64,8 +64,9 @@ def _ends_a_run(waiting: list[pa.Table], last: int, following: Handed) -> bool:
     return sum(events.nbytes for events in waiting) >= RUN_BYTES and apart
 
 
-def compare(shape: Shape, number: int, made: pa.Table, held: pa.Table, purged_below: Position) -> Compared:
-    """`made`: by the events, one row or tombstone of a key; `held`: by the table, anything."""
+def compare(shape: Shape, number: int, made: pa.Table, held: pa.Table, purged_below: tuple[Any, Any, Any]) -> Compared:
+    """`made`: by the events, one row or tombstone of a key; `held`: by the table, anything. `purged_below`: one of all,
+    or that of each row that is made."""
     tombstones = int(numbers(shape.deleted(held)).sum())
     found = Compared(bucket=number, rows=len(held) - tombstones, tombstones=tombstones)
     mine, theirs = _hashes(made), _hashes(held)
@@ -157,7 +158,11 @@ def _hashes(rows: pa.Table) -> pa.Array:
 
 
 def _keyed(
-    shape: Shape, found: Compared, rows: tuple[pa.Table, pa.Table], hashes: tuple[Numbers, Numbers], below: Position
+    shape: Shape,
+    found: Compared,
+    rows: tuple[pa.Table, pa.Table],
+    hashes: tuple[Numbers, Numbers],
+    below: tuple[Any, Any, Any],
 ) -> Compared:
     made, held = rows
     keys = _matched(shape, made, held)
@@ -173,13 +178,13 @@ def _keyed(
     return replace(_told(shape, found, rows, keys, differ), kept_out=int(out.sum()))
 
 
-def _may_be_purged(shape: Shape, made: pa.Table, below: Position) -> Numbers:
+def _may_be_purged(shape: Shape, made: pa.Table, below: tuple[Any, Any, Any]) -> Numbers:
     """Tombstones that a purge may have taken (M5)."""
     found = versions_of(shape, made)
     return found.deleted & is_below(found, below)
 
 
-def _may_be_kept_out(shape: Shape, made: pa.Table, below: Position) -> Numbers:
+def _may_be_kept_out(shape: Shape, made: pa.Table, below: tuple[Any, Any, Any]) -> Numbers:
     """Rows that the purge may have kept out, since their tombstone was gone (M5)."""
     found = versions_of(shape, made)
     return ~found.deleted & is_below(found, below)

@@ -19,7 +19,6 @@ from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.mirror.words import coordinates, position, spelled
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.mirror.counts import Counts
-from tidegate.core.mirror.jobs import Position
 from tidegate.core.mirror.order import Fates, Version, at_one_position, contradict, fates
 
 _SAMPLES = 3
@@ -52,8 +51,8 @@ class _Sorted(NamedTuple):
         return self.winner == np.arange(len(self.winner))
 
 
-def merge_bucket(shape: Shape, base: pa.Table, events: pa.Table, purged_below: Position) -> Merged:
-    """Merge at least one event.
+def merge_bucket(shape: Shape, base: pa.Table, events: pa.Table, purged_below: tuple[Any, Any, Any]) -> Merged:
+    """Merge at least one event. `purged_below`: one of all, or that of each event.
 
     Raises JobError for two contents at one position (M7) unless the plan takes them, and for a table that has two rows
     of a key."""
@@ -64,8 +63,8 @@ def merge_bucket(shape: Shape, base: pa.Table, events: pa.Table, purged_below: P
     if not shape.takes_conflicts:
         _refuse_conflicts(shape, base, events, found, table, has_row)
     winner = versions_at(found.versions, found.winner)
-    swept = _at(shape.swept_below(events), found.at) if shape.swept_parts else shape.swept_below(events)
-    fate = fates(found.versions, table, has_row, winner, found.wins, purged_below, swept)
+    below, swept = (_at(position, found.at) for position in (purged_below, shape.swept_below(events)))
+    fate = fates(found.versions, table, has_row, winner, found.wins, below, swept)
     if not shape.takes_conflicts:
         refuse_other_logs(
             shape, base, events, found.at, (fate.stale & has_row, found.key), (fate.superseded, found.at[found.winner])
@@ -169,8 +168,8 @@ def versions_at(versions: Version, places: Numbers) -> Version:
 
 
 def _at(position: tuple[Any, Any, Any], places: Numbers) -> tuple[Any, Any, Any]:
-    """Positions at these places, in their order."""
-    commit, row, n = (column[places] for column in position)
+    """Positions at these places, in their order; one of all stays it."""
+    commit, row, n = (column if isinstance(column, int) else column[places] for column in position)
     return commit, row, n
 
 

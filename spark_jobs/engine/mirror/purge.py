@@ -20,24 +20,37 @@ from tidegate.core.base.wording import many
 from tidegate.core.batch.jobs import ApplyPlan
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.mirror.counts import Counts
-from tidegate.core.mirror.jobs import Bucket, EventFile, Position
+from tidegate.core.mirror.jobs import Bucket, EventFile, Position, ServerLog
 from tidegate.core.mirror.order import is_below
 from tidegate.core.mirror.parts import KeyPart, holds
 from tidegate.core.mirror.purge import marker
 
+_NAMES = ["commit", "server"]
+
 
 def limited(plan: ApplyPlan, open_storage: Callable[[str], Any]) -> ApplyPlan:
-    """The plan of a purge, with the position below which it drops tombstones. Raises JobError."""
+    """The plan of a purge, with the position below which it drops tombstones, of each server where there are several.
+    Raises JobError."""
     if not plan.settled:
         return plan
-    shape = Shape(plan)
-    commits = [_greatest(shape.source[shape.commit], open_storage, file) for file in plan.settled if file.rows]
-    below: Position = (max(commits, default=0), 0, 0)
-    return replace(plan, purged_below=marker(plan.purged_below, below))
+    shape, of, found = Shape(plan), plan.servers, dict[str, int]()
+    names = [shape.source[shape.commit], *([] if of is None else [of.column])]
+    for one in (_greatest(names, open_storage, file) for file in plan.settled if file.rows):
+        found = {name: max(one.get(name, 0), found.get(name, 0)) for name in {*one, *found}}
+    if of is None:
+        return replace(plan, purged_below=marker(plan.purged_below, (found.get("", 0), 0, 0)))
+    logs = (replace(log, purged_below=marker(log.purged_below, (found.get(log.name, 0), 0, 0))) for log in of.logs)
+    return replace(plan, servers=replace(of, logs=tuple(logs)))
 
 
-def purged(shape: Shape, rows: pa.Table, below: Position) -> Merged:
-    """The bucket without its tombstones below the position."""
+def markers(plan: ApplyPlan) -> tuple[ServerLog, ...]:
+    """Where a purge's tombstones end, of each server."""
+    logs = plan.servers.logs if plan.settled and plan.servers is not None else ()
+    return tuple(ServerLog(log.name, purged_below=log.purged_below) for log in logs)
+
+
+def purged(shape: Shape, rows: pa.Table, below: tuple[Any, Any, Any]) -> Merged:
+    """The bucket without its tombstones below the position, one of all or that of each row."""
     return _without(shape, rows, going(shape, rows, below))
 
 
@@ -61,7 +74,7 @@ def _without(shape: Shape, rows: pa.Table, gone: Numbers) -> Merged:
     return Merged(Counts(), left, tombstones - of_them, tombstones, purged=of_them, swept=count - of_them)
 
 
-def going(shape: Shape, rows: pa.Table, below: Position) -> Numbers:
+def going(shape: Shape, rows: pa.Table, below: tuple[Any, Any, Any]) -> Numbers:
     """Which rows a purge drops."""
     found = versions_of(shape, rows)
     return found.deleted & is_below(found, below)
@@ -76,30 +89,38 @@ def _older(shape: Shape, rows: pa.Table, below: Position, part: KeyPart | None) 
 def has_any(
     shape: Shape, ids: Mapping[str, int], open_storage: Callable[[str], Any], bucket: Bucket, plan: ApplyPlan
 ) -> bool:
-    """Whether the bucket has anything that goes: four columns are read of it, and those of the key where a part goes. A
-    file that lacks a value there was not written by Tidegate: the merge, which reads all of it, refuses it."""
+    """Whether the bucket has anything that goes: four columns are read of it, and those of the key where a part goes,
+    or what goes is another of each server. A file that lacks a value there was not written by Tidegate: the merge,
+    which reads all of it, refuses it."""
     wanted: Sequence[str] = (shape.op, shape.commit, shape.row, shape.n)
-    if plan.part is not None:
+    if plan.part is not None or plan.servers is not None:
         wanted = (*wanted, *shape.key)
 
     def drops(rows: pa.Table) -> Numbers:
         if plan.sweep:
             return _older(shape, rows, plan.swept_below, plan.part)
-        return going(shape, rows, plan.purged_below)
+        return going(shape, rows, shape.purged_below(rows))
 
     found = (read_columns(shape, ids, open_storage, file, wanted) for file in bucket.files)
     return any(any(c.null_count for c in rows.columns) or drops(rows).any() for rows in found)
 
 
-def _greatest(column: str, open_storage: Callable[[str], Any], file: EventFile) -> int:
-    """Greatest commit of a landed file."""
-    rows, found = 0, 0
+def _greatest(columns: list[str], open_storage: Callable[[str], Any], file: EventFile) -> dict[str, int]:
+    """Greatest commit of a landed file, by the server; of the only one, empty. `columns`: of the commit, and of the
+    server where there are several."""
+    rows, found = 0, dict[str, int]()
     with there(open_storage(file.uri), file.uri, BACKUP) as stream, spoilt(file.uri, BACKUP):
         parquet = pq.ParquetFile(stream)
         for group in range(parquet.num_row_groups):
-            commits = parquet.read_row_group(group, columns=[column], use_threads=False)[column]
-            rows += len(commits)
-            found = max(found, int(numbers(commits).max()) if len(commits) else 0)
+            some = parquet.read_row_group(group, columns=columns, use_threads=False).rename_columns(
+                _NAMES[: len(columns)]
+            )
+            rows += len(some)
+            for one in (
+                some.group_by(some.column_names[1:], use_threads=False).aggregate([("commit", "max")]).to_pylist()
+            ):
+                name = one.get("server", "")
+                found[name] = max(found.get(name, 0), one["commit_max"])
     if rows != file.rows:
         what = f"{file.uri}: {many(rows, 'event')}, its batch's manifest has {file.rows:,}"
         raise refuse(what, kind=RefusalKind.MIRROR_FILES)

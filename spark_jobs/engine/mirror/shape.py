@@ -16,7 +16,7 @@ from spark_jobs.engine.sinks.stored import field_with_id
 from spark_jobs.engine.types import arrow_type
 from tidegate.core.base.hivetypes import parse
 from tidegate.core.batch.jobs import ApplyPlan
-from tidegate.core.mirror.jobs import BUCKET, N
+from tidegate.core.mirror.jobs import BUCKET, START, N
 from tidegate.core.mirror.parts import KeyPart, swept_below
 from tidegate.core.spec.change_events import EVENT_COLUMNS, SAYS_HOW
 from tidegate.core.spec.pipeline import KAFKA_COLUMNS
@@ -118,6 +118,14 @@ class Shape:
             if not one.part.of_columns <= key.keys():
                 key |= self.key_values(rows, one.part)
         return swept_below(key, self._plan.swept_below, self.swept_parts)
+
+    def purged_below(self, rows: pa.Table) -> tuple[Any, Any, Any]:
+        """M5: below which position tombstones of each row's key have been purged; one of all where there is one log."""
+        if self.servers is None:
+            return self._plan.purged_below
+        known = np.array([*(log.purged_below for log in self.servers.logs), START], np.int64)
+        commit, row, n = known[self.places_of_servers(rows)].T
+        return commit, row, n
 
     def with_bucket(self, rows: pa.Table, number: int) -> pa.Table:
         """Rows as the table's files hold them."""

@@ -34,16 +34,23 @@ SCENARIOS = {
         {"an event of one server shows the beginning of the other's (S4)": {"begins_of": "any"}},
     ),
     "servers-purge": (
-        {"scripts": (DELETES, CHANGES), **COPIED, "procs": (*BOTH, ("P", ("purger", 0), 0))},
+        {"scripts": (DELETES, (*DELETES, ("u", "a", "2"))), **COPIED, "procs": (*BOTH, ("P", ("purger",), 0))},
         {"one purge for both servers (M5)": {"purge_of": "all"}},
     ),
     "servers-purge-copy": (
         {
-            "scripts": (DELETES, CHANGES),
+            "scripts": (DELETES[:1], (("u", "b", "0"), *DELETES)),
             **COPIED,
-            "procs": (*BOTH, ("P", ("purger", 0), 0), ("R", ("copier", 1), 0)),
+            "procs": (*BOTH, ("P", ("purger",), 0), ("R", ("copier", 1), 0)),
         },
-        {"a LOW is compared with the purge of the other server (S7)": {"floor_of": "all"}},
+        {
+            "a LOW is compared with the purge of the other server (S7)": {"floor_of": "all"},
+            "a purge does not wait for a round that is open, and is refused for ever (S7)": {"purge_waits": False},
+            "a purge does not wait for a round, whose LOW is compared with none (S7)": {
+                "purge_waits": False,
+                "floor_of": "none",
+            },
+        },
     ),
     "servers-told": (
         {"scripts": (CHANGES[:1], CHANGES[:1]), **COPIED, "procs": (*BOTH, ("O", ("observer",), 0))},

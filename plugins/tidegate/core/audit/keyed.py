@@ -8,7 +8,6 @@ from typing import NamedTuple
 from tidegate.core.audit.problems import Problem, republish
 from tidegate.core.base.wording import many
 from tidegate.core.mirror.comparison import Compared, Kind, Sample
-from tidegate.core.mirror.jobs import spelled
 from tidegate.core.target.paths import ROWS, TOMBSTONES
 from tidegate.core.target.prefix import Prefix
 from tidegate.core.window.cut import window_id
@@ -34,7 +33,7 @@ def _more_than_kept_out(name: str, table: str, prefix: Prefix, keys: int) -> lis
     when it was kept out (M5)."""
     if keys <= prefix.below_purge:
         return []
-    lacking = f"{many(keys, 'row')} below its purge at {spelled(prefix.purged_below)} are not in it"
+    lacking = f"{many(keys, 'row')} below its purge at {prefix.purge_words} are not in it"
     what = f"{table}: {lacking}, but its merges have kept out {many(prefix.below_purge, 'event')}"
     return [Problem("catalogue", what, _take_back(name))]
 

@@ -30,7 +30,8 @@ def needless(one: Round, rounds: Sequence[Round], table: Copied, ttl: Cleaning, 
 def forgettable(one: Round, rounds: Sequence[Round]) -> bool:
     """Whether the ledger can do without a round that is needless: its newest one says how far copies are, and by the
     comparisons of a lap the next one knows where to go on (`lap`)."""
-    return one.number != rounds[-1].number and one.number not in {number for number, _ in lap(rounds)}
+    laps = lap(other for other in rounds if other.server == one.server)
+    return one.number != rounds[-1].number and one.number not in {number for number, _ in laps}
 
 
 def _is_old(one: Round, ttl: Cleaning, now_ms: int) -> bool:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tidegate.core.copy.port import Bound, Checksum, Form, KeyGroups, KeyRange
 from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, Round, RoundState
-from tidegate.core.mirror.parts import KeyPart
+from tidegate.core.mirror.parts import KeyPart, is_all
 
 Part = TypeVar("Part")
 MOST_BITS = 12
@@ -112,10 +112,10 @@ def reached(rounds: Iterable[Round], columns: int) -> Bound | None:
 
 
 def lap(rounds: Iterable[Round]) -> list[tuple[int, KeyPart]]:
-    """Numbers and parts of the comparisons of the newest lap (`reached`)."""
+    """Numbers and parts of the comparisons of the newest lap (`reached`); `rounds`: of one server."""
     found: list[tuple[int, KeyPart]] = []
     for one in rounds:
-        if one.part is None or not one.why.startswith(WAS_COMPARED):
+        if one.part is None or is_all(one.part) or not one.why.startswith(WAS_COMPARED):
             continue
         if one.part.first == (-_MOST,) * len(one.part.first):
             found = [(one.number, one.part)]
@@ -127,8 +127,8 @@ def lap(rounds: Iterable[Round]) -> list[tuple[int, KeyPart]]:
 def not_ended(rounds: Iterable[Round], after: Bound | None, columns: int) -> KeyPart | None:
     """The part of a comparison that died and begins where the lap goes on, behind `after`: what it has read counts."""
     lower = KeyPart((), (-_MOST,) * columns, ()).lower if after is None else after
-    parts = (one.part for one in rounds if one.state == RoundState.COMPARED and one.part is not None)
-    return next((part for part in parts if part.lower == lower), None)
+    parts = (one.part for one in rounds if one.state == RoundState.COMPARED)
+    return next((part for part in parts if part is not None and part.columns and part.lower == lower), None)
 
 
 def spelled_keys(keys: KeyRange, columns: int) -> tuple[str, str]:

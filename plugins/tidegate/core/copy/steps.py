@@ -10,7 +10,7 @@ from tidegate.core.copy.port import Bound, KeyRange
 from tidegate.core.copy.rounds import BRINGS_NOTHING, UNDER_WAY, Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.copied import Copied, CopyStep, numbers
 from tidegate.core.mirror.jobs import Position, spelled
-from tidegate.core.mirror.parts import KeyPart, covers
+from tidegate.core.mirror.parts import KeyPart, covers, is_all
 
 Chunks = Mapping[int, Sequence[Chunk]]
 """Chunks by their round."""
@@ -40,12 +40,12 @@ def brings(one: Round, rounds: Sequence[Round], table: Copied) -> bool:
 
 
 def next_server(names: Sequence[str], rounds: Sequence[Round]) -> str | None:
-    """The server whose round is under way, or which has none that is whole, in the order of `names`; None if each has.
-    One round is open at a time (S6), whatever its server: the next one begins once it is whole."""
-    under_way = next((one.server for one in rounds if one.state in UNDER_WAY and one.server in names), None)
-    if under_way is not None:
-        return under_way
-    whole = {one.server for one in rounds if one.state == RoundState.WHOLE}
+    """The server whose round is open, or which has no whole one of all its keys, in the order of `names`; None if each
+    has. One round is open at a time (S6), whatever its server: the next one begins once it is whole."""
+    opened = next((one.server for one in rounds if one.state == RoundState.OPEN and one.server in names), None)
+    if opened is not None:
+        return opened
+    whole = {one.server for one in rounds if one.state == RoundState.WHOLE and is_all(one.part)}
     return next((name for name in names if name not in whole), None)
 
 

@@ -25,7 +25,8 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
     elif whole is not None:
         said.append(f"whole since copy {whole.number}, read from {_position(whole.low[:2])} on")
     if told is not None and whole is not None:
-        helps = "copy --again --server reads them" if table.servers else "compare tells, and copy --again reads them"
+        one = " --server" if table.servers else ""
+        helps = f"compare{one} tells, and copy --again{one} reads them"
         said.append(
             _lacks(unread, whole.number, helps)
             if unread
@@ -33,8 +34,8 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
         )
         if len(table.swept_parts) > MANY_PARTS:
             said.append(
-                f"each snapshot names {len(table.swept_parts)} copies of some keys: tidegate copy --again reads all, "
-                "and they are forgotten"
+                f"each snapshot names {len(table.swept_parts)} copies of some keys: tidegate copy --again{one} reads "
+                "all, and they are forgotten"
             )
     if reading is None:
         said.append("nothing of the source's table is read yet")

@@ -12,6 +12,7 @@ from tidegate.core.mirror.balance import Totals
 from tidegate.core.mirror.copied import NOTHING, Copied
 from tidegate.core.mirror.jobs import START, Position, ServerLog
 from tidegate.core.mirror.prefix import BatchRange
+from tidegate.core.mirror.servers import purge_words
 
 _NAME = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)\.([1-9][0-9]*)-(\S+)")
 
@@ -91,11 +92,16 @@ class Told(Totals):
         return cls(**{f.name: getattr(prefix, f.name) for f in fields(cls)})
 
     def of_server(self, server: str) -> Told:
-        """The same with what events of that server alone have said of positions (S11); of the only one, empty, this."""
+        """The same with what is known of positions of that server alone (S11); of the only one, empty, this."""
         if not server:
             return self
         log = next((one for one in self.copied.servers if one.name == server), ServerLog(server))
-        return replace(self, begins=log.begins, last_position=log.last)
+        return replace(self, begins=log.begins, last_position=log.last, purged_below=log.purged_below)
+
+    @property
+    def purge_words(self) -> str:
+        """The marker of the newest purge, or those."""
+        return purge_words(self.purged_below, self.copied.servers)
 
 
 def taken_back(old: Told | None, now: Told) -> bool:

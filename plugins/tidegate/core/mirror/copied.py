@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.mirror.jobs import START, Position, ServerLog
-from tidegate.core.mirror.parts import KeyPart, SweptPart, covers, server_of
+from tidegate.core.mirror.parts import KeyPart, SweptPart, covers, is_all, server_of
 
 Places = tuple[tuple[int, int], ...]
 """Numbers as ascending ranges, inclusive."""
@@ -106,8 +106,10 @@ class Copied:
         return replace(found, exact=found.exact and self.high[:2] <= found.position)
 
     def whole_of(self, server: str) -> RoundIn | None:
-        """The newest round of a server that is whole."""
-        return next((r for r in reversed(self.rounds) if r.swept and r.server == server), None)
+        """The newest round of all keys of a server that is whole; of the only one, empty, `whole`."""
+        if not server:
+            return self.whole
+        return next((r for r in reversed(self.rounds) if r.swept and r.server == server and is_all(r.part)), None)
 
     def floor(self, number: int, server: str = "") -> Position:
         """Below which no LOW of that round may be: it is newer than all that earlier ones have read (S5) of its

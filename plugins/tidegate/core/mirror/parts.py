@@ -30,7 +30,7 @@ class OfServer:
 @dataclass(frozen=True)
 class KeyPart:
     """Keys from `first` to `last`, both included, compared column by column. `columns`: logical columns, in the order
-    of the source's primary key. Or all keys of a `server`: then there are no columns."""
+    of the source's primary key; no columns: all keys. `server`: of that one alone, where there are several."""
 
     columns: tuple[str, ...]
     first: tuple[int, ...]
@@ -44,11 +44,10 @@ class KeyPart:
 
     @property
     def words(self) -> str:
-        """`id 7 to 9`, `server a`."""
-        if self.server is not None:
-            return f"server {self.server.name}"
+        """`id 7 to 9`, `server a`, `server a, id 7 to 9`."""
+        of_server = [] if self.server is None else [f"server {self.server.name}"]
         names, first, last = (", ".join(map(str, one)) for one in (self.columns, self.first, self.last))
-        return f"{names} {first} to {last}"
+        return ", ".join([*of_server, *([f"{names} {first} to {last}"] if self.columns else [])])
 
     @property
     def of_columns(self) -> frozenset[str]:
@@ -64,6 +63,11 @@ class KeyPart:
 def server_of(part: KeyPart | None) -> str:
     """The name of the server whose keys these are; empty where there is but one."""
     return "" if part is None or part.server is None else part.server.name
+
+
+def is_all(part: KeyPart | None) -> bool:
+    """Whether these are all keys: of the table, or of one of its servers."""
+    return part is None or not part.columns
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.core.mirror.jobs import ServerLog
+from tidegate.core.mirror.jobs import Position, ServerLog, spelled
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,14 @@ def logs_after(before: Sequence[ServerLog], names: Sequence[str], said: Sequence
     return tuple(further(old.get(name, ServerLog(name)), new.get(name, ServerLog(name))) for name in names)
 
 
+def purge_words(below: Position, logs: Sequence[ServerLog]) -> str:
+    """The marker of the newest purge (M5); of several servers that of each, `name=commit,row,n`, with blanks
+    between."""
+    return " ".join(f"{log.name}={spelled(log.purged_below)}" for log in logs) if logs else spelled(below)
+
+
 def further(old: ServerLog, new: ServerLog) -> ServerLog:
     """What both have said of a server, `new` by later merges."""
     last = max((log.last for log in (old, new) if log.last is not None), default=None)
-    return ServerLog(old.name, old.begins or new.last, last, max(old.newest_ms, new.newest_ms))
+    below = max(old.purged_below, new.purged_below)
+    return ServerLog(old.name, old.begins or new.last, last, max(old.newest_ms, new.newest_ms), below)

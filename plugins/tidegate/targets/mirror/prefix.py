@@ -14,6 +14,7 @@ from tidegate.core.mirror.copied import NOTHING, Complete, Copied
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import START, Position, position_of, spelled
 from tidegate.core.mirror.purge import marker
+from tidegate.core.mirror.servers import purge_words
 from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.targets.iceberg.live import PREFIX, line, newest, said_by
 from tidegate.targets.iceberg.tags import FIRST_COPY
@@ -52,7 +53,7 @@ def summary_of(pipeline: str, merged: Merged, sums: Totals, before: Prefix, copi
         f"{PREFIX}first": str(merged.first),
         UPTO: str(merged.last),
         ATTEMPT: merged.attempt,
-        _PURGED_BELOW: spelled(marker(below, receipt.purged_below or below)),
+        _PURGED_BELOW: purge_words(marker(below, receipt.purged_below or below), copied.servers),
         _PURGED_UPTO: str(merged.last if purges else before.purged_upto),
         _BELOW_PURGE: str(before.below_purge + kept_out),
         **({_KEPT_OUT: json.dumps(receipt.below_purge[:SAMPLES])} if kept_out else {}),
@@ -98,7 +99,7 @@ def prefix_of(metadata: TableMetadata) -> Prefix:
             return Prefix(
                 snapshot=snapshot,
                 upto=int(said[UPTO]),
-                purged_below=position_of(said[_PURGED_BELOW]),
+                purged_below=START if "=" in said[_PURGED_BELOW] else position_of(said[_PURGED_BELOW]),
                 attempt=said[ATTEMPT],
                 newest_ms=int(said.get(_NEWEST_MS, 0)),
                 buckets=int(said.get(_BUCKETS, 0)),

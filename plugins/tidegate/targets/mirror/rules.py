@@ -58,7 +58,8 @@ def of_key(pipeline: Pipeline) -> Iterator[Problem]:
             yield ("sink", "key", i), what
     yield from _shards(pipeline, {known[name].path for name in seen if name in known})
     if pipeline.copy is not None and pipeline.copy.compare_rows is not None:
-        other = next((known[n] for n in seen if n in known and known[n].type not in WHOLE_NUMBERS), None)
+        mine = [known[n] for n in seen if n in known and known[n].path not in SHARD_PATHS]
+        other = next((column for column in mine if column.type not in WHOLE_NUMBERS), None)
         if other is not None:
             what = f"column {other.name} of the key is {other.type}: only keys of whole numbers are compared in parts"
             yield ("copy", "compare_rows"), what
@@ -79,9 +80,6 @@ def _shards(pipeline: Pipeline, paths: set[str]) -> Iterator[Problem]:
         return
     if SERVER_PATH not in paths:
         yield ("sink", "key"), f"with copy.servers a column of it says which server a row is of, from {SERVER_PATH}"
-    if tombstones_of(pipeline) is not None:
-        what = "tombstones of several servers are not purged: a purge goes by positions of one log; leave it out"
-        yield ("sink", "tombstones"), what
 
 
 def _wrong(name: str, column: Column | None) -> str | None:

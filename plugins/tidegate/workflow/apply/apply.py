@@ -22,7 +22,7 @@ from tidegate.core.mirror.applies import Apply, Told, refused_again, taken_back
 from tidegate.core.mirror.commits import Commit, CopyIn, Cut, Merge, Purge, Tell, next_commit
 from tidegate.core.mirror.copied import Complete
 from tidegate.core.mirror.counts import add_up
-from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile, spelled
+from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile
 from tidegate.core.mirror.prefix import BatchRange, next_range
 from tidegate.core.mirror.servers import logs_after
 from tidegate.core.target.paths import join
@@ -209,7 +209,11 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         step,
         complete.told(ctx, prefix, mine.last, step),
         bool(taken),
-        logs_after(prefix.copied.servers, servers.names(ctx), receipt.servers if mine.merges else ()),
+        logs_after(
+            prefix.copied.servers,
+            servers.names(ctx),
+            receipt.servers if mine.merges or isinstance(commit, Purge) else (),  # what was read is no event
+        ),
     )
     try:
         after = table.apply(prefix, merged, lambda: ctx.ledger.applies.holds(mine))
@@ -265,7 +269,7 @@ def _say_done(ctx: Context, mine: Apply, commit: Commit, receipt: ApplyReceipt, 
             done = f"{many(len(receipt.buckets), 'bucket')} written"
         case Purge():
             gone = many(sum(b.purged for b in receipt.buckets), "tombstone")
-            done = f"{gone} purged below {spelled(after.purged_below)}"
+            done = f"{gone} purged below {after.purge_words}"
         case CopyIn(step) if step.sweep:
             gone = many(sum(b.swept for b in receipt.buckets), "row")
             what = f"{what} ({step.part.words})" if step.part else what

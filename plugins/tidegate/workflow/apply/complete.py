@@ -68,13 +68,18 @@ def further(ctx: Context, table: Told) -> Complete | None:
 def caught_up(ctx: Context, table: Told, upto: int) -> Complete | None:
     """Up to where all events are merged once the table holds batches 1 to `upto`; nothing where a purge has kept one
     out, which may have been news (M5), or a person has decided between events."""
-    if not ctx.connectors or table.below_purge or table.copied.by_hand:
-        return None
-    looks, merged = ctx.ledger.copies.looks(ctx.name), ctx.ledger.copies.merged_ends(ctx.name, upto)
     each = names(ctx)
     if not each:
-        return complete(looks, merged)
-    return of_all({server: complete([one for one in looks if one.server == server], merged) for server in each})
+        return caught_up_with(ctx, table, upto)
+    return of_all({server: caught_up_with(ctx, table, upto, server) for server in each})
+
+
+def caught_up_with(ctx: Context, table: Told, upto: int, server: str = "") -> Complete | None:
+    """The same of one server alone, whatever the connectors of others say."""
+    if server not in ctx.connectors or table.below_purge or table.copied.by_hand:
+        return None
+    looks = [one for one in ctx.ledger.copies.looks(ctx.name) if one.server == server]
+    return complete(looks, ctx.ledger.copies.merged_ends(ctx.name, upto))
 
 
 def unmerged_now(ctx: Context, upto: int) -> list[tuple[int, int, int]]:

@@ -78,8 +78,8 @@ def _send_back(ctx: Context, told: Told, chunks: tuple[Chunk, ...], server: str)
     A ledger of before a later copy (R11) has what that one stood for, and its files are gone."""
     found = False
     for chunk in chunks:
-        begins = told.of_server(server).begins or chunk.position
-        old = too_old(chunk.position, told.copied, told.purged_below, begins, server)
+        of = told.of_server(server)
+        old = too_old(chunk.position, told.copied, of.purged_below, of.begins or chunk.position, server)
         why = old or damaged(chunk.files, sizes(ctx, ctx.layout.copied(chunk.attempt)))
         if why is None:
             continue

@@ -25,6 +25,7 @@ from tidegate.core.target.prefix import Prefix
 from tidegate.workflow.apply.apply import event_files
 from tidegate.workflow.apply.copies import chunk_files, merged_chunks
 from tidegate.workflow.apply.upkeep import buckets_now
+from tidegate.workflow.base import servers
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.pace import Pace
 
@@ -172,6 +173,7 @@ def _plan(ctx: Context, table: PrefixTarget, prefix: Prefix) -> ApplyPlan:
         purged_below=prefix.purged_below,
         swept_below=prefix.copied.swept_below,
         swept_parts=prefix.copied.swept_parts,
+        servers=servers.known(ctx, prefix),
         base=(),
         columns=table.columns(),
         fields=table.fields(),

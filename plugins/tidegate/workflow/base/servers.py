@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from tidegate.core.copy.steps import next_server
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.parts import KeyPart, OfServer
@@ -22,9 +26,16 @@ def _column(ctx: Context) -> str:
     return next(name for name in ctx.keyed.key if ctx.pipeline.column(name).path == SERVER_PATH)
 
 
-def part(ctx: Context, server: str) -> KeyPart | None:
-    """The keys of a server; None of the only one: all."""
-    return KeyPart((), (), (), OfServer(_column(ctx), server)) if server else None
+def part(ctx: Context, server: str, keys: KeyPart | None = None) -> KeyPart | None:
+    """Some `keys` of a server, or all; of the only one these keys, None: all."""
+    if not server:
+        return keys
+    return replace(keys or KeyPart((), (), ()), server=OfServer(_column(ctx), server))
+
+
+def of_key(ctx: Context, key: Mapping[str, Any]) -> str:
+    """The server of a key, by its logical columns; empty where there is but one."""
+    return str(key[_column(ctx)]) if names(ctx) else ""
 
 
 def known(ctx: Context, told: Told) -> Servers | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 
-from tidegate.core.base.errors import LostComparison, StorageError
+from tidegate.core.base.errors import JobFailed, LostComparison, NotReady, SourceError, SpecError, StorageError
+from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.base.wording import many
 from tidegate.core.copy.checksums import fewer, read_all, spelled_keys
 from tidegate.core.copy.port import Database, LogPosition
@@ -15,12 +17,13 @@ from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, ChunkState, Round, Ro
 from tidegate.core.mirror.comparison import Compared, Sample
 from tidegate.core.mirror.copied import RoundIn
 from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
-from tidegate.core.mirror.parts import covers
+from tidegate.core.mirror.parts import covers, is_all
 from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
 from tidegate.workflow.apply.apply import apply, keyed
-from tidegate.workflow.apply.complete import caught_up
+from tidegate.workflow.apply.complete import caught_up_with
 from tidegate.workflow.apply.copies import chunk_files
 from tidegate.workflow.audit.keyed import TableReader, take_up
+from tidegate.workflow.base import servers
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.copy import standing
 from tidegate.workflow.copy.copy import again, copy, to_compare
@@ -39,6 +42,9 @@ class Report:
     of them. `exact`: every change up to the last read was merged before it was compared; else a key that differs may
     have an event on its way. `round`: the copy that has read the source; `mended`: it was merged, and is whole.
 
+    `keys`: these alone were compared. `server`: the one that it was compared with, where there are several;
+    `unanswered`: why it was not; `not_yet`: since it is too early for it.
+
     `read`: rows of the source that were read, all others being equal by `parts` checksums; `unsummed`: why there were
     none; empty also where a comparison that died went on, whose checksums are forgotten."""
 
@@ -51,6 +57,15 @@ class Report:
     read: int = 0
     parts: int = 0
     unsummed: str = ""
+    keys: Keys | None = field(default=None, metadata=LEFT_OUT)
+    server: str = field(default="", metadata=LEFT_OUT)
+    unanswered: str = field(default="", metadata=LEFT_OUT)
+    not_yet: bool = field(default=False, metadata=LEFT_OUT)
+
+    @property
+    def of(self) -> str:
+        """` of server a`; nothing of the only one."""
+        return f" of server {self.server}" if self.server else ""
 
 
 KINDS = {
@@ -62,10 +77,13 @@ KINDS = {
 """What each kind of difference means."""
 
 
-def in_words(name: str, found: Report, compared: Keys | None = None) -> str:
-    """The report as lines for a log; the first one says how many keys differ. `compared`: these keys alone were."""
+def in_words(name: str, found: Report) -> str:
+    """The report as lines for a log; the first one says how many keys differ."""
     keys = sum(found.differ.values())
-    lines = [f"{name}: {keys:,} of {found.rows:,} keys differ from the source" if keys else f"{name}: nothing differs"]
+    if found.unanswered:
+        return f"{name}{found.of}: not compared: {found.unanswered}"
+    differ = f"{keys:,} of {found.rows:,} keys differ from the source" if keys else "nothing differs"
+    lines = [f"{name}{found.of}: {differ}"]
     lines.append(f"  {how_much(found)}")
     lines += [f"  {count:,} {KINDS[kind]}" for kind, count in found.differ.items()]
     lines += [
@@ -75,14 +93,15 @@ def in_words(name: str, found: Report, compared: Keys | None = None) -> str:
     if not found.exact:
         lines.append("  the mirror was not seen to have caught up: a key that differs may have an event on its way")
     if keys:
-        lines.append(f"  what to do: {to_fix(name, compared)}")
+        lines.append(f"  what to do: {to_fix(name, found)}")
     return "\n".join(lines)
 
 
-def to_fix(name: str, keys: Keys | None) -> str:
+def to_fix(name: str, found: Report) -> str:
     """The command that puts right what differs, of no other keys than those that were compared."""
-    some = "" if keys is None else f" --from {keys[0]} --until {keys[1]}"
-    return f"tidegate compare {name}{some} --fix --why ..."
+    some = "" if found.keys is None else f" --from {found.keys[0]} --until {found.keys[1]}"
+    one = f" --server {found.server}" if found.server else ""
+    return f"tidegate compare {name}{one}{some} --fix --why ..."
 
 
 def how_much(found: Report) -> str:
@@ -100,32 +119,45 @@ def compare(
     wait: Callable[[], bool],
     fix: str = "",
     keys: Keys | None = None,
+    server: str = "",
 ) -> Report:
     """Read of the source's tables, or of some `keys` of one, what differs by its checksum, let the mirror catch up with
-    that, and compare both row by row.
+    that, and compare both row by row. `server`: the one whose `database` it is, where there are several.
 
     `wait` is asked before each further look at how far the mirror is; False: look no more. `fix`: why what differs is
     to be put right: then what was read is merged, as a copy; where only some of it was read, these ranges are read
     again for that, or all tables where a copy has no parts.
 
     Raises as `copy` and `apply` do; StorageError where rows cannot be compared."""
-    round_ = to_compare(ctx, database, keys)
-    columns = compared_columns(ctx, SourceTables(ctx, database))
+    round_ = to_compare(ctx, database, keys, server)
+    columns = compared_columns(ctx, SourceTables(ctx, database, server))
     narrowed = _narrowed(ctx, database, reader, round_, columns)
-    copy(ctx, database, compared=True)
+    copy(ctx, database, compared=True, server=server)
     chunks = _read(ctx, round_)
-    exact = not chunks or _caught_up(ctx, max((c.high for c in chunks if c.high is not None), default=(0, 0)), wait)
-    everything = read_all(chunks, round_.part, SourceTables(ctx, database).names)
-    held = begun(ctx, reader, _still_there(ctx, database, columns)) if chunks else None
-    if held is not None and not (everything and round_.part is None):
-        reader.within(keys_of(ctx, database, chunks))
+    high = max((c.high for c in chunks if c.high is not None), default=(0, 0))
+    exact = not chunks or _caught_up(ctx, high, wait, server)
+    now = SourceTables(ctx, database, server)
+    everything, there = read_all(chunks, round_.part, now.names), compared_columns(ctx, now)
+    # of what the source has dropped since some of what was read may have no values
+    held = begun(ctx, reader, tuple(c for c in columns if c in there), round_.part) if chunks else None
+    if held is not None and not everything:
+        reader.within(keys_of(ctx, database, chunks, server))
     found = [] if held is None else _held_against(ctx, reader, round_, chunks, held)
     differ: Counter[str] = Counter()
     for one in found:
         differ.update(dict(one.differ))
     samples = tuple(s for one in found for s in one.samples)[:SAMPLES]
     wrong, read = sum(differ.values()), sum(c.rows for c in chunks)
-    report = Report(round=round_.number, rows=read, differ=dict(differ), samples=samples, exact=exact, read=read)
+    report = Report(
+        round=round_.number,
+        rows=read,
+        differ=dict(differ),
+        samples=samples,
+        exact=exact,
+        read=read,
+        keys=keys,
+        server=server,
+    )
     if isinstance(narrowed, Narrowed):
         report = replace(report, rows=narrowed.rows, parts=narrowed.parts)
     elif narrowed is not None:
@@ -136,14 +168,41 @@ def compare(
     if not wrong:
         _confirm(ctx, round_, {c.of for c in columns})
     ctx.ledger.copies.give_up(round_, f"{WAS_COMPARED}{wrong:,} of {report.rows:,} keys differ")
-    return replace(report, mended=_read_again(ctx, database, chunks, fix)) if fix and wrong else report
+    return replace(report, mended=_read_again(ctx, database, chunks, fix, server)) if fix and wrong else report
+
+
+def compare_each(
+    ctx: Context,
+    opened: Callable[[str], AbstractContextManager[tuple[Database, TableReader]]],
+    waits: Callable[[], Callable[[], bool]],
+    fix: str = "",
+    keys: Callable[[Database, str], Keys | None] = lambda *_: None,
+    server: str = "",
+) -> list[Report]:
+    """Compare with the only server, or with each of several, or with one of them, one after the other: one that gives
+    no answer holds up none of the others, and its report says why. `opened` gives the database of a server, `waits` and
+    `keys` what `compare` takes for it.
+
+    Raises as `compare` does; of several servers what is no fault of one of them."""
+    found = list[Report]()
+    for name in (not server and servers.names(ctx)) or (server,):
+        try:
+            with opened(name) as (database, reader):
+                found.append(compare(ctx, database, reader, waits(), fix, keys(database, name), name))
+        except (SourceError, SpecError, NotReady, JobFailed, LostComparison) as e:
+            if name == server:
+                raise
+            found.append(
+                Report(round=0, rows=0, differ={}, server=name, unanswered=str(e), not_yet=isinstance(e, NotReady))
+            )
+    return found
 
 
 def _confirm(ctx: Context, round_: Round, compared: set[str]) -> None:
     """What the newest whole copy did not read is as the source has it, of columns that were there from the beginning of
     this comparison."""
-    whole = standing.told(ctx, no_files).copied.whole
-    if whole is not None and round_.part is None:
+    whole = standing.told(ctx, no_files).copied.whole_of(round_.server)
+    if whole is not None and is_all(round_.part):
         ctx.ledger.copies.confirm(ctx.name, whole.number, compared.intersection(round_.columns))
 
 
@@ -162,15 +221,15 @@ def _narrowed(
     return found
 
 
-def _read_again(ctx: Context, database: Database, chunks: list[Chunk], why: str) -> bool:
+def _read_again(ctx: Context, database: Database, chunks: list[Chunk], why: str, server: str) -> bool:
     """Whether the keys of these chunks, which are ranges with others between, were all read once more, and merged; of
     tables that have no parts (S5) all keys."""
-    mended, some = True, list[Keys | None]([None])
-    if SourceTables(ctx, database).why_no_parts() is None:
-        some = [spelled_keys(keys, len(keyed(ctx).key)) for keys in fewer([c.keys for c in chunks])]
+    mended, some, tables = True, list[Keys | None]([None]), SourceTables(ctx, database, server)
+    if tables.why_no_parts() is None:
+        some = [spelled_keys(keys, len(tables.key)) for keys in fewer([c.keys for c in chunks])]
     for keys in some:
-        round_ = again(ctx, database, why, keys)
-        copy(ctx, database)
+        round_ = again(ctx, database, why, keys, server=server)
+        copy(ctx, database, server=server)
         mended = _is_whole(apply(ctx).told.copied.rounds, round_) and mended
     return mended
 
@@ -192,14 +251,14 @@ def _ended(ctx: Context, round_: Round) -> LostComparison:
     return LostComparison(f"{ctx.name}: another task has ended comparison {round_.number}; compare again")
 
 
-def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool]) -> bool:
+def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool], server: str) -> bool:
     """Whether nothing in the table is older than `high` (S9'), after merging what has landed."""
     while True:
         table = apply(ctx).told
-        found = caught_up(ctx, table, table.upto)
+        found = caught_up_with(ctx, table, table.upto, server)
         if found is not None and found.position >= high:
             return True
-        if not ctx.connectors or not wait():
+        if server not in ctx.connectors or not wait():
             return False
 
 
@@ -213,12 +272,6 @@ def compared_columns(ctx: Context, source: SourceTables) -> tuple[TableColumn, .
     computed = {c.name for c in ctx.pipeline.columns if c.expr is not None} if len(there) == len(read) else set()
     wanted = there | computed | SAYS_HOW | {""}
     return tuple(c for c in keyed(ctx).columns() if c.of in wanted)
-
-
-def _still_there(ctx: Context, database: Database, columns: tuple[TableColumn, ...]) -> tuple[TableColumn, ...]:
-    """Without those that the source has dropped since: some of what was read may have no values of them."""
-    now = compared_columns(ctx, SourceTables(ctx, database))
-    return tuple(c for c in columns if c in now)
 
 
 def _held_against(ctx: Context, reader: TableReader, round_: Round, chunks: list[Chunk], held: Held) -> list[Compared]:

@@ -29,7 +29,7 @@ from tidegate.core.copy.port import Database, ReadAfter, TableRange
 from tidegate.core.copy.rounds import BRINGS_NOTHING, RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState, damaged
 from tidegate.core.copy.steps import cut, to_read, too_old, uncut
 from tidegate.core.mirror.applies import Told
-from tidegate.core.mirror.parts import KeyPart
+from tidegate.core.mirror.parts import KeyPart, covers, is_all
 from tidegate.core.spec.pipeline import Copy
 from tidegate.core.target.paths import RECEIPT, join
 from tidegate.workflow.apply.apply import keyed
@@ -114,10 +114,9 @@ def _next(
     facts = gather(ctx, told)
     mine = [one for one in facts.rounds if one.server == tables.server]
     if not compared and all(one.state in (*BRINGS_NOTHING, RoundState.COMPARED) for one in mine):
-        _wait_for_comparison(ctx, mine)
-        part = servers.part(ctx, tables.server)
+        _wait_for_comparison(ctx, facts.rounds)
         # a comparison is no copy, and one that was given up has no successor yet
-        _begin(ctx, tables, told, facts, part=part)
+        _begin(ctx, tables, told, facts, part=servers.part(ctx, tables.server))
         return _next(ctx, database, tables, told, compared)
     found = to_read(mine, facts.chunks, compared)
     if found is None:
@@ -157,7 +156,7 @@ def _whole_by_days(ctx: Context, facts: CopyFacts) -> None:
 def _told(ctx: Context, greatest: Greatest, server: str = "") -> Told:
     """What the table says. Raises NotReady (S4)."""
     told = standing.told(ctx, greatest, server)
-    if (told.copied.whole_of(server) if server else told.copied.whole) is None:
+    if told.copied.whole_of(server) is None:
         _wait_for_the_connector(ctx, told.of_server(server), server)
     return told
 
@@ -189,9 +188,9 @@ def again(
     greatest: Greatest = no_files,
     server: str = "",
 ) -> Round:
-    """A new round, which reads the whole source table once more, or some `keys` of it, or all tables of one `server` of
-    several; one that is OPEN is given up for it, but never one of the whole table for some keys. A server whose round
-    was given up for another one's is read again once that is whole.
+    """A new round, which reads the whole source table once more, or some `keys` of it, of one `server` where there are
+    several; one that is OPEN is given up for it, but never one of the whole table for some of its keys. A server whose
+    first copy was given up for another one's round is read once that is whole.
 
     Raises as `copy` does; LostComparison where another task begins one; for some keys NotReady while all are read, or
     never were, SpecError where the table has no parts."""
@@ -201,10 +200,10 @@ def again(
     _prepare(ctx)
     tables = SourceTables(ctx, database, server)
     told = _told(ctx, greatest, server)
-    part = _part(ctx, tables, told, keys) or servers.part(ctx, server)
+    part = _part(ctx, tables, told, keys)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
-        if keys is not None and one.state == RoundState.OPEN and one.part is None:
+        if keys is not None and one.state == RoundState.OPEN and is_all(one.part) and covers(one.part, part):
             raise NotReady(f"{ctx.name}: {one.words} is under way: it reads these keys, too")
         if one.state in UNDER_WAY:
             ctx.ledger.copies.give_up(one, f"read again: {why}")
@@ -213,26 +212,22 @@ def again(
 
 def _part(ctx: Context, tables: SourceTables, told: Told, keys: Keys | None) -> KeyPart | None:
     if keys is None:
-        return None
+        return servers.part(ctx, tables.server)
     if ctx.keyed is None:
         what = f"{ctx.name}: a mirror by days has no parts"
         raise SpecError(what, advice="a day takes a copy as a whole: the whole table can be read again")
-    if told.copied.whole is None:
+    if told.copied.whole_of(tables.server) is None:
         raise NotReady(f"{ctx.name}: its first copy is not whole: it reads these keys, too")
     return tables.part(keys)
 
 
-def to_compare(ctx: Context, database: Database, keys: Keys | None = None) -> Round:
-    """The round that is to be compared: the one that is under way for that, or a new one; of some `keys` only. Raises
-    as `copy` does; NotReady while a copy is under way; SpecError of several servers; for some keys as `again` does."""
+def to_compare(ctx: Context, database: Database, keys: Keys | None = None, server: str = "") -> Round:
+    """The round that is to be compared: the one that is under way for that, or a new one; of some `keys` only, and of
+    one `server`, where there are several. Raises as `copy` does; NotReady while a copy is under way; for some keys as
+    `again` does."""
     guard(ctx)
-    if servers.names(ctx):
-        raise SpecError(
-            f"{ctx.name}: a mirror of several servers is not compared with them",
-            advice="to read all of one again, and put right what differs: tidegate copy --again --server ... --why ...",
-        )
     keyed(ctx).prepare()
-    tables, told = SourceTables(ctx, database), _told(ctx, no_files)
+    tables, told = SourceTables(ctx, database, server), _told(ctx, no_files, server)
     part = _part(ctx, tables, told, keys)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
@@ -378,10 +373,10 @@ def _accepted(ctx: Context, told: Told, chunk: Chunk, server: str) -> Chunk | st
         receipt = loads(ChunkReceipt, ctx.storage.read(join(home, RECEIPT)))
     except PathMissing:
         return "its job left no receipt"
-    begins = told.of_server(server).begins
-    assert begins is not None
+    of = told.of_server(server)
+    assert of.begins is not None
     low = (*receipt.low, chunk.round)
-    why = damaged(receipt.files, sizes(ctx, home)) or too_old(low, told.copied, told.purged_below, begins, server)
+    why = damaged(receipt.files, sizes(ctx, home)) or too_old(low, told.copied, of.purged_below, of.begins, server)
     if why is not None:
         ctx.say(f"{ctx.name}: chunk {chunk.number} is to be read again: {why}")
         return why
@@ -391,10 +386,6 @@ def _accepted(ctx: Context, told: Told, chunk: Chunk, server: str) -> Chunk | st
 def _say_how_far(ctx: Context, database: Database, tables: SourceTables, round_: Round) -> None:
     chunks = ctx.ledger.copies.chunks(ctx.name, round_.number)
     rows = sum(c.rows for c in chunks)
-    about = (
-        0
-        if round_.part and not round_.server
-        else sum(database.rows_about(tables.described(name)) for name in tables.names)
-    )
+    about = 0 if not is_all(round_.part) else sum(database.rows_about(tables.described(name)) for name in tables.names)
     of = f" of about {about:,}" if about > rows else ""
     ctx.say(f"{ctx.name}: {round_.words}: {rows:,}{of} rows read")

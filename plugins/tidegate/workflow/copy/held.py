@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.core.mirror.jobs import START, Bucket, TableColumn
+from tidegate.core.mirror.parts import KeyPart
 from tidegate.workflow.apply.apply import keyed
 from tidegate.workflow.apply.upkeep import buckets_now
 from tidegate.workflow.audit.keyed import TableReader, job
@@ -19,8 +20,9 @@ class Held:
     buckets: int
 
 
-def begun(ctx: Context, reader: TableReader, columns: tuple[TableColumn, ...]) -> Held:
-    """Tell the reader of the table as it stands; what follows is about these columns of its rows."""
+def begun(ctx: Context, reader: TableReader, columns: tuple[TableColumn, ...], part: KeyPart | None = None) -> Held:
+    """Tell the reader of the table as it stands; what follows is about these columns of its rows, or of those of a
+    `part` of the keys."""
     table = keyed(ctx)
     prefix, held = table.held()
     plan = job(
@@ -33,6 +35,7 @@ def begun(ctx: Context, reader: TableReader, columns: tuple[TableColumn, ...]) -
         base=(),
         columns=columns,
         fields=table.fields(),
+        part=part,
     )
     reader.begin(plan, range(plan.buckets))
     return Held(tuple(held), plan.buckets)

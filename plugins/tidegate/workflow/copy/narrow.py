@@ -33,7 +33,7 @@ from tidegate.core.copy.checksums import (
 from tidegate.core.copy.port import Checksum, Checksums, Database, Form, KeyGroups, KeyRange, SourceTable, TableRange
 from tidegate.core.copy.rounds import Chunk
 from tidegate.core.mirror.jobs import Bucket, TableColumn
-from tidegate.core.mirror.parts import KeyPart
+from tidegate.core.mirror.parts import KeyPart, server_of
 from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
 from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.apply.apply import apply
@@ -94,20 +94,21 @@ class _Part:
 def narrow(
     ctx: Context, database: Database, reader: TableReader, columns: Sequence[TableColumn], part: KeyPart | None
 ) -> Narrowed | str:
-    """The keys of the source's tables, or of a `part` of one, that may differ; or why all are to be read. `columns`: of
-    the mirror's table, that are compared.
+    """The keys of the source's tables, or of a `part` of them, that may differ; or why all are to be read. `columns`:
+    of the mirror's table, that are compared.
 
     Raises as `apply` does, SourceUnavailable, StorageError; SourceError where a table cannot be described."""
-    source, tables = SourceTables(ctx, database), list[_Table]()
+    server = server_of(part)
+    source, tables = SourceTables(ctx, database, server), list[_Table]()
     for name in source.names:
         found = _summed(ctx, database, source, name, columns)
         if isinstance(found, str):
             return found
         tables.append(found)
-    if not apply(ctx).told.copied.whole:
+    if not apply(ctx).told.copied.whole_of(server):
         return "its first copy is not whole"
-    sides = _Sides(ctx, database, reader, begun(ctx, reader, tuple(columns)))
-    whole = KeyRange() if part is None else KeyRange(part.lower, part.last)
+    sides = _Sides(ctx, database, reader, begun(ctx, reader, tuple(columns), part))
+    whole = KeyRange() if part is None else KeyRange(*part.bounds)
     try:
         return _narrowed(sides, tables, whole)
     except SourceError as e:
@@ -116,9 +117,9 @@ def narrow(
         return f"the database does not sum it: {e.args[0]}"  # who may read a table may not be able to sum it
 
 
-def keys_of(ctx: Context, database: Database, chunks: Iterable[Chunk]) -> list[TableKeys]:
+def keys_of(ctx: Context, database: Database, chunks: Iterable[Chunk], server: str = "") -> list[TableKeys]:
     """What these chunks have read, in the order of their numbers."""
-    source, found = SourceTables(ctx, database), list[TableKeys]()
+    source, found = SourceTables(ctx, database, server), list[TableKeys]()
     for name, of_table in groupby(chunks, attrgetter("table")):
         mine = list(of_table)
         table, groups = source.described(name), mine[0].keys.groups
@@ -133,18 +134,18 @@ def keys_of(ctx: Context, database: Database, chunks: Iterable[Chunk]) -> list[T
     return found
 
 
-def next_keys(ctx: Context, database: Database) -> Keys | None:
-    """What the next run of the comparison's DAG compares: `compare_rows` rows of the source behind those of the run
-    before; None: all. Raises SpecError where the table has no parts, SourceError."""
+def next_keys(ctx: Context, database: Database, server: str = "") -> Keys | None:
+    """What the next run of the comparison's DAG compares: `compare_rows` rows of the source, or of a `server` of
+    several, behind those of the run before; None: all. Raises SpecError where the table has no parts, SourceError."""
     rows = section(ctx).compare_rows
     if rows is None:
         return None
-    tables = SourceTables(ctx, database)
+    tables = SourceTables(ctx, database, server)
     why = tables.why_no_parts()
     if why is not None:
         raise SpecError(f"{ctx.name}: {why}", advice="leave copy.compare_rows out: all is compared at once")
     table = tables.described(tables.names[0])
-    rounds = ctx.ledger.copies.rounds(ctx.name)
+    rounds = [one for one in ctx.ledger.copies.rounds(ctx.name) if one.server == server]
     after = reached(rounds, len(table.key))
     died = not_ended(rounds, after, len(table.key))
     if died is not None:  # its end may have another number of rows before it by now
@@ -199,7 +200,7 @@ def _narrowed(sides: _Sides, tables: Sequence[_Table], whole: KeyRange) -> Narro
     bits = group_bits(rows // len(tables), ROWS)
     parts = [_of_source(sides, one, list(_cut(sides, one, whole, chunk_rows)), bits, pace) for one in tables]
     mirror, outside = _of_mirror(sides, [part.keys for part in parts])
-    if outside and whole == KeyRange():
+    if outside:
         return f"the mirror has {many(outside, 'row')} of tables that the source does not have"
     found = [_differing(part, theirs) for part, theirs in zip(parts, mirror, strict=True)]
     count = sum(part.keys.parts for part in parts)

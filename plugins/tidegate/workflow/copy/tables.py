@@ -13,6 +13,7 @@ from tidegate.core.mirror.parts import WHOLE_NUMBERS, KeyPart, key_part
 from tidegate.core.spec.change_events import EVENT_COLUMNS, SERVER, SHARD_PATHS
 from tidegate.core.spec.paths import parse
 from tidegate.core.spec.pipeline import Column, Copy
+from tidegate.workflow.base import servers
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.copy.standing import table_key
 
@@ -103,23 +104,24 @@ class SourceTables:
             )
         return tuple((column, told[of]) for column, of in columns)
 
-    def part(self, keys: Keys) -> KeyPart:
+    def part(self, keys: Keys) -> KeyPart | None:
         """The part of the table that two keys name. Raises SpecError where it has no parts, or they name none."""
         name, words = self._ctx.name, "the whole table can be read again"
         why = self.why_no_parts()
         if why is not None:
             advice = f"parts are of keys that are whole numbers, which everybody puts in one order; {words}"
-            raise SpecError(f"{name}: {why}", advice=words if self._spec.tables or self._spec.servers else advice)
+            raise SpecError(f"{name}: {why}", advice=words if self._spec.tables else advice)
         table = self.described(self.names[0])
         try:
-            return key_part([column.name for column in key_of(self._ctx, table.key)], *keys)
+            found = key_part([column.name for column in key_of(self._ctx, table.key)], *keys)
         except ValueError as e:
             raise SpecError(f"{name}: {e}") from None
+        return servers.part(self._ctx, self.server, found)
 
     def why_no_parts(self) -> str | None:
         """Why nobody but the source knows which keys lie between two others; None: everybody does."""
-        if self._spec.tables or self._spec.servers:
-            return f"a mirror of several {'tables' if self._spec.tables else 'servers'} has no parts"
+        if self._spec.tables:
+            return "a mirror of several tables has no parts"
         return self.why_no_ranges(self.names[0])
 
     def why_no_ranges(self, name: str) -> str | None:

@@ -35,6 +35,7 @@ from tidegate.core.window import turn
 from tidegate.core.window.states import WindowKey
 from tidegate.workflow.apply.apply import event_files
 from tidegate.workflow.apply.copies import chunk_files, read_chunks
+from tidegate.workflow.base import servers
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.in_force import in_force
 from tidegate.workflow.generation import daily
@@ -92,8 +93,10 @@ def where_key(ctx: Context, rows: EventReader, key: tuple[KeyValue, ...], most: 
     of_chunks = [[(f.uri,) for c in some for f in chunk_files(ctx, c)] for some in (inside, others)]
     merged = look.newest([*((f.uri,) for f in files if f.batch_id <= upto), *of_chunks[0]])
     waiting = look.newest([*((f.uri,) for f in files if f.batch_id > upto), *of_chunks[1]])
-    swept = swept_below({v.column: v.value for v in key}, copied.swept_below, copied.swept_parts)
-    purge = NO_PURGE if told is None else Purge(told.purged_below, told.purged_upto, swept, told.below_purge > 0)
+    values = {v.column: v.value for v in key}
+    swept = swept_below(values, copied.swept_below, copied.swept_parts)
+    of = None if told is None else told.of_server(servers.of_key(ctx, values))
+    purge = NO_PURGE if of is None else Purge(of.purged_below, of.purged_upto, swept, of.below_purge > 0)
     return look.answer(history(merged, waiting, look.count, most, purge), upto=upto)
 
 

@@ -1,0 +1,146 @@
+"""Tombstones of a mirror of several servers are purged below a position of each server's own log (M5, M6, S11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.copies.servers import SERVERS, A, B, ServersWorld
+from tests.fakes.source_table import position
+from tests.mirror.audits import deep, dropped
+from tests.mirror.test_where_key import ask
+from tidegate.core.mirror.balance import imbalance
+from tidegate.core.mirror.jobs import START
+
+DAY = 86_400_000
+KEPT = SERVERS.replace("buckets: 3", "buckets: 3, tombstones: 2d")
+
+
+def begun(folder: Path) -> ServersWorld:
+    """Of each server keys 1 to 5 are copied; then 1 and 2 were deleted long ago, the last old event is of key 3."""
+    made = ServersWorld(folder, KEPT)
+    for name, of in made.source_tables.items():
+        of.rows |= {key: f"{name} {key}" for key in range(1, 6)}
+        of.set(3, "first event")
+    assert made.mirror() == made.source
+    for of in made.source_tables.values():
+        of.set(1, None)
+        of.set(2, None)
+        of.set(3, "long ago")
+    made.deliver()
+    made.apply()
+    made.clock.advance(4 * DAY)
+    return made
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[ServersWorld]:
+    made = begun(tmp_path)
+    yield made
+    made.close()
+
+
+def purged(world: ServersWorld) -> int:
+    """How many tombstones go once another batch has read the whole topic."""
+    before = world.standing().purged
+    world.source_tables[A].set(5, f"lately, {world.source_tables[A].end}")
+    world.deliver()
+    world.apply()
+    standing = world.standing()
+    assert imbalance(standing) is None
+    return standing.purged - before
+
+
+def test_m5_each_server_has_a_marker_of_its_own(world: ServersWorld) -> None:
+    """All positions of the second server are below those of the first one: what was deleted lately there stays."""
+    ends = {name: position(of.end) for name, of in world.source_tables.items()}
+    world.source_tables[B].set(4, None)
+    assert purged(world) == 4
+    standing = world.standing()
+    assert {log.name: log.purged_below for log in standing.copied.servers} == {A: (*ends[A], 0), B: (*ends[B], 0)}
+    assert (standing.purged_below, standing.tombstones) == (START, 1)
+    assert standing.purge_words == f"{A}={ends[A][0]},0,0 {B}={ends[B][0]},0,0"
+    current = world.loaded().metadata.current_snapshot()
+    assert current.summary["tidegate.purged-below"] == standing.purge_words
+    assert world.context().ledger.applies.told(world.pipeline.name) == world.apply().told
+    assert [e.state for e in ask(world, f"server={B}", "id=4").events][:1] == ["tombstone"]
+    assert [e.state for e in ask(world, f"server={B}", "id=1").events][:1] == ["purged"]
+    assert deep(world).problems == ()
+    assert world.found() == world.source
+
+
+def test_m5_the_marker_of_one_server_keeps_out_no_event_of_the_other(world: ServersWorld) -> None:
+    assert purged(world) == 4
+    world.source_tables[B].set(40, "new, at a low position")
+    assert world.mirror() == world.source
+    assert world.standing().below_purge == 0
+    assert [e.state for e in ask(world, f"server={B}", "id=40").events] == ["row"]
+
+
+def test_m5_an_event_below_the_marker_of_its_server_is_kept_out(world: ServersWorld) -> None:
+    """The connector breaks its promise, and sends what was long ago again."""
+    second = world.source_tables[B]
+    log_before = list(second.log)
+    second.end -= 15
+    second.set(41, "too late")
+    second.rows.pop(41)
+    second.end += 5
+    second.log, late = log_before, second.log[-1]
+    assert purged(world) == 4
+    world.land(late)
+    world.apply()
+    assert world.found() == world.source
+    assert world.standing().below_purge == 1
+    assert [e.state for e in ask(world, f"server={B}", "id=41").events] == ["below-purge"]
+    assert deep(world).problems == ()
+
+
+def test_m6_a_server_without_an_old_event_keeps_its_marker(tmp_path: Path) -> None:
+    """The batch that has settled says nothing of its log."""
+    world = begun(tmp_path)
+    world.source_tables[A].set(4, None)
+    world.source_tables[A].set(5, "of one server alone")
+    world.deliver()
+    world.apply()
+    world.source_tables[B].set(4, None)
+    first, second = (world.log_of(name).purged_below for name in (A, B))
+    assert START < second < first
+    world.clock.advance(4 * DAY)
+    assert purged(world) == 1
+    assert world.log_of(B).purged_below == second
+    assert world.log_of(A).purged_below > first
+    world.close()
+
+
+def test_s7_no_purge_while_a_copy_of_any_server_is_under_way(world: ServersWorld) -> None:
+    """A row that was read and then deleted would come back; of the other server, too."""
+    world.again(B)
+    assert purged(world) == 0
+    assert world.standing().tombstones == 4
+    assert world.mirror() == world.source
+    assert world.standing().tombstones == 2, "the sweep took its own server's"
+    world.clock.advance(DAY)
+    assert purged(world) == 2
+    assert world.found() == world.source
+
+
+def test_s7_a_copy_is_compared_with_the_purge_of_its_own_server(world: ServersWorld) -> None:
+    """All that it reads of the second server is below the first one's marker."""
+    assert purged(world) == 4
+    world.source_tables[B].lose(5)
+    world.again(B)
+    assert world.mirror() == world.source
+    world.again(A)
+    assert world.mirror() == world.source
+    assert deep(world).problems == ()
+
+
+def test_a_table_that_was_dropped_has_its_markers_again(world: ServersWorld) -> None:
+    assert purged(world) == 4
+    dropped(world)
+    world.apply()
+    assert world.found() == world.source
+    assert imbalance(world.standing()) is None
+    assert deep(world).problems == ()
