@@ -171,9 +171,8 @@ def _print(name: str, found: Report) -> None:
     if found.unanswered:
         paragraph(out, "not compared", f"server {found.server}: {found.unanswered}", "red")
         return
-    paragraph(
-        out, "compared", f"{many(found.rows, 'row')} of {found.of.removeprefix(' of ') or 'the source'} with {name}"
-    )
+    whose = f"server {found.server}" if found.server else "the source"
+    paragraph(out, "compared", f"{many(found.rows, 'row')} of {whose} with {name}")
     paragraph(out, "", how_much(found))
     for kind, count in found.differ.items():
         paragraph(out, kind, f"{many(count, 'key')} {KINDS[kind]}", "red")

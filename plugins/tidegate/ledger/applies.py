@@ -179,6 +179,7 @@ def merging(c: Connection, names: Sequence[str]) -> dict[str, Merging]:
             since_ms=None if row is None else row.since_ms,
             tried=tries.get(name),
             kept_out_ms=None if now is None else now.kept_out_ms,
+            first_ms=None if row is None else row.first_ms,
         )
     return found
 
@@ -202,6 +203,7 @@ def _over(names: Sequence[str]) -> Any:
             func.max(b.c.batch_id).label("newest"),
             func.sum(case((above, 1), else_=0)).label("waiting"),
             func.min(case((above, b.c.landed_ms))).label("since_ms"),
+            func.min(b.c.landed_ms).label("first_ms"),
         )
         .select_from(b.outerjoin(p, p.c.pipeline == b.c.pipeline))
         .where(b.c.pipeline.in_(names), b.c.state.in_(OVER_STATES))

@@ -112,13 +112,11 @@ def _greatest(columns: list[str], open_storage: Callable[[str], Any], file: Even
     with there(open_storage(file.uri), file.uri, BACKUP) as stream, spoilt(file.uri, BACKUP):
         parquet = pq.ParquetFile(stream)
         for group in range(parquet.num_row_groups):
-            some = parquet.read_row_group(group, columns=columns, use_threads=False).rename_columns(
-                _NAMES[: len(columns)]
-            )
+            some = parquet.read_row_group(group, columns=columns, use_threads=False)
+            some = some.rename_columns(_NAMES[: len(columns)])
             rows += len(some)
-            for one in (
-                some.group_by(some.column_names[1:], use_threads=False).aggregate([("commit", "max")]).to_pylist()
-            ):
+            by_server = some.group_by(some.column_names[1:], use_threads=False).aggregate([("commit", "max")])
+            for one in by_server.to_pylist():
                 name = one.get("server", "")
                 found[name] = max(found.get(name, 0), one["commit_max"])
     if rows != file.rows:

@@ -139,8 +139,9 @@ class Tried:
 class Merging:
     """How far a keyed table is, as the ledger has it. `told`: what it said when it was last looked at (`told_ms`, UTC);
     None before the first look. `newest`: the greatest batch that has landed or was given up, 0 for none; `waiting`:
-    those above the table's last one, of which the oldest has landed at `since_ms` (UTC). `tried`: the newest try.
-    `kept_out_ms`: when events were last seen that a purge has kept out (UTC); None: never."""
+    those above the table's last one, of which the oldest has landed at `since_ms` (UTC), and the first of all at
+    `first_ms`. `tried`: the newest try. `kept_out_ms`: when events were last seen that a purge has kept out (UTC);
+    None: never."""
 
     told: Told | None = None
     told_ms: int | None = None
@@ -149,6 +150,7 @@ class Merging:
     since_ms: int | None = None
     tried: Tried | None = None
     kept_out_ms: int | None = None
+    first_ms: int | None = None
 
     @property
     def upto(self) -> int:

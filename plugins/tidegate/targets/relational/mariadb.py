@@ -76,6 +76,8 @@ class MariaDB:
 
     def _checked(self, statement: str) -> str:
         """Of a longer one the server may say nothing: it closes the connection. Raises NoLiteral."""
+        if 4 * len(statement) < self._longest:  # of UTF-8, at most
+            return statement
         size = len(statement.encode()) + 1
         if size > self._longest:
             raise NoLiteral(f"a row takes {size:,} bytes, max_allowed_packet is {self._longest:,}")

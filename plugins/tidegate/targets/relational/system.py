@@ -80,11 +80,10 @@ class Relational:
         with self._answering() as found, found.cursor() as cursor:
             self._definition.snapshot(cursor)
             there, content = self._there(cursor, window_ms), self._content(found, window_ms)
-            token = (
-                None if there is None or there.content != content else there.token(window_ms)
-            )  # rows of somebody else
             cursor.execute("COMMIT")
-        return Standing(content=content, token=token)
+        if there is None or there.content != content:  # rows of somebody else
+            return Standing(content=content)
+        return Standing(content=content, token=there.token(window_ms))
 
     def parts(self, window_ms: int, rows: Rows) -> tuple[Part, ...]:
         here = self._grouped(as_sent(batch, self._columns) for batch in rows.batches())

@@ -1,0 +1,46 @@
+"""What is the matter with the copy of a mirror's source table, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate.core.base.instants import span
+from tidegate.core.copy.rounds import Reading, RoundState
+from tidegate.core.look.overdue import Concern
+from tidegate.core.look.status import PipelineStatus
+from tidegate.core.look.survey import NOTHING
+from tidegate.core.mirror.applies import Merging
+from tidegate.core.spec.copy import Copy
+from tidegate.core.tell.pauses import silent
+
+KIND = "late_copy"
+
+
+def of_copy(status: PipelineStatus) -> Iterator[Concern]:
+    """A copy that has not begun, or of which nothing was read, for longer than `archive.sla`: until the first one is
+    whole readers see nothing."""
+    copy, name, now_ms = status.pipeline.copy, status.name, status.now_ms
+    if copy is None or copy.schedule is None or KIND in silent((status.survey or NOTHING).pause, now_ms):
+        return
+    found = _waits(status.reading, status.merging)
+    if found is None:
+        return
+    what, since_ms = found
+    if now_ms - since_ms > max(status.pipeline.archive.sla_ms, _patience_ms(copy)):
+        advice = f"is {name}.copy or {name}.apply paused, or failing? To go on now: tidegate copy {name}"
+        yield Concern(f"{what} for {span(now_ms - since_ms)}", advice, KIND)
+
+
+def _waits(reading: Reading | None, merging: Merging | None) -> tuple[str, int] | None:
+    """What has not gone on, and since when (UTC ms). Nothing is read before an event is merged (S4)."""
+    if reading is not None:
+        last_ms = reading.since_ms or reading.round.begun_ms
+        return (f"{reading.round.words} has not gone on", last_ms) if reading.round.state == RoundState.OPEN else None
+    if merging is None or merging.first_ms is None or merging.told is None or merging.told.begins is None:
+        return None
+    return "the first copy of the source's table has not begun", merging.first_ms
+
+
+def _patience_ms(copy: Copy) -> int:
+    """Twice the time in which a chunk is read by one of the tasks that share `rate`."""
+    return 0 if copy.rate is None else 2_000 * copy.chunk_rows * copy.tasks // copy.rate

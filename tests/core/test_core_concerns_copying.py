@@ -1,0 +1,66 @@
+"""A copy that does not begin, or does not go on, is a concern: readers of a first one see nothing until it is whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from core_status import NOW, SLA, SPEC, SURVEY, found, only, pause, status
+
+from tidegate.core.base.instants import HOUR_MS
+from tidegate.core.copy.rounds import Reading, Round, RoundState
+from tidegate.core.look.status import PipelineStatus
+from tidegate.core.mirror.applies import Merging
+from tidegate.core.mirror.applies import Told as Table
+from tidegate.core.mirror.jobs import START
+from tidegate.core.spec.copy import Copy
+
+COPY = Copy(conn_id="shop", table="shop.orders", schedule="*/10 * * * *")
+MERGED = Merging(told=Table(begins=START), first_ms=NOW - SLA - 1)
+
+
+def copying(copy: Copy = COPY, **more: Any) -> PipelineStatus:
+    return status(pipeline=replace(SPEC, copy=copy), **more)
+
+
+def reading(state: RoundState = RoundState.OPEN, begun_ms: int = NOW - SLA - 1, **more: Any) -> Reading:
+    one = Round(pipeline="p", number=3, table="shop.orders", key=("id",), state=state, begun_ms=begun_ms)
+    return Reading(round=one, **more)
+
+
+def test_a_copy_that_does_not_begin() -> None:
+    one = only(copying(merging=MERGED))
+    assert (one.kind, one.what) == ("late_copy", "the first copy of the source's table has not begun for 2.0 h")
+    assert "tidegate copy p" in one.advice
+    assert not found(copying(merging=replace(MERGED, first_ms=NOW - SLA)))
+    assert not found(copying(merging=replace(MERGED, told=Table()))), "nothing is read before an event is merged (S4)"
+    assert not found(copying(merging=replace(MERGED, told=None)))
+    assert not found(copying())
+    assert not found(status(merging=MERGED)), "a mirror without a copy"
+
+
+def test_a_copy_that_does_not_go_on() -> None:
+    assert only(copying(reading=reading())).what == "copy 3 has not gone on for 2.0 h"
+    assert not found(copying(reading=reading(since_ms=NOW - SLA)))
+    assert only(copying(reading=reading(begun_ms=0, since_ms=NOW - SLA - 1))).kind == "late_copy"
+    assert not found(copying(reading=reading(begun_ms=NOW - SLA)))
+
+
+@pytest.mark.parametrize("state", [one for one in RoundState if one != RoundState.OPEN])
+def test_what_is_no_copy_under_way(state: RoundState) -> None:
+    assert not found(copying(reading=reading(state)))
+
+
+def test_a_rate_gives_each_chunk_its_time() -> None:
+    slow = replace(COPY, chunk_rows=3_600_000, rate=1_000, tasks=2)  # two hours a chunk
+    waits = reading(begun_ms=NOW - 4 * HOUR_MS)
+    assert not found(copying(slow, reading=waits))
+    assert only(copying(slow, reading=reading(begun_ms=NOW - 4 * HOUR_MS - 1))).kind == "late_copy"
+
+
+def test_who_wants_it_so_is_told_nothing() -> None:
+    assert not found(copying(replace(COPY, schedule=None), reading=reading()))
+    held = replace(SURVEY, pause=pause("copy"))
+    assert not found(copying(reading=reading(), survey=held))
+    assert only(copying(reading=reading(), survey=replace(SURVEY, pause=pause("ingest")))).kind == "late_copy"
