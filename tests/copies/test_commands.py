@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from tests.cli.test_cli_commands import Tide, the_json, write_env
 from tests.copies import test_servers
-from tests.copies.servers import SERVERS, A, B
+from tests.copies.servers import SERVERS, A, B, ServersWorld
 from tests.copies.test_parts import begun
 from tests.copies.worlds import COPYING, CopyWorld
 from tests.mirror.audits import Here
@@ -106,12 +106,19 @@ def test_what_does_not_go_together_is_refused(tide: Tide) -> None:
         assert (found.exit_code, why in found.output) == (2, True), found.output
 
 
+def several(
+    begun: Callable[[Path], ServersWorld], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[ServersWorld, Tide]:
+    """A mirror of several servers, and its commands."""
+    (folder / "pipelines").mkdir()
+    (folder / "pipelines/readings.yaml").write_text(SERVERS.format(location=f"file://{folder}/lake/readings"))
+    world = begun(folder)
+    write_env(folder, world.database)
+    return world, commands(world, monkeypatch)
+
+
 def test_servers_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines/readings.yaml").write_text(SERVERS.format(location=f"file://{tmp_path}/lake/readings"))
-    world = test_servers.begun(tmp_path)
-    write_env(tmp_path, world.database)
-    tide = commands(world, monkeypatch)
+    world, tide = several(test_servers.begun, tmp_path, monkeypatch)
     assert tide("copy", "readings", "--dry-run").stdout == (
         f"readings: copy 1 would read shop.readings of server {A} by id, about 8 rows\n"
         f"readings: copy 1 would read shop.readings of server {B} by id, about 5 rows\n"
@@ -134,11 +141,7 @@ def test_servers_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytes
 
 
 def test_each_server_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines/readings.yaml").write_text(SERVERS.format(location=f"file://{tmp_path}/lake/readings"))
-    world = test_servers.copied(tmp_path)
-    write_env(tmp_path, world.database)
-    tide = commands(world, monkeypatch)
+    world, tide = several(test_servers.copied, tmp_path, monkeypatch)
     world.source_tables[B].lose(1)
     found = tide("compare", "readings")
     assert found.exit_code == 1

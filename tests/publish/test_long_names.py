@@ -60,10 +60,10 @@ def found(world: World) -> dict[tuple[str | None, ...], int]:
     return {tuple(text for name, text in v if name in NAMES): len(world.rows_at(at)) for v, at in partitions}
 
 
-def test_the_longest_name_has_a_partition_and_the_next_is_in_the_overflow_partition(world: World) -> None:
-    """On the worker, in a merge, a replay and a reopening alike."""
-    for batch in range(2):  # small files, which are merged
-        for texts in (*STAY, TOO_LONG, ESCAPED_TOO_LONG):
+def published(world: World, *rows: tuple[str, ...]) -> None:
+    """Two batches with each of these, and with one more: small files, which are merged."""
+    for batch in range(2):
+        for texts in rows:
             world.produce(row(0.1, texts, f"{batch}"))
         world.produce(row(batch, SHORT), partition=1)
         world.ingest(f"r{batch}")
@@ -71,6 +71,11 @@ def test_the_longest_name_has_a_partition_and_the_next_is_in_the_overflow_partit
         world.produce(row(9, SHORT), partition=partition)
     world.ingest("on")
     world.archive(0)
+
+
+def test_the_longest_name_has_a_partition_and_the_next_is_in_the_overflow_partition(world: World) -> None:
+    """On the worker, in a merge, a replay and a reopening alike."""
+    published(world, *STAY, TOO_LONG, ESCAPED_TOO_LONG)
     due = dict.fromkeys(STAY, 2) | {BEYOND: 4, SHORT: 3}
     assert found(world) == due
     said = [line for line in world.said if line.startswith("overflow: window")]
@@ -140,15 +145,7 @@ def test_a_row_whose_files_key_would_be_too_long_for_the_store_is_in_the_overflo
 ) -> None:
     """No batch fails for it. On the worker, in a merge, a replay and a reopening alike."""
     world, fits, too_long = lake.world, of_length(ROOM, character), of_length(ROOM + 1, character)
-    for batch in range(2):  # small files, which are merged
-        for texts in (SHORT, fits, too_long, ("/" * 60,) * 4):
-            world.produce(row(0.1, texts, f"{batch}"))
-        world.produce(row(batch, SHORT), partition=1)
-        world.ingest(f"r{batch}")
-    for partition in range(2):
-        world.produce(row(9, SHORT), partition=partition)
-    world.ingest("on")
-    world.archive(0)
+    published(world, SHORT, fits, too_long, ("/" * 60,) * 4)
     assert where(lake) == {fits: 2, BEYOND: 4, SHORT: 3}
     world.replay(0)
     world.produce(row(0.2, too_long), row(0.3, fits), row(0.4, of_length(ROOM, "w")))
