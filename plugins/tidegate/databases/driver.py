@@ -128,10 +128,11 @@ class LoggedDatabase(ABC):
             self._used = time.monotonic()
         except self.driver.errors as error:
             self.close()
-            said = self.driver.said(error)
+            said, at = self.driver.said(error), f"{self._settings['host']}:{self._settings['port']}"
+            who = f"{self.driver.title} at {at}"
             if self.driver.passes(error):
-                raise SourceUnavailable(f"{self.driver.title} did not answer: {said}", advice=sql.NO_ANSWER) from None
-            raise refused(f"{self.driver.title} refused: {said}") from None
+                raise SourceUnavailable(f"{who} did not answer: {said}", advice=sql.NO_ANSWER) from None
+            raise refused(f"{who} refused: {said}") from None
         except Unusable as error:
             self.close()
             raise refused(error.what, error.advice) from None

@@ -243,7 +243,7 @@ def _words(
         taken_up = sum(t.rows for t in view.totals if t.kind == LATE and current.took_up(t.batch_id))
         if taken_up:
             words += f", of which {taken_up:,} came late and were taken up"
-        rows_of = ctx.kind.title if ctx.source.traits.rereadable else "its files"
+        rows_of = ctx.kind.title if ctx.kind.traits.rereadable else "its files"
         step = f"nothing; to rebuild it from {rows_of}: {backfill(name, key, key).replace('.archive', '.replay')}"
         if late > taken_up:
             words += f"; rows that came late ({late - taken_up:,}) are in {ctx.pipeline.sink.table}__late"
