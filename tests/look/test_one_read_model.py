@@ -25,6 +25,7 @@ from tidegate.core.base.plain import dumps
 from tidegate.core.look.measures import Measure
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.source.port import Lane, LogState
+from tidegate.core.spec.copy import Copy
 from tidegate.core.spec.pipeline import Completeness, Delivery, Pipeline
 from tidegate.core.tell.notices import KINDS, Finding
 from tidegate.core.window.states import WindowKey
@@ -106,6 +107,8 @@ def _pipeline(dice: random.Random, number: int, start: int) -> Pipeline:
     if one.windows.closes and own.random() < 0.5:
         sla = own.choice((None, MINUTE, 999 * HOUR))
         one = replace(one, deliver=(Delivery(name="shop", kind="postgresql", conn_id="pg", table="t", sla_ms=sla),))
+    if not one.windows.closes:
+        one = replace(one, copy=Copy(conn_id="shop", table="shop.t", schedule="*/10 * * * *"))
     return replace(one, source=replace(one.source, loss_warning_ms=dice.choice((None, HOUR, 48 * HOUR))))
 
 
@@ -162,6 +165,9 @@ def _merges(dice: random.Random, one: Pipeline) -> Iterator[tuple[str, dict[str,
         sums = {"rows": 3, "tombstones": 1, "events": 9, "inserted": 4, "purged": 0}
         sums |= {"below_purge": 3, "kept_out_ms": NOW - HOUR} if upto == 1 else {"below_purge": 0, "kept_out_ms": None}
         yield "prefixes", {**mine, "upto": upto, "attempt": "1-1.1-n", "snapshot": "7", "told_ms": NOW, **sums}
+    read = {"round": 1, "table_name": "shop.t", "key": '["id"]', "ended": True, "why": ""}
+    begun = {"state": dice.choice(("OPEN", "OPEN", "WHOLE")), "begun_ms": NOW - dice.choice((0, 99)) * HOUR}
+    yield "copies", {**mine, **read, **begun}
     state = dice.choice(("OPEN", "REFUSED", "APPLIED"))
     said = {"state": state, "why": "two contents of one key" if state == "REFUSED" else None, "nonce": "n"}
     yield "applies", {**mine, "epoch": 1, "first_batch": upto + 1, "last_batch": upto + 1, "began_ms": NOW, **said}
