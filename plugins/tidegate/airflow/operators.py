@@ -7,7 +7,7 @@ parses this module.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -230,21 +230,12 @@ class CompareOperator(PipelineOperator):
         """Compare, and wait LONGEST_APPLY_S seconds for the mirror to catch up with each server. Raises
         AirflowFailException with the first keys that differ, and with servers of several that gave no answer."""
         from tidegate.wiring import open_copy
-        from tidegate.workflow.copy.compare import compare_each, in_words
+        from tidegate.workflow.copy.compare import compare_each, in_words, looks_for
         from tidegate.workflow.copy.narrow import next_keys
-
-        def waits() -> Callable[[], bool]:
-            until = time.monotonic() + LONGEST_APPLY_S
-
-            def further() -> bool:
-                time.sleep(LOOK_S)
-                return time.monotonic() < until
-
-            return further
 
         opened = partial(open_copy, self.pipeline, airflow_connection)
         try:
-            found = compare_each(ctx, opened, waits, keys=partial(next_keys, ctx))
+            found = compare_each(ctx, opened, partial(looks_for, LONGEST_APPLY_S), keys=partial(next_keys, ctx))
         except NotReady as e:
             raise AirflowSkipException(str(e)) from None
         words = "\n".join(in_words(self.pipeline.name, one) for one in found)

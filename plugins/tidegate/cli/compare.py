@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from tidegate.workflow.base.context import Context
     from tidegate.workflow.copy.compare import Report
     from tidegate.workflow.deliver.deliver import Sent
-
-LOOK_S = 5.0
 
 
 @click.command()
@@ -116,20 +113,11 @@ def compare(
     if first is not None or last is not None or wanted:
         raise click.UsageError(f"{pipeline} is a mirror, which has no deliveries: it takes no -s, -e and --to")
     from tidegate.wiring import command_lookup, open_copy
-    from tidegate.workflow.copy.compare import compare_each
-
-    def waits() -> Callable[[], bool]:
-        until = time.monotonic() + wait / 1000
-
-        def further() -> bool:
-            time.sleep(LOOK_S)
-            return time.monotonic() < until
-
-        return further
+    from tidegate.workflow.copy.compare import compare_each, looks_for
 
     opened = partial(open_copy, spec, command_lookup)
     with surroundings.working(spec, progress) as ctx:
-        found = compare_each(ctx, opened, waits, why if fix else "", lambda *_: keys, server)
+        found = compare_each(ctx, opened, partial(looks_for, wait / 1000), why if fix else "", lambda *_: keys, server)
     if as_json:
         plain = [{"copy": told.pop("round"), **told} for told in map(to_plain, found)]
         print_json({"pipeline": spec.name, **({"servers": plain} if names else plain[0])})

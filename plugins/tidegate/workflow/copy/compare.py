@@ -3,6 +3,7 @@ merged; exact while both move, since each row says as of which position of the l
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -32,6 +33,7 @@ from tidegate.workflow.copy.narrow import Narrowed, keys_of, narrow
 from tidegate.workflow.copy.standing import no_files
 from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns
 
+LOOK_S = 5.0
 SAMPLES = 10
 """Keys that are named."""
 
@@ -169,6 +171,17 @@ def compare(
         _confirm(ctx, round_, {c.of for c in columns})
     ctx.ledger.copies.give_up(round_, f"{WAS_COMPARED}{wrong:,} of {report.rows:,} keys differ")
     return replace(report, mended=_read_again(ctx, database, chunks, fix, server)) if fix and wrong else report
+
+
+def looks_for(seconds: float) -> Callable[[], bool]:
+    """What `compare` waits by: it sleeps before each further look at the mirror, for so long in all."""
+    until = time.monotonic() + seconds
+
+    def further() -> bool:
+        time.sleep(LOOK_S)
+        return time.monotonic() < until
+
+    return further
 
 
 def compare_each(
