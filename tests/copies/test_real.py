@@ -137,7 +137,7 @@ def test_a_commit_that_is_in_the_log_and_not_yet_visible_holds_a_copy(
         world.writer.first()
         key = min(world.writer.there)
         world.source_table = PostgreSQLChunks(for_workers(postgresql.connection), patience_s=1)
-        with world.connected(), unanswered(postgresql) as answer:
+        with world.connected(), unanswered(postgresql, world) as answer:
             events = first_event(world)
             pid, commit = invisible(world, key)
             world.writer.tick()
@@ -154,14 +154,21 @@ def test_a_commit_that_is_in_the_log_and_not_yet_visible_holds_a_copy(
 
 
 @contextmanager
-def unanswered(server: Server) -> Iterator[Callable[[], None]]:
-    """Commits of sessions that wait for a standby wait for one that does not exist, until what it gives is called."""
+def unanswered(server: Server, world: RealWorld) -> Iterator[Callable[[], None]]:
+    """Commits of sessions that wait for a standby wait for one that does not exist, until what it gives is called. The
+    writer's own session must know that it does not wait before there is that standby."""
+
+    def waits_for_nobody() -> bool:
+        with world.writer._look.cursor() as cursor:
+            cursor.execute("SHOW synchronous_commit")
+            return bool(cursor.fetchone()[0] == "local")
 
     def answer() -> None:
         server.run("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
 
-    server.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     server.run("ALTER SYSTEM SET synchronous_commit = local", "SELECT pg_reload_conf()")
+    eventually(waits_for_nobody)
+    server.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
     try:
         yield answer
     finally:
