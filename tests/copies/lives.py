@@ -5,7 +5,7 @@ since the newest whole copy began; and after one more copy, whatever has happene
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.copies.worlds import COPYING, CopyWorld
@@ -37,8 +37,9 @@ CALLS = {
 
 
 class Mortal:
-    """A life whose tasks die at random calls. `dies`: port, method, before or after it, at which call; None: nobody."""
+    """A life whose tasks die at random `calls`. `dies`: port, method, before or after it, at which call; or None."""
 
+    calls: Mapping[str, Sequence[str]] = CALLS
     rng: random.Random
     dies: tuple[str, str, bool, int] | None = None
 
@@ -50,8 +51,8 @@ class Mortal:
         return Hook(port, before={method: once}) if before else Hook(port, after={method: once})
 
     def _death(self) -> tuple[str, str, bool, int]:
-        port = self.rng.choice(list(CALLS))
-        return port, self.rng.choice(CALLS[port]), self.rng.random() < 0.5, self.rng.randrange(1, 4)
+        port = self.rng.choice(list(self.calls))
+        return port, self.rng.choice(self.calls[port]), self.rng.random() < 0.5, self.rng.randrange(1, 4)
 
 
 class Life(Mortal):

@@ -25,11 +25,12 @@ from confluent_kafka.admin import NewTopic
 from dev.demo.mirror.connect import Connect
 from dev.stack.ports import choose_ports
 from dev.stack.topics import create_topic
+from tests.copies.lives import Mortal
 from tests.copies.real_parts import FLUSH_MS, LANES, drop_slot, launcher_of, settings_of, yaml_of
 from tests.copies.writer import FIRST_ROWS, TICK, Key, Quiet, Table, Writer
 from tests.databases.mysql_server import JARS
 from tests.databases.servers import Server
-from tests.hooks import Died, Hook, Once, die
+from tests.hooks import Died
 from tests.mirror.audits import deep
 from tests.mirror.worlds import MirrorWorld
 from tests.real_kafka import RealKafka, eventually
@@ -69,15 +70,16 @@ _TURNS = [
 ]
 
 
-class RealWorld(MirrorWorld):
+class RealWorld(Mortal, MirrorWorld):
     """A pipeline of one table, its connector and its writer. `seed` decides what they do."""
+
+    calls = _CALLS
 
     def __init__(self, folder: Path, server: Server, bootstrap: str, seed: int, rows: int = FIRST_ROWS) -> None:
         self.rng, self.seed, self.server = random.Random(seed), seed, server
         self.prefix = f"{server.kind[:2]}{seed}"
         self.data = Table(server.kind, f"shop.readings_{seed}")
         topic = f"{self.prefix}.{self.data.name}"
-        self.dies: tuple[str, str, bool, int] | None = None
         super().__init__(folder, yaml_of(topic, self.data, self.rng), wrap=self._wrap)
         self.change_spec(name=self.prefix)  # Kafka's group is named after it
         settings = {"bootstrap.servers": bootstrap}
@@ -98,13 +100,6 @@ class RealWorld(MirrorWorld):
         self.starting: threading.Thread | None = None
         self.spared = 0.0
         self.counts = dict.fromkeys(_COUNTED, 0)
-
-    def _wrap(self, name: str, port: object) -> object:
-        if self.dies is None or self.dies[0] != name:
-            return port
-        _, method, before, at = self.dies
-        once = Once(die, at)
-        return Hook(port, before={method: once}) if before else Hook(port, after={method: once})
 
     def _how_far(self) -> tuple[LogPosition, LogPosition]:
         if self.server.kind == "mariadb":
@@ -128,10 +123,6 @@ class RealWorld(MirrorWorld):
         finally:
             self.dies = None
             self.close()
-
-    def _death(self) -> tuple[str, str, bool, int]:
-        port = self.rng.choice(list(_CALLS))
-        return port, self.rng.choice(_CALLS[port]), self.rng.random() < 0.5, self.rng.randrange(1, 4)
 
     def land_next(self) -> int | None:
         """A batch of what is there; None for none."""

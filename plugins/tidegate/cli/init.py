@@ -169,10 +169,8 @@ def _drafted(asked: _Asked) -> tuple[Draft, str]:
         found, outcome = _fitted(look, found, now_ms)
     _say(found, outcome, state, read)
     if {column.path.removeprefix("$.payload").removeprefix("$") for column in found.columns.columns} >= _CHANGES:
-        progress(
-            "these are change events of a database's table (Debezium): a mirror (sink.kind: mirror) is that table,"
-        )
-        progress("and format: {type: debezium} decodes them: docs/mirrors.md. The draft has the events as they are")
+        progress("these are change events of a database's table (Debezium): sink.kind: mirror keeps that table, and")
+        progress("format: {type: debezium} decodes them: docs/mirrors.md. The draft has the events as they are")
     return found, text(found)
 
 

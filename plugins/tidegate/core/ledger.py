@@ -81,9 +81,9 @@ class PipelineLedger(Protocol):
 
     def specs(self, name: str) -> list[Pipeline]:
         """All versions, oldest first."""
-        ...
 
-    def newest(self, name: str) -> int: ...  # the greatest number of a version; 0: there is none
+    def newest(self, name: str) -> int:
+        """Return the number of the newest version; 0 without any."""
 
     def row(self, name: str) -> PipelineRow | None: ...
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tidegate.core.base.wording import many
 from tidegate.core.spec import proposals
-from tidegate.core.spec.paths import path_of
+from tidegate.core.spec.paths import is_plain, path_of
 from tidegate.core.spec.proposals import scalar
 
 MOST_COLUMNS = 300
@@ -221,7 +221,7 @@ def _is_map(node: Field) -> bool:
     """Whether the keys look like data: many of them, each in few messages, or such as no path can name."""
     keys = len(node.children)
     rare = keys > _FEW_KEYS and sum(child.seen for child in node.children.values()) < 0.1 * keys * node.seen
-    return keys > proposals.MOST_FIELDS or rare or not all(map(proposals.nameable, node.children))
+    return keys > proposals.MOST_FIELDS or rare or not all(map(is_plain, node.children))
 
 
 def _map_type(node: Field) -> str | None:

@@ -33,7 +33,12 @@ def parse(path: str) -> tuple[str, ...]:
 
 def path_of(keys: Iterable[str]) -> str:
     """The inverse of `parse`, of keys that are not empty."""
-    return "$" + "".join(f".{key if _PLAIN.fullmatch(key) else quoted(key)}" for key in keys)
+    return "$" + "".join(f".{key if is_plain(key) else quoted(key)}" for key in keys)
+
+
+def is_plain(key: str) -> bool:
+    """Whether the key stands in a path without quotes."""
+    return _PLAIN.fullmatch(key) is not None
 
 
 def quoted(key: str) -> str:

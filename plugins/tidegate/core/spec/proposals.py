@@ -20,7 +20,6 @@ MOST_FIELDS = 60
 LONGEST_TYPE = 2000
 """Characters of a type that a metastore takes in any case."""
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_PATH_PART = re.compile(paths.PLAIN)
 _STEP = re.compile(r"""\.(?:([^.\[\]"\s]+)|"((?:[^"\\]|\\.)*)")|(\[\])""")
 _ELEMENTS = "[]"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -136,11 +135,6 @@ def types_of(values: Iterable[Any]) -> set[str]:
 def common_type(types: set[str]) -> str | None:
     """The narrowest type that takes all of them; string for none; None where there is no such type."""
     return _common(types)
-
-
-def nameable(key: str) -> bool:
-    """Whether a path can name the field without quotes."""
-    return _PATH_PART.fullmatch(key) is not None
 
 
 def _value(text: str) -> Any:

@@ -65,8 +65,10 @@ class PauseLedger(Protocol):
 
 def silent(pause: Pause | None, now_ms: int) -> frozenset[str]:
     """Kinds of notices that say only what the pause explains: windows that wait for the DAGs that it holds."""
-    kinds = {"archive": "late_window", "ingest": "unready_window", "apply": "late_merge", "deliver": "late_delivery"}
-    kinds["copy"] = "late_copy"
+    kinds = {
+        "archive": "late_window", "ingest": "unready_window", "apply": "late_merge", "copy": "late_copy",
+        "deliver": "late_delivery",
+    }  # fmt: skip
     return frozenset(kinds[k] for k in kinds if pause is not None and pause.covers(k, now_ms))
 
 
