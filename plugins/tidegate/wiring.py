@@ -20,7 +20,7 @@ from tidegate.adapters.connections import (
 )
 from tidegate.core.base.errors import LedgerError, SourceError, SourceUnavailable
 from tidegate.core.batch.launcher import Launcher
-from tidegate.core.copy.port import Database, LogPosition
+from tidegate.core.copy.port import Database, Place
 from tidegate.core.deliver.sender import Sender
 from tidegate.core.failover.states import Standby
 from tidegate.core.ledger import Ledger
@@ -195,7 +195,8 @@ def connectors_of(pipeline: Pipeline, lookup: Lookup | None) -> dict[str, Connec
     return {one.name: partial(_how_far, pipeline, one, lookup) for one in each if one.is_told}
 
 
-def _how_far(pipeline: Pipeline, server: CopiedServer, lookup: Lookup | None) -> tuple[LogPosition, LogPosition]:
+def _how_far(pipeline: Pipeline, server: CopiedServer, lookup: Lookup | None) -> Place:
+    """S12: the log's begin is asked once the place is known."""
     from tidegate.databases import connector
 
     if server.slot is not None:
@@ -206,7 +207,7 @@ def _how_far(pipeline: Pipeline, server: CopiedServer, lookup: Lookup | None) ->
         url = http_url(resolve(server.connect_conn_id, lookup))
         position = connector.connect_position(url, server.connector, SOURCE_ANSWERS_S)
     with open_database(pipeline, lookup, SOURCE_ANSWERS_S, server.name) as database:
-        return position, database.position()
+        return Place(position, database.position(), database.log_begin())
 
 
 @contextmanager

@@ -22,20 +22,24 @@ LOW, HIGH = (2**50, 3), (2**50 + 7, 0)
 # ---------------------------------------------------------------- looks at the connector (S10)
 
 
-def look(n: int) -> Look:
-    return Look(position=(2**50 + n, 1), log_end=(2**50 + n, 9), at_ms=2**41 + n, ends={0: n, 11: 2**40})
+def look(n: int, number: int) -> Look:
+    place, end = (2**50 + n, 1), (2**50 + n, 9)
+    ends = {0: n, 11: 2**40}
+    return Look(position=place, log_end=end, at_ms=2**41 + n, ends=ends, reader="shop", gap=n, number=number)
 
 
 def test_s10_looks_are_kept_in_their_order(ledger: SqlLedger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.ledger.copies.LOOKS_KEPT", 3)
     assert list(ledger.copies.looks(NAME)) == []
-    for n in (5, 1, 3):
-        ledger.copies.looked(NAME, look(n))
-    assert list(ledger.copies.looks(NAME)) == [look(5), look(1), look(3)]
-    ledger.copies.looked("another", look(9))
-    ledger.copies.looked(NAME, look(4))
-    assert list(ledger.copies.looks(NAME)) == [look(1), look(3), look(4)], "the oldest one is forgotten"
-    assert list(ledger.copies.looks("another")) == [look(9)]
+    for number, n in enumerate((5, 1, 3), 1):
+        ledger.copies.looked(NAME, look(n, number))
+    assert list(ledger.copies.looks(NAME)) == [look(5, 1), look(1, 2), look(3, 3)]
+    ledger.copies.looked("another", look(9, 1))
+    with pytest.raises(LostComparison):
+        ledger.copies.looked(NAME, look(4, 3))  # another task has looked meanwhile
+    ledger.copies.looked(NAME, look(4, 4))
+    assert list(ledger.copies.looks(NAME)) == [look(1, 2), look(3, 3), look(4, 4)], "the oldest one is forgotten"
+    assert list(ledger.copies.looks("another")) == [look(9, 1)]
 
 
 def test_s10_how_far_batches_have_read_each_partition(ledger: SqlLedger) -> None:

@@ -137,21 +137,21 @@ def test_a_round_is_compared_and_may_be_merged_then(ledger: SqlLedger) -> None:
 
 
 def test_a_whole_copy_has_what_a_comparison_confirms(ledger: SqlLedger) -> None:
-    ledger.copies.confirm(NAME, 1, ["later"])  # the ledger has no such copy
+    ledger.copies.confirm(NAME, 1, ["later"], 2)  # the ledger has no such copy
     ledger.copies.begin(NAME, 1, TABLE, KEY, columns=["id", "word"])
     with pytest.raises(LostComparison):
-        ledger.copies.confirm(NAME, 1, ["later"])
+        ledger.copies.confirm(NAME, 1, ["later"], 2)
     ledger.copies.whole(NAME, 1)
-    for _ in range(2):
-        ledger.copies.confirm(NAME, 1, ["word", "later", "also"])
+    for by in (3, 3, 2):
+        ledger.copies.confirm(NAME, 1, ["word", "later", "also"], by)
     whole = ledger.copies.newest(NAME)
     assert whole is not None
-    assert whole.columns == ("id", "word", "also", "later")
+    assert (whole.columns, whole.confirmed) == (("id", "word", "also", "later"), 3)
     assert ledger.reads.readings([NAME])[NAME].columns == whole.columns
-    assert _events(ledger, "copy 1").count("copy columns confirmed") == 1
+    assert _events(ledger, "copy 1").count("copy confirmed") == 1
     begun(ledger, 2)
     ledger.copies.whole(NAME, 2)
-    ledger.copies.confirm(NAME, 2, ["later"])  # of a copy of before nobody knows what it has
+    ledger.copies.confirm(NAME, 2, ["later"], 4)  # of a copy of before nobody knows what it has
     assert ledger.reads.readings([NAME])[NAME].columns == ()
 
 

@@ -146,7 +146,7 @@ def _one_for_all(original, plan, open_storage):
     return replace(after, servers=replace(after.servers, logs=logs))
 
 
-def _with_the_first(original, ctx, table, upto, server=""):
+def _with_the_first(original, ctx, table, upto, server="", cured=None):
     return original(ctx, table, upto, next(iter(ctx.connectors)))
 
 
@@ -260,7 +260,7 @@ def _the_newest_too(original, name, newest):
     return original(name, 2**62)
 
 
-def _asked_once(original, ctx):
+def _asked_once(original, ctx, server=""):
     """Before the topic's ends."""
     answers: list[Any] = []
     ask = ctx.connectors[""]
@@ -272,7 +272,7 @@ def _asked_once(original, ctx):
 
     ctx.connectors[""] = first
     try:
-        original(ctx)
+        original(ctx, server)
     finally:
         ctx.connectors[""] = ask
 

@@ -36,7 +36,7 @@ from tests.mirror.worlds import MirrorWorld
 from tests.real_kafka import RealKafka, eventually
 from tidegate.adapters.clock import SystemClock
 from tidegate.core.base.errors import JobFailed, LostComparison, NotReady, SourceError
-from tidegate.core.copy.port import LogPosition
+from tidegate.core.copy.port import LogPosition, Place
 from tidegate.core.mirror.balance import imbalance
 from tidegate.databases import connector, kinds
 from tidegate.targets.iceberg.tags import FIRST_COPY
@@ -101,12 +101,12 @@ class RealWorld(Mortal, MirrorWorld):
         self.spared = 0.0
         self.counts = dict.fromkeys(_COUNTED, 0)
 
-    def _how_far(self) -> tuple[LogPosition, LogPosition]:
+    def _how_far(self) -> Place:
         if self.server.kind == "mariadb":
             noted = connector.connect_position(f"http://127.0.0.1:{self.port}", self.prefix, 5.0)
         else:
             noted = connector.slot_position(self.server.connection, self.prefix, 5.0)
-        return noted, self.looking.position()
+        return Place(noted, self.looking.position(), self.looking.log_begin())
 
     # ------------------------------------------------------------ turns
 

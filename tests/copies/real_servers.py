@@ -25,7 +25,7 @@ from tests.mirror.audits import Here
 from tests.real_kafka import RealKafka
 from tidegate.adapters.clock import SystemClock
 from tidegate.core.base.errors import NotReady
-from tidegate.core.copy.port import LogPosition
+from tidegate.core.copy.port import LogPosition, Place
 from tidegate.databases import connector, kinds
 from tidegate.workflow.base.servers import to_read_now
 from tidegate.workflow.copy import copy as reading
@@ -77,9 +77,9 @@ class RealServers(ServersWorld):
             "transforms.route.regex": rf"{name}\.shop\..*", "transforms.route.replacement": self.topic,
         }  # fmt: skip
 
-    def _how_far(self, name: str) -> tuple[LogPosition, LogPosition]:
+    def _how_far(self, name: str) -> Place:
         noted = connector.connect_position(f"http://127.0.0.1:{self._port}", name, 5.0)
-        return noted, self.bases[name].position()
+        return Place(noted, self.bases[name].position(), self.bases[name].log_begin())
 
     def copied_from(self, server: str) -> Any:
         return self.readers[server]

@@ -22,7 +22,7 @@ from tests.databases.servers import Server
 from tests.real_kafka import RealKafka
 from tidegate.adapters.clock import SystemClock
 from tidegate.core.base.errors import NotReady
-from tidegate.core.copy.port import LogPosition
+from tidegate.core.copy.port import Place
 from tidegate.databases import connector, kinds
 from tidegate.workflow.copy import copy as reading
 
@@ -70,12 +70,12 @@ class RealShards(ShardedWorld):
         self.connect = Connect(folder / "connect", bootstrap, port, given, launcher, LANES, FLUSH_MS, jars)
         self._port = port
 
-    def _how_far(self) -> tuple[LogPosition, LogPosition]:
+    def _how_far(self) -> Place:
         if self.server.kind == "mariadb":
             noted = connector.connect_position(f"http://127.0.0.1:{self._port}", self.prefix, 5.0)
         else:
             noted = connector.slot_position(self.server.connection, self.prefix, 5.0)
-        return noted, self.looking.position()
+        return Place(noted, self.looking.position(), self.looking.log_begin())
 
     def change(self, most: int = 20) -> None:
         """Rows of any of them, each by a transaction of its own."""

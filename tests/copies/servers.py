@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.source_table import FakeSource, position
+from tests.fakes.source_table import FakeSource, place
 from tests.mirror.audits import Here
 from tests.mirror.worlds import YAML, MirrorWorld
 from tidegate.core.base.errors import SourceUnavailable
@@ -57,7 +57,7 @@ class FakeServer(FakeSource):
 
     def how_far(self) -> Any:
         """What its connector has noted, and where its log ends."""
-        return position(self.delivered), self.position()
+        return place(self, self.delivered)
 
 
 class ServersWorld(MirrorWorld):

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.copies.worlds import CopyWorld
-from tests.fakes.source_table import TABLE, position
+from tests.fakes.source_table import TABLE, place, position
 from tests.mirror.audits import Here, dropped
 from tidegate.core.base.errors import JobFailed, LostComparison, NotReady
+from tidegate.core.copy.port import Place
 from tidegate.core.copy.rounds import RESUMED_MS, RoundState
 from tidegate.workflow.apply.upkeep import _is_copied
 from tidegate.workflow.clean.duties import clean
@@ -25,7 +26,7 @@ def world(tmp_path: Path) -> Iterator[CopyWorld]:
     made = CopyWorld(tmp_path)
     made.source_table.rows = {key: f"old {key}" for key in range(1, 9)}
     made.source_table.set(3, "first event")
-    made.connector = lambda: (position(made.delivered), made.source_table.position())
+    made.connector = lambda: place(made.source_table, made.delivered)
     delivered(made)
     made.mirror()
     yield made
@@ -111,7 +112,7 @@ def test_a_comparison_that_died_goes_on(world: CopyWorld) -> None:
         raise KeyboardInterrupt
 
     behind, world.source_table.end = position(world.delivered), world.source_table.end + 10
-    world.connector = lambda: (behind, world.source_table.position())
+    world.connector = lambda: Place(behind, world.source_table.position())
     with pytest.raises(KeyboardInterrupt):
         compare(world.context(), world.source_table, Here(), dies)
     world.close()
@@ -184,7 +185,7 @@ def test_a_comparison_that_died_long_ago_is_begun_anew(world: CopyWorld) -> None
         raise KeyboardInterrupt
 
     behind, world.source_table.end = position(world.delivered), world.source_table.end + 10
-    world.connector = lambda: (behind, world.source_table.position())
+    world.connector = lambda: Place(behind, world.source_table.position())
     world.source_table.sneak(5, "other")
     with pytest.raises(KeyboardInterrupt):
         compare(world.context(), world.source_table, Here(), dies)

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.copies.worlds import CopyWorld
-from tests.fakes.source_table import position
+from tests.fakes.source_table import place, position
 from tests.world import TOPIC
 from tidegate.adapters.connections import ConnectionMissing
 from tidegate.core.base.errors import SourceUnavailable
 from tidegate.core.copy.complete import Look, complete
+from tidegate.core.copy.port import Place
 from tidegate.core.copy.words import how_far
 from tidegate.core.mirror.copied import Complete
 from tidegate.ledger import schema
@@ -33,7 +34,7 @@ def begun(folder: Path) -> CopyWorld:
     made.source_table.rows = {key: f"old {key}" for key in range(1, 5)}
     made.source_table.set(3, "first event")
     made.delivered = made.source_table.end
-    made.connector = lambda: (position(made.delivered), made.source_table.position())
+    made.connector = lambda: place(made.source_table, made.delivered)
     return made
 
 
@@ -180,7 +181,7 @@ def test_a_change_while_it_is_looked_is_not_missed(world: CopyWorld) -> None:
     at = position(world.delivered)
 
     def changes_then() -> object:
-        answer = at, world.source_table.position()
+        answer = Place(at, world.source_table.position())
         if 1 in world.source_table.rows and world.source_table.rows[1] != "above":
             sends(world, 1, "above")
         return answer
@@ -214,7 +215,7 @@ def test_a_chunk_may_be_newer_than_exact(world: CopyWorld) -> None:
     world.mirror()
     world.connector = silent  # type: ignore[assignment]
     world.source_table.set(1, "above")
-    world.connector = lambda: (position(world.delivered), world.source_table.position())
+    world.connector = lambda: place(world.source_table, world.delivered)
     world.again()
     world.read()
     world.connector = silent  # type: ignore[assignment]
@@ -326,7 +327,7 @@ def test_the_log_of_another_server_is_no_look(world: CopyWorld) -> None:
     """It ends before what was merged; by the old server's position all of it would be in the table already."""
     world.mirror()
     before = told(world)
-    world.connector = lambda: ((50, 0), (60, 0))
+    world.connector = lambda: Place((50, 0), (60, 0))
     world.again()
     world.read()
     world.apply()

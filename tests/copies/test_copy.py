@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.copies.worlds import COPYING, CopyWorld
-from tests.fakes.source_table import TABLE, position
+from tests.fakes.source_table import TABLE, place
 from tests.hooks import Died, Hook, die
 from tests.mirror.audits import deep, dropped, overwritten
 from tests.mirror.test_where_key import ask
@@ -323,7 +323,7 @@ def test_a_connector_that_has_noted_nothing_holds_the_first_copy(world: CopyWorl
     world.apply()
     with pytest.raises(NotReady, match="nobody says that its connector would go on after a restart"):
         world.read()
-    world.connector = lambda: (position(world.source_table.end), world.source_table.position())
+    world.connector = lambda: place(world.source_table, world.source_table.end)
     assert world.mirror() == world.source_table.rows
 
 

@@ -19,7 +19,7 @@ from tests.crash.cases import OVERTAKINGS
 from tests.crash.faults import KINDS, OF_A_COPY, Faults
 from tests.crash.scenario import calm
 from tests.crash.short_life import Play, ShortLife, Step
-from tests.fakes.source_table import position
+from tests.fakes.source_table import place
 from tests.mirror.test_faults import PLACES, counts
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.copy.rounds import ChunkState, RoundState
@@ -137,7 +137,7 @@ class Copies(Play[CopyWorld]):
         world = CopyWorld(folder, COPYING, wrap=faults.wrap, location=PLACES[self.place], store=store)
         if source is not None:
             world.source_table, world.sent = source, len(source.log)
-        world.connector = lambda: (position(world.source_table.end), world.source_table.position())  # all is delivered
+        world.connector = lambda: place(world.source_table, world.source_table.end)  # all is delivered
         return world
 
     def keeps(self, world: CopyWorld) -> Any:

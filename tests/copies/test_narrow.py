@@ -11,10 +11,10 @@ import pytest
 
 from tests.copies.test_compare import compared, delivered
 from tests.copies.worlds import COPYING, CopyWorld
-from tests.fakes.source_table import TABLE, _Checksums, position
+from tests.fakes.source_table import TABLE, _Checksums, place, position
 from tests.mirror.audits import Here
 from tidegate.core.base.errors import SourceError, SourceUnavailable
-from tidegate.core.copy.port import Checksum, KeyRange
+from tidegate.core.copy.port import Checksum, KeyRange, Place
 from tidegate.core.copy.rounds import RoundState
 from tidegate.workflow.copy import narrow
 from tidegate.workflow.copy.compare import compare, how_much
@@ -33,7 +33,7 @@ def begun(folder: Path, rows: int = 200, chunk_rows: int = 40) -> CopyWorld:
 
 def mirrored(made: CopyWorld) -> CopyWorld:
     """The first copy is in, and nothing is noted of how it was read."""
-    made.connector = lambda: (position(made.delivered), made.source_table.position())
+    made.connector = lambda: place(made.source_table, made.delivered)
     delivered(made)
     made.mirror()
     made.source_table.reads.clear()
@@ -137,7 +137,7 @@ def test_one_that_died_once_it_had_narrowed_reads_these_ranges(world: CopyWorld)
 
     world.source_table.sneak(100, "other")
     behind, world.source_table.end = position(world.delivered), world.source_table.end + 10
-    world.connector = lambda: (behind, world.source_table.position())
+    world.connector = lambda: Place(behind, world.source_table.position())
     with pytest.raises(KeyboardInterrupt):
         compare(world.context(), world.source_table, Here(), dies)
     world.close()

@@ -10,7 +10,7 @@ import pytest
 from tests.copies.test_compare import compared, delivered
 from tests.copies.test_shards import A, B, ShardedWorld
 from tests.fakes.source_shards import FakeShards
-from tests.fakes.source_table import position
+from tests.fakes.source_table import place
 from tests.fakes.source_texts import FakeTexts
 from tidegate.core.copy.port import KeyRange
 from tidegate.workflow.copy import narrow
@@ -35,7 +35,7 @@ def begun(folder: Path, kind: str = "bigint") -> ShardedWorld:
         one.rows |= {key: "same" for key in keys}
         one.batch_rows = 50
         made.source_table.set(name, keys[0], "an event")
-    made.connector = lambda: (position(made.delivered), made.source_table.position())
+    made.connector = lambda: place(made.source_table, made.delivered)
     delivered(made)
     assert made.mirror() == made.source_table.rows
     for one in made.source_table.shards.values():

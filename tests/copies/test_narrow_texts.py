@@ -13,11 +13,11 @@ import pytest
 from tests.copies.test_compare import compared, delivered
 from tests.copies.test_narrow import WORDS, mirrored
 from tests.copies.worlds import COPYING, CopyWorld
-from tests.fakes.source_table import position
+from tests.fakes.source_table import place, position
 from tests.fakes.source_texts import FakeTexts
 from tests.mirror.audits import Here
 from tidegate.core.base.errors import SpecError
-from tidegate.core.copy.port import KeyRange
+from tidegate.core.copy.port import KeyRange, Place
 from tidegate.core.copy.rounds import RoundState
 from tidegate.workflow.copy import narrow
 from tidegate.workflow.copy.compare import compare, how_much
@@ -113,7 +113,7 @@ def test_one_that_died_once_it_had_narrowed_reads_these_groups(world: CopyWorld)
 
     world.source_table.sneak("Key 100", "other")  # type: ignore[arg-type]
     behind, world.source_table.end = position(world.delivered), world.source_table.end + 10
-    world.connector = lambda: (behind, world.source_table.position())
+    world.connector = lambda: Place(behind, world.source_table.position())
     with pytest.raises(KeyboardInterrupt):
         compare(world.context(), world.source_table, Here(), dies)
     world.close()
@@ -190,7 +190,7 @@ def test_a_table_without_rows_is_one_group(tmp_path: Path) -> None:
     world = CopyWorld(tmp_path, TEXTS)
     world.source_table = FakeTexts()
     world.source_table.set("first", "event")  # type: ignore[arg-type]
-    world.connector = lambda: (position(world.delivered), world.source_table.position())
+    world.connector = lambda: place(world.source_table, world.delivered)
     delivered(world)
     world.mirror()
     world.source_table.lose("first")  # type: ignore[arg-type]

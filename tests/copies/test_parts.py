@@ -12,7 +12,7 @@ import pytest
 
 from tests.copies.test_compare import delivered
 from tests.copies.worlds import COPYING, CopyWorld
-from tests.fakes.source_table import TABLE, position
+from tests.fakes.source_table import TABLE, place
 from tests.mirror.audits import Here, deep
 from tests.mirror.test_where_key import ask
 from tidegate.core.base.errors import NotReady, SpecError
@@ -38,7 +38,7 @@ def begun(folder: Path, yaml: str = COPYING) -> CopyWorld:
     made = CopyWorld(folder, yaml)
     made.source_table.rows = {key: f"old {key}" for key in range(1, 13)}
     made.source_table.set(3, "first event")
-    made.connector = lambda: (position(made.delivered), made.source_table.position())
+    made.connector = lambda: place(made.source_table, made.delivered)
     delivered(made)
     made.mirror()
     return made

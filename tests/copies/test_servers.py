@@ -286,12 +286,11 @@ def test_looks_of_before_are_of_the_only_server(tmp_path: Path) -> None:
     engine.dispose()
     migrate(url)
     ledger = SqlLedger(url, "test")
-    before = Look(position=(7, 0), log_end=(9, 0), at_ms=5, ends={})
+    before = Look(position=(7, 0), log_end=(9, 0), at_ms=5, ends={}, number=1)
     assert list(ledger.copies.looks("orders")) == [before]
-    of_one = replace(before, server=A)
-    for _ in range(3):
-        ledger.copies.looked("orders", of_one)
-    assert list(ledger.copies.looks("orders")) == [before, of_one, of_one, of_one]
+    of_one = replace(before, server=A, number=2)
+    ledger.copies.looked("orders", of_one)
+    assert list(ledger.copies.looks("orders")) == [before, of_one]
     ledger.close()
 
 
@@ -300,8 +299,8 @@ def test_looks_of_each_server_are_kept(tmp_path: Path, monkeypatch: pytest.Monke
     world = ServersWorld(tmp_path)
     ledger = world.context().ledger
     for n in range(5):
-        ledger.copies.looked("p", Look(position=(n, 0), log_end=(n, 0), at_ms=n, ends={}, server=A))
-    ledger.copies.looked("p", Look(position=(9, 0), log_end=(9, 0), at_ms=9, ends={}, server=B))
+        ledger.copies.looked("p", Look(position=(n, 0), log_end=(n, 0), at_ms=n, ends={}, server=A, number=n))
+    ledger.copies.looked("p", Look(position=(9, 0), log_end=(9, 0), at_ms=9, ends={}, server=B, number=5))
     kept = [(one.server, one.position[0]) for one in ledger.copies.looks("p")]
     assert kept == [(A, 3), (A, 4), (B, 9)]
     world.close()

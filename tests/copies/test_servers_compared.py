@@ -13,7 +13,7 @@ from tests.copies.test_servers import copied
 from tests.fakes.source_table import _Checksums, position
 from tests.mirror.audits import deep
 from tidegate.core.base.errors import NotReady, SourceError, SourceUnavailable
-from tidegate.core.copy.port import Checksum, KeyRange
+from tidegate.core.copy.port import Checksum, KeyRange, Place
 from tidegate.core.copy.rounds import RESUMED_MS, RoundState
 from tidegate.core.mirror.parts import KeyPart, OfServer
 from tidegate.workflow.clean.duties import clean
@@ -102,7 +102,7 @@ def test_the_mirror_has_caught_up_with_the_log_of_that_server(world: ServersWorl
     second = world.source_tables[B]
     behind = position(second.delivered)
     second.set(1, "on its way")
-    world.connectors |= {B: lambda: (behind, second.position())}
+    world.connectors |= {B: lambda: Place(behind, second.position())}
     world.deliver = lambda *_, **__: None  # type: ignore[method-assign]
     found = world.compared()
     assert (found[A].exact, found[A].differ) == (True, {})

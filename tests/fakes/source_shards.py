@@ -77,6 +77,9 @@ class FakeShards:
     def position(self) -> LogPosition:
         return position(self.end)
 
+    def log_begin(self) -> LogPosition:
+        return position(0)
+
     def in_progress(self) -> tuple[int, ...]:
         return ()
 

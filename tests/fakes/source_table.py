@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from spark_jobs.engine.types import schema_of
 from tests.mirror.worlds import event
+from tidegate.core.base.errors import NoPlace
 from tidegate.core.copy.port import (
     Bound,
     Checksum,
@@ -21,6 +22,7 @@ from tidegate.core.copy.port import (
     KeyGroups,
     KeyRange,
     LogPosition,
+    Place,
     ReadAfter,
     SourceColumn,
     SourceTable,
@@ -36,12 +38,12 @@ TABLE = SourceTable(
 
 class FakeSource:
     """`rows` by key; `log`: its events in the order of their commits. `during`: called between the batches of a read,
-    for what others do meanwhile; `idle_low`: a read tells this position as its LOW; `added`: columns that came
-    later, with the value that each row has."""
+    for what others do meanwhile; `begin`, `end`: of the log; `idle_low`: a read tells
+    this position as its LOW; `added`: columns that came later, with the value that each row has."""
 
     def __init__(self) -> None:
         self.rows: dict[int, str] = {}
-        self.end = 100
+        self.end, self.begin = 100, 0
         self.log: list[tuple[bytes, bytes]] = []
         self.during: Callable[[], None] = lambda: None
         self.reads: list[KeyRange] = []
@@ -95,6 +97,9 @@ class FakeSource:
     def position(self) -> LogPosition:
         return position(self.end)
 
+    def log_begin(self) -> LogPosition:
+        return position(self.begin)
+
     def in_progress(self) -> tuple[int, ...]:
         return ()
 
@@ -135,6 +140,13 @@ class FakeSource:
 def position(end: int) -> LogPosition:
     """As the log's events have it."""
     return (1 << 40) + end, 0
+
+
+def place(source: Any, delivered: int | None) -> Place:
+    """What a connector says that has delivered all below this place in the source's log; None: it has none."""
+    if delivered is None:
+        raise NoPlace("the connector has noted no place yet")
+    return Place(position(delivered), source.position(), source.log_begin())
 
 
 class _Checksums:

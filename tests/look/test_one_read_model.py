@@ -168,6 +168,9 @@ def _merges(dice: random.Random, one: Pipeline) -> Iterator[tuple[str, dict[str,
     read = {"round": 1, "table_name": "shop.t", "key": '["id"]', "ended": True, "why": ""}
     begun = {"state": dice.choice(("OPEN", "OPEN", "WHOLE")), "begun_ms": NOW - dice.choice((0, 99)) * HOUR}
     yield "copies", {**mine, **read, **begun}
+    gap = random.Random(one.name).choice((0, 1))
+    look = {"look": 1, "position": "7,0", "log_end": "7,0", "at_ms": NOW, "ends": "{}", "server": "", "reader": "shop"}
+    yield "source_looks", {**mine, **look, "gap": gap}
     state = dice.choice(("OPEN", "REFUSED", "APPLIED"))
     said = {"state": state, "why": "two contents of one key" if state == "REFUSED" else None, "nonce": "n"}
     yield "applies", {**mine, "epoch": 1, "first_batch": upto + 1, "last_batch": upto + 1, "began_ms": NOW, **said}

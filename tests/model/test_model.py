@@ -12,6 +12,7 @@ import pytest
 
 from tests.model.scenarios import OF_COPIES, OF_DELIVERIES, OF_MIRRORS, OF_READINGS, OF_RECUTS, OF_SITES, SCENARIOS, run
 
+LARGE = ("copy-two-attempts", "interleaved-logged", "interleaved-three", "place-renamed")
 SMALL = (
     *("seal-vs-plan", "vanished-partition", "late-add", "open-batch-new-spec", "rollback-batch", "rollback-landing"),
     *(
@@ -28,7 +29,7 @@ SMALL = (
     *OF_READINGS,
     *("days-first", "days-crash", "days-late-event", "days-again", "days-purge-repeat", "days-restored"),
     *(name for name in OF_SITES if name != "failover-switch"),
-    *(name for name in OF_COPIES if name not in ("copy-two-attempts", "interleaved-logged", "interleaved-three")),
+    *(name for name in OF_COPIES if name not in LARGE),
 )
 BEGINNINGS = {
     "failover-first": 8_000,
@@ -36,6 +37,7 @@ BEGINNINGS = {
     "log-cut": 8_000,
     "late-partition": 8_000,
     "failover-switch": 8_000,
+    "place-renamed": 8_000,
 }
 BEGINNINGS |= {"days-record-lost": 8_000, "days-restored-number": 8_000, "days-purge": 8_000}
 BEGINNINGS |= {"landing-adopted": 4_000, "landing-published": 4_000, "rebuild-in-place": 4_000}

@@ -254,6 +254,10 @@ MIRROR_PURGED_BELOW = "spark_jobs.engine.mirror.shape:Shape.purged_below"
 MIRROR_LIMITED = "spark_jobs.engine.mirror.purge:limited"
 MIRROR_IS_COPIED = "tidegate.workflow.apply.upkeep:_is_copied"
 COPY_OF_ALL = "tidegate.core.copy.complete:of_all"
+COPY_LOST = "tidegate.core.copy.places:lost"
+COPY_COUNTING = "tidegate.core.copy.places:counting"
+COPY_NEWEST = "tidegate.workflow.apply.complete:_newest_copy"
+COPY_LOOKED = "tidegate.ledger.copies:SqlCopies.looked"
 MIRROR_NEWEST_MERGED = "spark_jobs.engine.mirror.other_log:_newest_merged"
 
 # ---------------------------------------------------------------- readers of keyed tables

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from tests.copies import planted as copied
+from tests.copies import planted_places as lost
 from tests.deliver import planted as delivered
 from tests.failover import planted as failed_over
 from tests.mirror import planted as mirrored
@@ -135,6 +136,7 @@ def test_each_seam_is_one_line_that_a_bug_needs() -> None:
         mirrored.DAY_BUGS,
         applied.WORKFLOW_BUGS,
         copied.COPY_BUGS,
+        lost.PLACE_BUGS,
         offline.OFFLINE_BUGS,
         delivered.DELIVERY_BUGS,
         delivered.CLUSTER_BUGS,
@@ -148,6 +150,6 @@ def test_each_seam_is_one_line_that_a_bug_needs() -> None:
         Planted(each)  # raises where it no longer fits
     files = [
         *Path(bugs.__file__).parent.glob("bugs_*.py"),
-        *(Path(m.__file__) for m in (simulated, mirrored, applied, copied, offline, delivered, failed_over)),
+        *(Path(m.__file__) for m in (simulated, mirrored, applied, copied, lost, offline, delivered, failed_over)),
     ]
     assert [f.name for f in files if re.search(r"\"(tidegate|spark_jobs|tests)[\w.]*:", f.read_text())] == []

@@ -9,18 +9,19 @@ import urllib.request
 from typing import Any
 
 from tidegate.core.base.connection import Connection
-from tidegate.core.base.errors import GOES_ON, SourceError, SourceUnavailable
+from tidegate.core.base.errors import GOES_ON, NoPlace, SourceError, SourceUnavailable
 from tidegate.core.copy.port import LogPosition
 from tidegate.core.doctor.connectors import ConnectorState
 from tidegate.databases.kinds import POSTGRESQL, for_workers, kind_of
 
+_NAMED = "name the connector (or the slot) that feeds the topic"
 _WAIT = f"wait until it has noted its first place (offset.flush.interval.ms); {GOES_ON}"
 
 
 def connect_position(url: str, name: str, timeout_s: float) -> LogPosition:
     """Of a connector for MariaDB or MySQL, as Kafka Connect (3.5 or later) has noted it: what began below is in Kafka.
 
-    `url`: of its REST interface. Raises SourceUnavailable, or SourceError for a connector without such a place."""
+    `url`: of its REST interface. Raises SourceUnavailable, NoPlace, or SourceError where it reads no binary log."""
     return offset_position(name, _asked(url, name, "offsets", timeout_s))
 
 
@@ -47,17 +48,17 @@ def _asked(url: str, name: str, what: str, timeout_s: float) -> Any:
 
 
 def offset_position(name: str, answer: Any) -> LogPosition:
-    """Of Connect's answer. Raises SourceError where it has no place in a binary log, or several."""
+    """Of Connect's answer. Raises NoPlace where it has none yet, SourceError where it has several, or another log's."""
     from tidegate.databases.mariadb.places import place
 
     offsets = [each["offset"] for each in answer.get("offsets", ()) if each.get("offset")]
     if not offsets:
-        raise SourceError(f"the connector {name} has noted no place yet", advice=_WAIT, retry=True)
+        raise NoPlace(f"the connector {name} has noted no place yet", advice=_WAIT)
     if len(offsets) != 1 or not {"file", "pos"} <= offsets[0].keys():
         raise _refused(f"the connector {name} has noted no place in a binary log, or several")
     (offset,) = offsets
     if offset.get("snapshot"):
-        raise _refused(f"the connector {name} is reading a snapshot: its place says nothing yet", retry=True)
+        raise NoPlace(f"the connector {name} is reading a snapshot: its place says nothing yet", advice=_NAMED)
     try:
         return place(str(offset["file"]), int(offset["pos"]))
     except ValueError as e:
@@ -67,7 +68,7 @@ def offset_position(name: str, answer: Any) -> LogPosition:
 def slot_position(connection: Connection, slot: str, timeout_s: float) -> LogPosition:
     """Of a replication slot of PostgreSQL: its reader has confirmed everything that was committed below.
 
-    Raises SourceUnavailable, or SourceError for a slot that is missing."""
+    Raises SourceUnavailable, NoPlace for a slot that is missing, or has lost a part of the log."""
     if kind_of(connection) != POSTGRESQL:
         raise _refused(f"connection {connection.conn_id} is of type {connection.conn_type}: it has no slots")
     from tidegate.databases.postgresql.control import PostgreSQL
@@ -78,9 +79,9 @@ def slot_position(connection: Connection, slot: str, timeout_s: float) -> LogPos
     finally:
         database.close()
     if found is None:
-        what = f"there is no logical replication slot {slot} of this database, or nothing is confirmed yet"
+        what = f"there is no logical replication slot {slot} of this database that has the log from a place on"
         advice = f"name the connector's slot in copy.slot, if this is another one; {GOES_ON}"
-        raise SourceError(what, advice=advice, retry=True)
+        raise NoPlace(what, advice=advice)
     return found, 0
 
 
@@ -89,5 +90,5 @@ def _silent(name: str, why: object) -> SourceUnavailable:
     return SourceUnavailable(f"Kafka Connect did not say where the connector {name} is: {why}", advice=advice)
 
 
-def _refused(what: str, retry: bool = False) -> SourceError:
-    return SourceError(what, advice="name the connector (or the slot) that feeds the topic", retry=retry)
+def _refused(what: str) -> SourceError:
+    return SourceError(what, advice=_NAMED)

@@ -16,6 +16,7 @@ from tidegate.core.base.transition import Step, step
 from tidegate.core.batch.states import ABANDONED, INGEST, OVER_STATES
 from tidegate.core.copy import transitions
 from tidegate.core.copy.complete import Look
+from tidegate.core.copy.places import uncured
 from tidegate.core.copy.port import KeyRange, LogPosition, TableRange
 from tidegate.core.copy.rounds import LOOKS_KEPT, UNDER_WAY, Chunk, ChunkFile, ChunkState, Reading, Round, RoundState
 from tidegate.core.files.receipt import DIRTY
@@ -84,12 +85,11 @@ class SqlCopies(Part):
     # ------------------------------------------------------------ changing
 
     def looked(self, name: str, look: Look) -> None:
-        every, of_server = s.c.pipeline == name, and_(s.c.pipeline == name, s.c.server == look.server)
+        of_server = and_(s.c.pipeline == name, s.c.server == look.server)
+        values = {"position": _spelled(look.position), "log_end": _spelled(look.log_end), "at_ms": look.at_ms}
+        values |= {"server": look.server, "reader": look.reader, "gap": look.gap}
         with self._store.begin() as c:
-            newest = c.scalar(select(func.max(s.c.look)).where(every)) or 0
-            values = {"position": _spelled(look.position), "log_end": _spelled(look.log_end), "at_ms": look.at_ms}
-            values["server"] = look.server
-            c.execute(insert(s).values(pipeline=name, look=newest + 1, ends=dumps(dict(look.ends)), **values))
+            c.execute(insert(s).values(pipeline=name, look=look.number, ends=dumps(dict(look.ends)), **values))
             older = select(s.c.look).where(of_server).order_by(s.c.look.desc()).offset(LOOKS_KEPT).limit(1)
             c.execute(delete(s).where(of_server, s.c.look <= (c.scalar(older) or 0)))
 
@@ -181,17 +181,19 @@ class SqlCopies(Part):
         done = step(arrow, named, after, state=round_.state, sets=said, detail=said)
         return moves.alone(self._store, r, done)
 
-    def confirm(self, name: str, number: int, columns: Iterable[str]) -> None:
+    def confirm(self, name: str, number: int, columns: Iterable[str], by: int) -> None:
         with self._store.begin() as c:
             row = row_of(c, r, pipeline=name, round=number)
-            known = () if row is None else _round(row).columns
-            more = [one for one in sorted(columns) if one not in known]
-            if row is None or not known or not more:
+            if row is None or _round(row).confirmed >= by:
                 return
-            still = and_(r.c.pipeline == name, r.c.round == number, r.c.columns == row.columns)
-            grown = update(r).where(still, r.c.state == RoundState.WHOLE).values(columns=dumps([*known, *more]))
+            known = _round(row).columns
+            more = [one for one in sorted(columns) if one not in known] if known else []
+            still = and_(r.c.pipeline == name, r.c.round == number, r.c.confirmed == row.confirmed)
+            sets: dict[str, Any] = {"confirmed": by} | ({"columns": dumps([*known, *more])} if more else {})
+            grown = update(r).where(still, r.c.state == RoundState.WHOLE).values(**sets)
             self._store.compare_and_set(c, grown, f"copy {number} of {name}")
-            self._store.note(c, name, "copy columns confirmed", f"copy {number}", {"columns": more})
+            said = {"comparison": by} | ({"columns": more} if more else {})
+            self._store.note(c, name, "copy confirmed", f"copy {number}", said)
 
     def forget(self, round_: Round, why: str) -> None:
         name = round_.pipeline
@@ -233,8 +235,13 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
         .group_by(k.c.pipeline)
     )
     counts = {row.pipeline: row for row in c.execute(sums)}
-    newest_look = select(s.c.pipeline, func.max(s.c.at_ms).label("at_ms")).where(s.c.pipeline.in_(names))
-    asked = {row.pipeline: int(row.at_ms) for row in c.execute(newest_look.group_by(s.c.pipeline))}
+    newest_look = select(s.c.pipeline, func.max(s.c.look).label("look")).where(s.c.pipeline.in_(names))
+    last_look = newest_look.group_by(s.c.pipeline, s.c.server).subquery()
+    asked: dict[str, int] = {}
+    gaps: dict[str, dict[str, int]] = {}
+    for row in c.execute(select(s).select_from(s.join(last_look, matched(s, last_look, "look")))):
+        asked[row.pipeline] = max(row.at_ms, asked.get(row.pipeline, 0))
+        gaps.setdefault(row.pipeline, {})[row.server] = row.gap
     all_keys = or_(r.c.part.is_(None), r.c.part.like('{"columns":[],%'))  # of the table, or of one of its servers
     done = and_(r.c.pipeline.in_(names), r.c.state == RoundState.WHOLE, all_keys)
     newest_whole = select(r.c.pipeline, func.max(r.c.round).label("round")).where(done).group_by(r.c.pipeline, r.c.part)
@@ -256,6 +263,7 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
             asked_ms=asked.get(name),
             whole=None if copied is None else copied.number,
             columns=_in_all(some),
+            gaps=uncured(gaps.get(name, {}), some),
         )
     return found
 
@@ -306,8 +314,9 @@ def _look(row: Any) -> Look:
     assert position is not None
     assert log_end is not None
     return Look(
-        position=position, log_end=log_end, at_ms=row.at_ms, ends=loads(dict[int, int], row.ends), server=row.server
-    )
+        position=position, log_end=log_end, at_ms=row.at_ms, ends=loads(dict[int, int], row.ends), server=row.server,
+        reader=row.reader, gap=row.gap, number=row.look,
+    )  # fmt: skip
 
 
 def _spelled(position: LogPosition) -> str:

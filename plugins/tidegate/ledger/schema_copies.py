@@ -22,6 +22,7 @@ copies = _table(  # rounds: each reads the whole source table of a keyed one
     Column("done_ms", BigInteger),  # when it was whole, or given up
     Column("part", Text),  # core.mirror.parts.Part; null: the whole table
     Column("columns", Text),  # a list of the mirror's columns; null: not known
+    _required("confirmed", Integer),  # the newest comparison without a difference; 0: none
 )
 chunks = _table(  # key ranges of rounds
     "chunks",
@@ -48,4 +49,6 @@ source_looks = _table(  # of the connector, the source and the topic together: c
     _required("at_ms", BigInteger),
     _required("ends", Text),  # offsets by Kafka partition
     _required("server", String(250)),  # empty: there is but one
+    _required("reader", String(250)),  # the connector, or slot; empty: not known
+    _required("gap", Integer),  # copies up to that one may lack what the connector left out; 0: none
 )

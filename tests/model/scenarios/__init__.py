@@ -16,6 +16,7 @@ from tests.model.scenarios import (
     landings,
     late,
     mirrors,
+    places,
     recuts,
     replays,
     rounds,
@@ -38,7 +39,7 @@ from tests.model.source_log import SCENARIOS as OF_LOGS
 from tests.model.source_log import run as run_logs
 
 WALKS = walks.WALKS
-COPIES = (copies, rounds, forgotten, certificates, interleaved, servers)
+COPIES = (copies, rounds, forgotten, certificates, interleaved, places, servers)
 OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
 OF_DAYS = days.SCENARIOS
 OF_DELIVERIES = deliveries.SCENARIOS | side_deliveries.SCENARIOS

@@ -8,6 +8,7 @@ TidegateError
 |  |- UnknownWord        a state or a kind that only a newer release knows
 |- SourceError
 |  |- SourceUnavailable  the broker does not answer (retry)
+|  |- NoPlace            a mirror's connector has no place in its source's log (retry)
 |  |- DataLoss           offsets that were due are gone from the topic
 |  |  |- LogCut          the log was cut below what was planned, and may have grown again
 |  |- TopicRecreated     the topic id is not the accepted one
@@ -99,6 +100,12 @@ class UnknownWord(LedgerError):
 
 class SourceError(TidegateError):
     """The topic cannot be read as planned."""
+
+
+class NoPlace(SourceError):
+    """A mirror's connector says that it has no place in its source's log from which it would go on (S12)."""
+
+    retry = True
 
 
 class SourceUnavailable(SourceError):

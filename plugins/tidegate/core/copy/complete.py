@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.core.base.instants import HOUR_MS
-from tidegate.core.copy.port import LogPosition
+from tidegate.core.copy.port import NOWHERE, LogPosition
 from tidegate.core.mirror.copied import Complete
 from tidegate.core.spec.change_events import SAYS_HOW
 from tidegate.core.spec.pipeline import Pipeline
@@ -21,13 +21,20 @@ class Look:
     """A look at the connector, the topic and the source, in this order. `position`: the connector has delivered, and
     noted that it has, whatever committed below it. `ends`: the topic's, by Kafka partition, of those that have had
     records. `at_ms` (UTC) was before the end of the source's log, `log_end`, was read; where that is not above
-    `position` it was read after the `ends`. `server`: whose, where there are several (S11)."""
+    `position` it was read after the `ends`. `server`: whose, where there are several (S11).
+
+    `reader`: which connector, or slot; empty: not known. `gap`: the newest copy that had begun when the connector was
+    last found to have lost its place, which copies up to that one may lack (S12); 0: never. `position` is NOWHERE while
+    it has none. `number`: of the pipeline's looks, from 1."""
 
     position: LogPosition
     log_end: LogPosition
     at_ms: int
     ends: Mapping[int, int]
     server: str = ""
+    reader: str = ""
+    gap: int = 0
+    number: int = 0
 
 
 def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | None:
@@ -42,7 +49,7 @@ def complete(looks: Sequence[Look], merged: Mapping[int, int]) -> Complete | Non
     Positions of events need not tell of which commit they are (PostgreSQL)."""
     if not merged:  # a topic without records has no ends that could be missing
         return None
-    found = [one for one in looks if not unmerged(one, merged)]
+    found = [one for one in looks if one.position != NOWHERE and not unmerged(one, merged)]
     if not found:
         return None
     position = max(one.position for one in found)

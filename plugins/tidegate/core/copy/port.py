@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tidegate.core.base.plain import LEFT_OUT
 
@@ -16,6 +16,18 @@ Bound = tuple[Value, ...]
 """Values of the key's columns, in the key's order."""
 LogPosition = tuple[int, int]
 """(commit, row) as positions of change events have them (`core.mirror.jobs.Position` without its `n`)."""
+NOWHERE: LogPosition = (0, 0)
+"""Below every place in a log."""
+
+
+class Place(NamedTuple):
+    """How far a connector is, and its source's log, asked in this order. `position`: the connector has delivered, and
+    noted that it has, whatever committed below it. NOWHERE: it has no place. `log_end`: where the log ends;
+    `log_begin`: the oldest of it that is there, NOWHERE where nothing goes before the connector has had it."""
+
+    position: LogPosition
+    log_end: LogPosition
+    log_begin: LogPosition = NOWHERE
 
 
 @dataclass(frozen=True)
@@ -155,6 +167,11 @@ class Database(Protocol):
 
     def position(self) -> LogPosition:
         """The end of the log now: nothing that commits later is below it."""
+        ...
+
+    def log_begin(self) -> LogPosition:
+        """Where the oldest part of the log that is there begins; NOWHERE where a connector's slot keeps what it has not
+        read."""
         ...
 
     def in_progress(self) -> tuple[int, ...]:

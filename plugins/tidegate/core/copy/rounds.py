@@ -53,7 +53,8 @@ BRINGS_NOTHING = (RoundState.GIVEN_UP, RoundState.ENDED)
 class Round:
     """One reading of the whole source table, or of all its shards, or of a `part` of its keys. `table`: as the spec
     names it or them. `key`: its columns there, in the order of bounds. `columns`: the mirror's, when it began; those of
-    a whole one grow by what a comparison confirms. Empty: not known.
+    a whole one grow by what a comparison confirms. Empty: not known. `confirmed`: the newest comparison of all its keys
+    that has found no difference; 0: none.
     `ended`: its last chunk is cut. `why`: of one that was asked for, or given up. UTC ms."""
 
     pipeline: str
@@ -67,6 +68,7 @@ class Round:
     done_ms: int | None = None
     part: KeyPart | None = None
     columns: tuple[str, ...] = ()
+    confirmed: int = 0
 
     @property
     def server(self) -> str:
@@ -148,7 +150,8 @@ class Reading:
     """How far a copy is, by the ledger: the newest round, the chunks that are cut of it, and how many of them are read,
     with their rows. `since_ms`: when the newest chunk was read (UTC); None: none was. `asked_ms`: when the connector
     last said how far it is (UTC); None: never. `whole`: the newest round of the whole table that is whole, with its
-    `columns`; None: none is, or the ledger has forgotten it."""
+    `columns`; None: none is, or the ledger has forgotten it. `gaps`: servers whose connector may have left out what no
+    copy has read since (S12), empty of the only one."""
 
     round: Round
     chunks: int = 0
@@ -158,6 +161,7 @@ class Reading:
     asked_ms: int | None = None
     whole: int | None = None
     columns: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
 
 
 class CopyLedger(Protocol):
@@ -190,8 +194,8 @@ class CopyLedger(Protocol):
         ...
 
     def looked(self, name: str, look: Look) -> None:
-        """Append it, and forget the oldest beyond LOOKS_KEPT. Raises LostComparison where another task has looked at
-        this very moment."""
+        """Append it, and forget the server's oldest beyond LOOKS_KEPT. Raises LostComparison where there is one of its
+        number: another task has looked meanwhile."""
         ...
 
     def begin(
@@ -238,9 +242,9 @@ class CopyLedger(Protocol):
         """OPEN -> GIVEN_UP, COMPARED -> ENDED. Raises LostComparison."""
         ...
 
-    def confirm(self, name: str, number: int, columns: Iterable[str]) -> None:
-        """A comparison of all keys found no difference in these columns: a WHOLE round has them, too. None where the
-        ledger has no such round, or does not know its columns. Raises LostComparison."""
+    def confirm(self, name: str, number: int, columns: Iterable[str], by: int) -> None:
+        """The comparison `by` of all keys found no difference in these columns: a WHOLE round has them, too, if it
+        knows its own. Nothing where the ledger has no such round. Raises LostComparison."""
         ...
 
     def forget(self, round_: Round, why: str) -> None:

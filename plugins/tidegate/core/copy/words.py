@@ -32,6 +32,8 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
             if unread
             else _age(told, asks, None if reading is None else reading.asked_ms)
         )
+        gaps = () if reading is None else reading.gaps
+        said += [f"the connector{server and f' of server {server}'} may have left out changes" for server in gaps]
         if len(table.swept_parts) > MANY_PARTS:
             said.append(
                 f"each snapshot names {len(table.swept_parts)} copies of some keys: tidegate copy --again{one} reads "

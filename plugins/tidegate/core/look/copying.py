@@ -1,10 +1,11 @@
-"""What is the matter with the copy of a mirror's source table, and what to do about it."""
+"""What is the matter with the copy of a mirror's source table, or with its connector, and what to do about it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tidegate.core.base.instants import span
+from tidegate.core.copy.places import helps
 from tidegate.core.copy.rounds import Reading, RoundState
 from tidegate.core.look.overdue import Concern
 from tidegate.core.look.status import PipelineStatus
@@ -13,7 +14,7 @@ from tidegate.core.mirror.applies import Merging
 from tidegate.core.spec.copy import Copy
 from tidegate.core.tell.pauses import silent
 
-KIND = "late_copy"
+KIND, LOST_PLACE = "late_copy", "lost_place"
 
 
 def of_copy(status: PipelineStatus) -> Iterator[Concern]:
@@ -29,6 +30,14 @@ def of_copy(status: PipelineStatus) -> Iterator[Concern]:
     if now_ms - since_ms > max(status.pipeline.archive.sla_ms, _patience_ms(copy)):
         advice = f"is {name}.copy or {name}.apply paused, or failing? To go on now: tidegate copy {name}"
         yield Concern(f"{what} for {span(now_ms - since_ms)}", advice, KIND)
+
+
+def of_connectors(status: PipelineStatus) -> Iterator[Concern]:
+    """S12: a connector that may have left something out, until a copy that began later is whole."""
+    for server in () if status.reading is None else status.reading.gaps:
+        whose = f"the connector of server {server}" if server else "the connector"
+        what = f"{whose} has lost its place in the source's log: changes may be missing in the table"
+        yield Concern(what, helps(status.name), LOST_PLACE, f"server {server}" if server else "")
 
 
 def _waits(reading: Reading | None, merging: Merging | None) -> tuple[str, int] | None:

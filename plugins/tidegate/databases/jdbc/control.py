@@ -105,6 +105,9 @@ class JDBC:
     def position(self) -> LogPosition:
         _refuse(_NO_LOG, _INSTEAD)
 
+    def log_begin(self) -> LogPosition:
+        _refuse(_NO_LOG, _INSTEAD)
+
     def in_progress(self) -> tuple[int, ...]:
         _refuse(_NO_LOG, _INSTEAD)
 

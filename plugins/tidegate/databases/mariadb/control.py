@@ -70,6 +70,10 @@ class MariaDB(LoggedDatabase):
         with self._asking() as cursor:
             return session.end(cursor)
 
+    def log_begin(self) -> LogPosition:
+        with self._asking() as cursor:
+            return session.begin(cursor)
+
     def in_progress(self) -> tuple[int, ...]:
         return ()
 

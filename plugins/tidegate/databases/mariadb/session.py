@@ -83,6 +83,16 @@ def end(cursor: Any, schema: str | None = None) -> LogPosition:
     return place(file, int(offset))
 
 
+def begin(cursor: Any) -> LogPosition:
+    """The begin of the oldest file of the log that has not been purged. Raises Unusable where there is none."""
+    cursor.execute("SHOW BINARY LOGS")
+    found = cursor.fetchone()
+    cursor.fetchall()
+    if found is None:
+        raise Unusable("the server writes no binary log", "start it with log_bin")
+    return place(found[0], 0)
+
+
 def passes(error: Exception) -> bool:
     """Whether another try may succeed without a human."""
     if tls.distrusted(error):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tidegate.core.copy.port import LogPosition, SourceColumn, SourceTable, Value
+from tidegate.core.copy.port import NOWHERE, LogPosition, SourceColumn, SourceTable, Value
 from tidegate.databases.driver import LoggedDatabase, refused
 from tidegate.databases.postgresql import session
 from tidegate.databases.postgresql.checksums import PostgreSQLChecksums
@@ -36,7 +36,8 @@ SELECT COALESCE(sum(GREATEST(c.reltuples, 0)), 0)::bigint FROM pg_class c
 WHERE c.oid = %(table)s::regclass OR c.oid IN (SELECT relid FROM pg_partition_tree(%(table)s::regclass))"""
 _SLOT = """
 SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots
-WHERE slot_name = %s AND slot_type = 'logical' AND database = current_database()"""
+WHERE slot_name = %s AND slot_type = 'logical' AND database = current_database()
+  AND wal_status IS DISTINCT FROM 'lost'"""
 _IN_PROGRESS = """
 WITH top AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::numeric AS n)
 SELECT DISTINCT (top.n - 2147483648 + mod(l.transactionid::text::numeric - mod(top.n, 4294967296) + 6442450944,
@@ -95,13 +96,18 @@ class PostgreSQL(LoggedDatabase):
             cursor.execute(session.END)
             return int(cursor.fetchone()[0]), 0
 
+    def log_begin(self) -> LogPosition:
+        """A slot keeps what its reader has not confirmed, or is lost."""
+        return NOWHERE
+
     def in_progress(self) -> tuple[int, ...]:
         with self._asking() as cursor:
             cursor.execute(_IN_PROGRESS)
             return tuple(int(row[0]) for row in cursor.fetchall())
 
     def confirmed(self, slot: str) -> int | None:
-        """Up to where the reader of a logical slot of this database has confirmed the log."""
+        """Up to where the reader of a logical slot of this database has confirmed the log; None for a slot that is
+        missing, has confirmed nothing, or has lost a part of the log."""
         with self._asking() as cursor:
             cursor.execute(_SLOT, (slot,))
             found = cursor.fetchone()

@@ -2,61 +2,120 @@
 
 from __future__ import annotations
 
-from tidegate.core.base.errors import LedgerError, LostComparison, TidegateError
+from collections.abc import Mapping
+
+from tidegate.core.base.errors import LedgerError, LostComparison, NoPlace, TidegateError
+from tidegate.core.copy import places
 from tidegate.core.copy.complete import Look, complete, of_all, unmerged, unread, worth_telling
+from tidegate.core.copy.port import NOWHERE, Place
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, CopyStep
-from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.context import ATTEMPTS, Context
 from tidegate.workflow.base.servers import names
 
 
-def look(ctx: Context) -> None:
-    """Ask each connector and its source how far they are, then the topic where it ends, and remember that. Whoever
-    gives no answer holds up no merge.
+def look(ctx: Context, server: str = "") -> None:
+    """Ask each connector, or that of one server, and its source how far they are, then the topic where it ends, and
+    remember that. Whoever gives no answer holds up no merge.
 
     S10: the position is read before the ends; the time is taken before the end of the source's log is read. S9: a log
     that seems to end there is asked once more, after the ends."""
-    for server in ctx.connectors:
-        _look(ctx, server)
+    for name in (one for one in ctx.connectors if server in ("", one)):
+        for _ in range(ATTEMPTS):
+            if _looked(ctx, name):
+                break
 
 
-def _look(ctx: Context, server: str) -> None:
-    known, at_ms, ask = ctx.ledger.applies.told(ctx.name), ctx.clock.now_ms(), ctx.connectors[server]
-    whose = f"its connector of server {server}" if server else "its connector"
+def _looked(ctx: Context, server: str) -> bool:
+    """Whether nothing is left to be remembered: another task may have looked meanwhile, of what this one has not seen.
+
+    S12: the looks before are read before the connector is asked, and the newest copy, which may lack what it has left
+    out, after it."""
+    looks, known = ctx.ledger.copies.looks(ctx.name), ctx.ledger.applies.told(ctx.name)
+    last = next((one for one in reversed(looks) if one.server == server), None)
+    at_ms, reader, ends, silence = ctx.clock.now_ms(), _reader(ctx, server), dict[int, int](), ""
     try:
-        position, log_end = ask()
-        lanes = ctx.log().partitions
-        if log_end <= position:
-            _, log_end = ask()
+        place, ends = _asked(ctx, server)
     except LedgerError:
         raise
+    except NoPlace as e:
+        place, silence = Place(NOWHERE, NOWHERE), str(e)
     except TidegateError as e:
-        ctx.say(f"{ctx.name}: nobody says how far {whose} is: {str(e).splitlines()[0]}")
-        return
-    last = None if known is None else known.of_server(server).last_position
-    if last is not None and log_end[0] < last[0]:
+        ctx.say(f"{ctx.name}: nobody says how far {_whose(server)} is: {str(e).splitlines()[0]}")
+        return True
+    merged = None if known is None else known.of_server(server).last_position
+    if merged is not None and NOWHERE < place.log_end < (merged[0], 0):
         # its positions would pass for ones that were delivered long ago
         of = f"the log of server {server}" if server else "the source's log"
-        ctx.say(f"{ctx.name}: {of} ends at {log_end[0]}, before merged events: it is another server's log")
-        return
-    # also of partitions whose records are all gone: they may have gone before they were read
-    ends = {number: lane.high_watermark for number, lane in lanes.items() if lane.high_watermark}
-    found = Look(position=position, log_end=log_end, at_ms=at_ms, ends=ends, server=server)
+        ctx.say(f"{ctx.name}: {of} ends at {place.log_end[0]}, before merged events: it is another server's log")
+        return True
+    told = None if known is None else places.told_of(known.copied.complete, server)
+    why = places.lost(last, told, place, reader)
+    if silence and not why:
+        ctx.say(f"{ctx.name}: nobody says how far {_whose(server)} is: {silence}")
+        return True
+    gap = 0 if last is None else last.gap
+    if why:
+        gap = max(gap, _newest_copy(ctx, known))
+        ctx.say(f"{ctx.name}: {_whose(server)} may have left out changes: {why}. What to do: {places.helps(ctx.name)}")
+    found = Look(
+        position=place.position,
+        log_end=place.log_end,
+        at_ms=at_ms,
+        ends=ends,
+        server=server,
+        reader=reader,
+        gap=gap,
+        number=looks[-1].number + 1 if looks else 1,
+    )
     try:
         ctx.ledger.copies.looked(ctx.name, found)
     except LostComparison:
-        pass  # another task has looked at this very moment
+        return not why  # what another task has seen at this very moment is as good, but for a loss
+    return True
+
+
+def _asked(ctx: Context, server: str) -> tuple[Place, dict[int, int]]:
+    """How far the connector is, and the topic's ends, those of partitions too whose records are all gone: they may have
+    gone before they were read. Raises TidegateError."""
+    ask = ctx.connectors[server]
+    place, lanes = ask(), ctx.log().partitions
+    if place.log_end <= place.position:
+        place = place._replace(log_end=ask().log_end)
+    return place, {number: lane.high_watermark for number, lane in lanes.items() if lane.high_watermark}
+
+
+def _reader(ctx: Context, server: str) -> str:
+    """The connector, or slot; empty where the YAML names none."""
+    each = () if ctx.pipeline.copy is None else ctx.pipeline.copy.each
+    return next((one.slot or one.connector or "" for one in each if one.name == server), "")
+
+
+def _newest_copy(ctx: Context, table: Told | None) -> int:
+    """The greatest number of a copy that has begun; 0 for none."""
+    newest = ctx.ledger.copies.newest(ctx.name)
+    return max(0 if newest is None else newest.number, 0 if table is None else table.copied.newest)
+
+
+def _whose(server: str) -> str:
+    return f"its connector of server {server}" if server else "its connector"
 
 
 def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> Complete | None:
     """What the table may tell once it holds batches 1 to `upto`, and what `step` brings, if a copy of it is whole; no
-    more than `caught_up`, and nothing where that copy, or that of any server, lacks a column."""
+    more than `caught_up`, nothing where that copy, or that of any server, lacks a column, and nothing of looks at a
+    connector that may have left out something since that copy began (S12)."""
     after = table.copied if step is None else step.after(table.copied)
-    each = names(ctx)
-    whole = [after.whole_of(server) for server in each] if each else [after.whole]
-    numbers = {one.number for one in whole if one is not None}
-    copied = [one.columns for one in ctx.ledger.copies.rounds(ctx.name) if one.number in numbers] if numbers else []
-    return None if any(unread(ctx.pipeline, some) for some in copied) else caught_up(ctx, table, upto)
+    whole = {server: after.whole_of(server) for server in names(ctx) or ("",)}
+    known = {one.number: one for one in ctx.ledger.copies.rounds(ctx.name)}
+    cured = dict[str, int]()
+    for server, one in whole.items():
+        number = 0 if one is None else one.number
+        read = known.get(number)
+        if read is not None and unread(ctx.pipeline, read.columns):
+            return None
+        cured[server] = number if read is None else max(number, read.confirmed)
+    return caught_up(ctx, table, upto, cured)
 
 
 def further(ctx: Context, table: Told) -> Complete | None:
@@ -65,20 +124,22 @@ def further(ctx: Context, table: Told) -> Complete | None:
     return found if worth_telling(table.copied.complete, found) else None
 
 
-def caught_up(ctx: Context, table: Told, upto: int) -> Complete | None:
+def caught_up(ctx: Context, table: Told, upto: int, cured: Mapping[str, int]) -> Complete | None:
     """Up to where all events are merged once the table holds batches 1 to `upto`; nothing where a purge has kept one
-    out, which may have been news (M5), or a person has decided between events."""
-    each = names(ctx)
-    if not each:
-        return caught_up_with(ctx, table, upto)
-    return of_all({server: caught_up_with(ctx, table, upto, server) for server in each})
+    out, which may have been news (M5), or a person has decided between events. `cured`: by server, the newest copy or
+    comparison of all its keys."""
+    found = {server: caught_up_with(ctx, table, upto, server, number) for server, number in cured.items()}
+    return of_all(found) if names(ctx) else found[""]
 
 
-def caught_up_with(ctx: Context, table: Told, upto: int, server: str = "") -> Complete | None:
-    """The same of one server alone, whatever the connectors of others say."""
+def caught_up_with(ctx: Context, table: Told, upto: int, server: str = "", cured: int | None = None) -> Complete | None:
+    """The same of one server alone, whatever the connectors of others say. `cured`: as above; None: of what its
+    connector sends, whatever that has left out."""
     if server not in ctx.connectors or table.below_purge or table.copied.by_hand:
         return None
     looks = [one for one in ctx.ledger.copies.looks(ctx.name) if one.server == server]
+    if cured is not None:
+        looks = places.counting(looks, cured)
     return complete(looks, ctx.ledger.copies.merged_ends(ctx.name, upto))
 
 

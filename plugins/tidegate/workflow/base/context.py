@@ -13,7 +13,7 @@ from tidegate.core.base.storage import Storage
 from tidegate.core.batch.launcher import Launcher
 from tidegate.core.batch.states import Batch, LandedBatch, SealedBatch
 from tidegate.core.completeness.port import Truth
-from tidegate.core.copy.port import LogPosition
+from tidegate.core.copy.port import Place
 from tidegate.core.deliver.sender import Sender
 from tidegate.core.failover.states import Standby
 from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
@@ -33,8 +33,8 @@ REQUEST_TTL_MS = 600_000
 """How long after its intent an unanswered catalogue request may still be executed (`hive.request_ttl`)."""
 
 
-Connector = Callable[[], tuple[LogPosition, LogPosition]]
-"""Says how far the connector of a mirror is, then where its source's log ends (S10). Raises SourceError."""
+Connector = Callable[[], Place]
+"""Says how far the connector of a mirror is, then its source's log (S10, S12). Raises SourceError; NoPlace."""
 
 
 def _nonce() -> str:

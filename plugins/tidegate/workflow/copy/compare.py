@@ -216,7 +216,7 @@ def _confirm(ctx: Context, round_: Round, compared: set[str]) -> None:
     this comparison."""
     whole = standing.told(ctx, no_files).copied.whole_of(round_.server)
     if whole is not None and is_all(round_.part):
-        ctx.ledger.copies.confirm(ctx.name, whole.number, compared.intersection(round_.columns))
+        ctx.ledger.copies.confirm(ctx.name, whole.number, compared.intersection(round_.columns), round_.number)
 
 
 def _narrowed(

@@ -32,6 +32,7 @@ from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.parts import KeyPart, covers, is_all
 from tidegate.core.spec.pipeline import Copy
 from tidegate.core.target.paths import RECEIPT, join
+from tidegate.workflow.apply import complete
 from tidegate.workflow.apply.apply import keyed
 from tidegate.workflow.apply.copies import CopyFacts, gather, sizes
 from tidegate.workflow.base import preflight, servers
@@ -170,7 +171,7 @@ def _wait_for_the_connector(ctx: Context, told: Told, server: str) -> None:
     slot = section(ctx).server(server).slot
     advice = "wait until it has noted its first place (offset.flush.interval.ms); then this goes on by itself"
     try:
-        position, _ = ask()
+        position = ask().position
     except TidegateError as e:
         if isinstance(e, LedgerError) or not e.retry:
             raise
@@ -201,6 +202,7 @@ def again(
     tables = SourceTables(ctx, database, server)
     told = _told(ctx, greatest, server)
     part = _part(ctx, tables, told, keys)
+    _look(ctx, server)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
         if keys is not None and one.state == RoundState.OPEN and is_all(one.part) and covers(one.part, part):
@@ -208,6 +210,12 @@ def again(
         if one.state in UNDER_WAY:
             ctx.ledger.copies.give_up(one, f"read again: {why}")
     return _begin(ctx, tables, told, CopyFacts(rounds, {}), why, part=part)
+
+
+def _look(ctx: Context, server: str) -> None:
+    """S12: what begins after a look has found the connector at a place makes good what it has left out before."""
+    if ctx.keyed is not None:
+        complete.look(ctx, server)
 
 
 def _part(ctx: Context, tables: SourceTables, told: Told, keys: Keys | None) -> KeyPart | None:
@@ -229,6 +237,7 @@ def to_compare(ctx: Context, database: Database, keys: Keys | None = None, serve
     keyed(ctx).prepare()
     tables, told = SourceTables(ctx, database, server), _told(ctx, no_files, server)
     part = _part(ctx, tables, told, keys)
+    _look(ctx, server)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
     for one in rounds:
         if one.state == RoundState.COMPARED:
