@@ -6,13 +6,18 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dev.stack.ports import choose_ports
 from tests.databases.servers import Server
-from tidegate.core.base.errors import SourceError, SourceUnavailable
+from tidegate import wiring
+from tidegate.core.base.errors import NoPlace, SourceError, SourceUnavailable
+from tidegate.core.copy.port import NOWHERE, Place
+from tidegate.core.spec.copy import Copy
 from tidegate.databases import connector, kinds
 
 NOTED = {
@@ -102,9 +107,45 @@ def test_other_offsets_are_refused() -> None:
     with pytest.raises(SourceError, match="no place in a binary log"):
         connector.offset_position("shop", WAL)
     reading = {"offsets": [{"offset": NOTED["offsets"][0]["offset"] | {"snapshot": "INITIAL"}}]}
-    with pytest.raises(SourceError, match="reading a snapshot") as caught:
+    with pytest.raises(NoPlace, match="reading a snapshot") as caught:
         connector.offset_position("shop", reading)
     assert caught.value.retry
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgresql"])
+def test_where_the_log_begins(request: pytest.FixtureRequest, kind: str) -> None:
+    server: Server = request.getfixturevalue(kind)
+    database = kinds.opened(server.connection, 10.0)
+    try:
+        if kind == "postgresql":
+            assert database.log_begin() == NOWHERE, "a slot keeps what its reader has not had"
+            return
+        before, end = database.log_begin(), database.position()
+        assert NOWHERE < before < end
+        server.run("FLUSH BINARY LOGS")
+        *_, (newest, *_) = server.run("SHOW BINARY LOGS")
+        assert database.log_begin() == before
+        server.run(f"PURGE BINARY LOGS TO '{newest}'")
+        assert end < database.log_begin() <= database.position()
+    finally:
+        database.close()
+
+
+def test_the_log_is_asked_where_it_begins_once_the_place_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S12: what is purged in between is no loss that goes unseen."""
+    asked: list[str] = []
+
+    def answers(what: str, answer: Any) -> Any:
+        return lambda *_: (asked.append(what), answer)[1]
+
+    monkeypatch.setattr(connector, "slot_position", answers("place", (7, 0)))
+    monkeypatch.setattr(wiring, "resolve", lambda *_: None)
+    base = SimpleNamespace(position=answers("end", (9, 0)), log_begin=answers("begin", (3, 0)))
+    monkeypatch.setattr(wiring, "open_database", lambda *_: nullcontext(base))
+    copy = Copy(conn_id="shop", table="shop.t", slot="s")
+    (ask,) = wiring.connectors_of(SimpleNamespace(copy=copy), None).values()  # type: ignore[arg-type]
+    assert ask() == Place((7, 0), (9, 0), (3, 0))
+    assert asked == ["place", "end", "begin"]
 
 
 def test_a_slot_of_postgresql_says_what_is_confirmed(postgresql: Server) -> None:
@@ -118,7 +159,7 @@ def test_a_slot_of_postgresql_says_what_is_confirmed(postgresql: Server) -> None
         assert connector.slot_position(postgresql.connection, "copy_test", 10.0) == before
         postgresql.run("SELECT pg_replication_slot_advance('copy_test', pg_current_wal_insert_lsn())")
         assert connector.slot_position(postgresql.connection, "copy_test", 10.0) >= later
-        with pytest.raises(SourceError, match="no logical replication slot nothing") as caught:
+        with pytest.raises(NoPlace, match="no logical replication slot nothing") as caught:
             connector.slot_position(postgresql.connection, "nothing", 10.0)
         assert caught.value.retry, "one that has confirmed nothing yet looks the same"
     finally:

@@ -20,7 +20,7 @@ from tests.copies.test_real import first_event, read
 from tests.databases.fixtures import KINDS
 from tests.databases.servers import Server
 from tests.real_kafka import eventually
-from tidegate.core.copy.port import LogPosition
+from tidegate.core.copy.port import LogPosition, Place
 from tidegate.core.mirror.copied import Complete
 from tidegate.targets.iceberg.live import said_by
 
@@ -77,10 +77,10 @@ def changing(world: RealWorld) -> Iterator[None]:
     """A row changes meanwhile, each time that somebody asks how far the connector is and the log."""
     how_far = world.connector
 
-    def changed() -> tuple[LogPosition, LogPosition]:
-        noted, _ = world._how_far()
+    def changed() -> Place:
+        found = world._how_far()
         world.writer.tick()
-        return noted, world.looking.position()
+        return found._replace(log_end=world.looking.position())
 
     world.connector = changed
     try:
