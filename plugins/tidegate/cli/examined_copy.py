@@ -40,6 +40,7 @@ def _tables(ctx: Context, server: CopiedServer, lookup: Lookup, seconds: float) 
                 wanted = tables.to_read(name)
                 planned(kind, wanted.table, [(c.of, c.type) for c in wanted.columns], "base64")
             database.position()
+            database.log_begin()
     except NotReady as e:
         return refused("copy", ctx.name, f"{whose}{e.args[0]}", "the copy waits", e.advice, WARNING)
     except JobError as e:
