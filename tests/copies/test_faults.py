@@ -98,7 +98,7 @@ def _is_confirmed(world: CopyWorld) -> None:
     ctx = world.context()
     newest = ctx.ledger.copies.newest(ctx.name)
     assert newest is not None
-    ctx.ledger.copies.confirm(ctx.name, newest.number, ["shade"])
+    ctx.ledger.copies.confirm(ctx.name, newest.number, ["shade"], newest.number + 1)
     world.close()
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.copies import servers_lives, wide_lives
 from tests.copies.lives import live
+from tests.copies.places_lives import PlaceLife
+from tests.copies.wide_lives import WideLife
 
 LIVES, WIDE, OF_SERVERS = 6, 2, 3
 
@@ -24,15 +26,17 @@ def test_lives_of_a_copied_mirror(tmp_path: Path, rng: random.Random) -> None:
             pytest.fail(f"life {seed}: {type(e).__name__}: {e}")
 
 
+@pytest.mark.parametrize("kind", [WideLife, PlaceLife])
 def test_lives_with_cuts_purges_and_comparisons(
-    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch, kind: type[WideLife]
 ) -> None:
+    """Of connectors that lose their place, too."""
     for n in range(WIDE):
         seed = rng.randrange(2**32)
         folder = tmp_path / str(n)
         folder.mkdir()
         try:
-            wide_lives.live(folder, seed, monkeypatch)
+            wide_lives.live(folder, seed, monkeypatch, kind)
         except Exception as e:
             pytest.fail(f"life {seed}: {type(e).__name__}: {e}")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.copies.lives import KEYS, OFTEN, TURNS, Life
 from tests.copies.test_compare import compared
 from tests.copies.worlds import COPYING
-from tests.fakes.source_table import position
+from tests.fakes.source_table import place
 from tests.mirror.worlds import mirror
 from tidegate.core.mirror.recut import refusal
 from tidegate.workflow.copy import narrow
@@ -32,7 +32,7 @@ class WideLife(Life):
         self.tombstones = self.rng.choice(("", ", tombstones: 2d"))
         self.resent_from = self.purges = 0
         self._wants(3)
-        self.world.connector = lambda: (position(self.world.delivered), self.source.position())
+        self.world.connector = lambda: place(self.source, self.world.delivered)
 
     def _wants(self, buckets: int) -> None:
         self.buckets = buckets
@@ -104,10 +104,10 @@ class WideLife(Life):
         assert compared(self.world).differ == {}
 
 
-def live(folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> WideLife:
+def live(folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch, kind: type[WideLife] = WideLife) -> WideLife:
     """A life from its beginning to its end."""
     monkeypatch.setattr(narrow, "ROWS", random.Random(seed).choice((1, 3, 1_000)))
-    life = WideLife(folder, seed)
+    life = kind(folder, seed)
     for _ in range(TURNS):
         life.turn()
     life.end()
