@@ -14,7 +14,7 @@ FIRST = 1 << 40
 
 
 class PlaceLife(WideLife):
-    """Nothing changes without an event. `had`: the source's rows since each place of its log. `counts`: what was seen."""
+    """Nothing changes without an event. `had`: the source's rows, by the place of its log since which it had them."""
 
     often = (
         *("change",) * 6,
