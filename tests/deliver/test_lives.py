@@ -180,8 +180,8 @@ class Life:
     def step(self) -> None:
         often = (self.delivers, self.overtakes) * 4
         steps = (
-            *often, self.verifies, self.one_comes_late, self.rows_come_late, self.reopens, self.replays, self.rolls_back,
-            self.skips, self.cleans, self.waits, self.forgets, self.is_dropped,
+            *often, self.verifies, self.one_comes_late, self.rows_come_late, self.reopens, self.replays,
+            self.rolls_back, self.skips, self.cleans, self.waits, self.forgets, self.is_dropped,
         )  # fmt: skip
         with contextlib.suppress(TidegateError):
             self.chance.choice(steps)()
