@@ -116,6 +116,7 @@ class InProcessLauncher:
 
     def __init__(self, world: World, storage: Any) -> None:
         self._world, self.storage = world, storage
+        self.kafka: FakeKafka | None = None  # that of the context, where there are several
         self.runs: list[JobPlan] = []
 
     def run(self, plan_path: str) -> None:
@@ -131,7 +132,7 @@ class InProcessLauncher:
                     plan, self.storage, _here, lambda uri: self.storage, lambda: self._world.copied_from(plan.server)
                 )
             else:
-                run_plan(plan, self.storage, open_reader=self._world.kafka.reader)
+                run_plan(plan, self.storage, open_reader=(self.kafka or self._world.kafka).reader)
         except JobError as e:
             raise JobFailed(last_line(e.failure)) from e  # as spark-submit's end is quoted
 

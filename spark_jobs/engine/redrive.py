@@ -22,17 +22,18 @@ from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.jobs import ReadPlan
 from tidegate.core.dirty.redrive import of_headers
 from tidegate.core.files.merge import Source
+from tidegate.core.source import behind
 from tidegate.core.source.records import Chunk, Reader
 from tidegate.core.spec.pipeline import DIRTY_COLUMNS, Pipeline
 
 CHUNK_RECORDS, CHUNK_BYTES = 20_000, 24 * 1024 * 1024
 _BATCH_ROWS = 2_048
 _COORDINATES = ["_partition", "_offset"]
-_COLUMNS = [*_COORDINATES, "_kafka_ts", "raw_key", "raw_value"]
+_COLUMNS = [*_COORDINATES, "_kafka_ts", "raw_key", "raw_value", "field", "reason"]
 _RESTORE = "restore it from a backup of the filesystem"
 
-Record = tuple[int, int, bytes | None, bytes | None]
-"""(offset, Kafka's timestamp in epoch ms, key, value)"""
+Record = tuple[int, int, bytes | None, bytes | None, bool]
+"""(offset, Kafka's timestamp in epoch ms, key, value, whether it is a copy from another site)"""
 
 
 class Readers:
@@ -140,7 +141,8 @@ def _inside(rows: pa.Table, wanted: OffsetRange) -> pa.ChunkedArray:
 def _records(rows: pa.Table, wanted: OffsetRange) -> Iterator[Record]:
     rows = rows.filter(_inside(rows, wanted))
     stamps = pc.fill_null(pc.divide(rows["_kafka_ts"].cast(pa.timestamp("us")).cast(pa.int64()), 1000), -1)
-    columns = (rows["_offset"], stamps, rows["raw_key"], rows["raw_value"])
+    copies = pc.and_(pc.equal(rows["field"], behind.FIELD), pc.equal(rows["reason"], behind.REASON))
+    columns = (rows["_offset"], stamps, rows["raw_key"], rows["raw_value"], pc.fill_null(copies, False))
     yield from zip(*(column.to_pylist() for column in columns), strict=True)
 
 
@@ -158,5 +160,5 @@ def _chunks(records: Iterable[Record]) -> Iterator[Chunk]:
 
 
 def _chunk(records: list[Record]) -> Chunk:
-    offsets, stamps, keys, values = (list(column) for column in zip(*records, strict=True))
-    return Chunk(offsets, stamps, keys, values)
+    offsets, stamps, keys, values, copies = (list(column) for column in zip(*records, strict=True))
+    return Chunk(offsets, stamps, keys, values, copies=copies if any(copies) else None)

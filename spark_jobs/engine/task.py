@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,7 @@ from spark_jobs.engine.zones import check_zone_data
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import from_plain
 from tidegate.core.batch.jobs import Copy, JobPart, ReadPlan, ReplayPlan
+from tidegate.core.batch.rules_version import LEAVING_RULES
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, BatchRows, DirtySample, Failure, FileEntry, RangeResult
 from tidegate.core.files.slow_path import Slow
 from tidegate.core.source import behind
@@ -289,6 +291,7 @@ class _Rules:
     def __init__(self, pipeline: Pipeline, part: JobPart) -> None:
         deciding = _deciding(pipeline, part)
         self.batch_id, self._behind = part.batch_id, part.behind
+        self._leaves = part.rules_version >= LEAVING_RULES
         self.decoder: Decoder = decoder_for(deciding, part.rules_version)
         self.router = Router(deciding, part.floor, part.clock_ms)
         same = (deciding.columns, deciding.format, deciding.event_time, deciding.partition_by)
@@ -302,6 +305,8 @@ class _Rules:
             values = [value for name, value in headers or () if name == HEADER]
             if values and self._behind.has(spans.of(i).range.partition, chunk.offsets[i], values):
                 decoded.bad[i] = Bad(behind.REASON, behind.FIELD)
+        for i in itertools.compress(range(len(chunk)), chunk.copies or ()) if self._leaves else ():
+            decoded.bad[i] = Bad(behind.REASON, behind.FIELD)
         return decoded
 
 

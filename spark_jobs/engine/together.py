@@ -82,10 +82,14 @@ def _joined(chunks: Sequence[Chunk]) -> Chunk:
     headers = None
     if any(c.headers is not None for c in chunks):
         headers = list(itertools.chain(*(c.headers or [None] * len(c) for c in chunks)))
+    copies = None
+    if any(c.copies is not None for c in chunks):
+        copies = list(itertools.chain(*(c.copies or [False] * len(c) for c in chunks)))
     return Chunk(
         list(itertools.chain(*(c.offsets for c in chunks))),
         list(itertools.chain(*(c.timestamps for c in chunks))),
         list(itertools.chain(*(c.keys for c in chunks))),
         list(itertools.chain(*(c.values for c in chunks))),
         headers,
+        copies=copies,
     )

@@ -112,6 +112,7 @@ UNKNOWN: dict[str, type[TidegateError]] = {
     "copies": LedgerError,
     "schema_changes": LedgerError,
     "deliveries": LedgerError,
+    "failovers": LedgerError,
     "sender": DeliveryUnsure,
     "launcher": JobFailed,
     "source": SourceUnavailable,

@@ -77,26 +77,29 @@ class Life:
         self.lab.hours(HOURS)
         self.calm = False
 
-    def fate(self, late: bool) -> str:
+    def fate(self, late: int) -> str:
         return self.chance.choice([*[""] * 8, "request", "reply", *["late"] * late])
 
     def around(self, name: str, do: Callable[[], None]) -> None:
-        fate = "" if self.calm else self.fate(late=True)
+        """The change that readers meet is late more often than others: its client stood still behind D5, say."""
+        fate = "" if self.calm else self.fate(late=6 if name == "replace" else 1)
         if fate == "late":
             self.late.append(do)
         self.meanwhile()
         if fate in ("", "reply"):
             do()
+            if name == "replace" and not self.calm and self.chance.random() < 0.7:
+                self.come_late()  # behind what has overtaken it
         if fate:
             raise DeliveryUnsure(f"{name}: no answer")
 
     def meanwhile(self) -> None:
         """What others do in the middle of a try."""
-        if self.calm or self.busy or self.chance.random() > 0.3:
+        if self.calm or self.busy or self.chance.random() > 0.4:
             return
         self.busy = True
         with contextlib.suppress(TidegateError):
-            self.chance.choice((self.come_late, self.come_late, self.replays, self.delivers))()
+            self.chance.choice((self.one_comes_late, self.one_comes_late, self.replays, self.delivers))()
         self.busy = False
 
     # ------------------------------------------------------------ steps
@@ -107,10 +110,13 @@ class Life:
 
     def come_late(self) -> None:
         """Requests whose answers nobody waits for any more."""
-        self.chance.shuffle(self.late)
         while self.late:
+            self.one_comes_late()
+
+    def one_comes_late(self) -> None:
+        if self.late:
             with contextlib.suppress(TidegateError, KeyError):
-                self.late.pop()()
+                self.late.pop(self.chance.randrange(len(self.late)))()
 
     def rows_come_late(self) -> None:
         self.count += 1
@@ -135,6 +141,11 @@ class Life:
 
     def delivers(self) -> None:
         self.lab.deliver()
+
+    def overtakes(self) -> None:
+        """A newer generation is sent while requests of older tries may still come."""
+        self.replays()
+        self.delivers()
 
     def verifies(self) -> None:
         self.lab.verify(self.hour, why=self.chance.choice(["", "by chance"]))
@@ -161,16 +172,16 @@ class Life:
             c.execute("DELETE FROM deliveries WHERE window_ms = ?", (T0 + self.hour * HOUR,))
 
     def is_dropped(self) -> None:
-        """The table there, with what was under way to it."""
-        if self.on_server:
+        """The table there, with what was under way to it. Seldom: a new one shows nothing older than a newer one."""
+        if self.on_server and self.chance.random() < 0.2:
             self.late.clear()
             self.lab.servers["shop"] = type(self.lab.server)(around=self.around)
 
     def step(self) -> None:
-        often = (self.delivers,) * 5
+        often = (self.delivers, self.overtakes) * 4
         steps = (
-            *often, self.verifies, self.come_late, self.rows_come_late, self.reopens, self.replays, self.rolls_back,
-            self.skips, self.cleans, self.waits, self.forgets, self.is_dropped,
+            *often, self.verifies, self.one_comes_late, self.rows_come_late, self.reopens, self.replays,
+            self.rolls_back, self.skips, self.cleans, self.waits, self.forgets, self.is_dropped,
         )  # fmt: skip
         with contextlib.suppress(TidegateError):
             self.chance.choice(steps)()

@@ -130,7 +130,7 @@ def test_what_is_not_behind_a_batch_holds_no_ingest_up(world: World, monkeypatch
     world.produce(odd("e0", 3.8))
     batches: list[int | None] = []
 
-    def not_yet(*_: object) -> None:
+    def not_yet(*_: object, **named: object) -> None:
         raise NotReady("dirty rows of batch 1 are not in the dirty table yet")
 
     def wait(_: TidegateError) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from tests.mutants import seams
 from tests.mutants.planting import Bug, Patch, always, nothing
 from tidegate.core.base.offsets import Interval
+from tidegate.core.batch.rules_version import rules_for
 from tidegate.core.failover.counting import Landed
 from tidegate.core.failover.crossing import RefusalKind
 
@@ -52,6 +53,10 @@ def _each_offset_is_a_record(original, ctx, reads, topic_id, partition, start, e
     return Landed((Interval(start, end),))
 
 
+def _as_any_batch(original, pipeline, copies):
+    return rules_for(pipeline)
+
+
 def _bug(name: str, rule: str, *patches: tuple[str, Any]) -> Bug:
     return Bug(name, rule, "a world", "the test", tuple(Patch(seam, bug) for seam, bug in patches))
 
@@ -80,6 +85,7 @@ FAILOVER_BUGS = {
         _bug("any pair on the way back", "F6", (seams.FAILOVER_WAY_BACK, nothing)),
         _bug("what crossed is counted, not measured", "F6", (seams.FAILOVER_LEFT_BY, nothing)),
         _bug("what crossed is measured, not compared", "F6", (seams.FAILOVER_SAME_COPY, always(True))),
+        _bug("a redrive takes copies for records", "F3", (seams.FAILOVER_REDRIVE, _as_any_batch)),
         _bug("copies of copies behind the mark are records", "F3", (seams.FAILOVER_IS_STRAY, always(False))),
         _bug("what nobody can say is a record", "F3", (seams.FAILOVER_OF_WHAT, always(True))),
         _bug("the log of the site that is left is not asked", "F3", (seams.FAILOVER_LEFT_LOG, nothing)),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.audit.audits import look
+from tests.dirty import redrives
 from tests.failover.sites import Copier, TwoSites
 from tests.world import TOPIC
 from tidegate.core.spec.pipeline import Column
@@ -22,8 +24,6 @@ def world(tmp_path: Path) -> Iterator[TwoSites]:
 
 def dirty(world: TwoSites) -> list[tuple[str, str]]:
     """(id, reason) of all dirty rows, in the files of all batches."""
-    import json
-
     import pyarrow.parquet as pq
 
     found = []
@@ -41,6 +41,26 @@ def switched(world: TwoSites) -> None:
     world.write("oslo", "c", "d")
     world.fail_over()
     world.write("bergen", "e")
+
+
+def odd(world: TwoSites) -> None:
+    """A record that is dirty until the spec is mended."""
+    world.at["bergen"].append(TOPIC, 0, json.dumps(redrives.odd("odd", 0.3)).encode())
+    world.produced.append("odd")
+
+
+def comes_back(world: TwoSites) -> None:
+    """Oslo is active again, and all of its records are read."""
+    world.note("oslo")
+    marks = {p.partition: p.mark for p in world.context().ledger.failovers.newest("readings").certificate.crossings}
+    world.close()
+    back = Copier(world.at["bergen"], world.at["oslo"], starts=marks)
+    back.run()
+    world.write("bergen", "g")
+    back.run()
+    world.fail_over("oslo")
+    world.write("oslo", "h")
+    world.drain("three")
 
 
 def test_what_never_crossed_is_not_read_where_a_copier_brings_it_late(world: TwoSites) -> None:
@@ -67,16 +87,7 @@ def test_they_land_once_when_the_first_site_is_active_again(world: TwoSites) -> 
     switched(world)
     world.there.run()
     world.drain("two")
-    world.note("oslo")
-    marks = {p.partition: p.mark for p in world.context().ledger.failovers.newest("readings").certificate.crossings}
-    world.close()
-    back = Copier(world.at["bergen"], world.at["oslo"], starts=marks)
-    back.run()
-    world.write("bergen", "g")
-    back.run()
-    world.fail_over("oslo")
-    world.write("oslo", "h")
-    world.drain("three")
+    comes_back(world)
     assert world.rows() == sorted(world.produced)
     assert not look(world).problems
 
@@ -142,6 +153,61 @@ def test_a_replay_decides_as_the_batch_did(world: TwoSites) -> None:
     world.archive(0)
     read = world.table()
     assert len(read) == 2
+    world.change_spec(columns=(*world.pipeline.columns, Column(name="x", type="string", path="$.id")))
+    assert world.replay(0).generation == 2
+    assert world.table() == read
+    assert not look(world).problems
+
+
+def test_a_redrive_leaves_them_where_they_are(world: TwoSites) -> None:
+    """A spec is mended: other dirty rows become data, and these are read at the site that they are copies of."""
+    switched(world)
+    world.there.run()
+    odd(world)
+    world.drain("two")
+    assert [one for one, _ in dirty(world)] == ["c", "d", "odd"]
+    redrives.mend(world)
+    done = redrives.redriven(world)
+    assert done is not None
+    assert (done.data, done.dirty) == (1, 2)
+    assert not look(world).problems
+    comes_back(world)
+    assert world.rows() == sorted(world.produced)
+    assert not look(world).problems
+
+
+def test_a_person_who_gives_the_site_up_takes_them(world: TwoSites) -> None:
+    switched(world)
+    world.there.run()
+    world.drain("two")
+    for asked, data in ((False, 0), (True, 2)):
+        done = redrives.redriven(world, f"redrive {asked}", copies=asked)
+        assert done is not None
+        assert done.data == data
+        assert ("it is read there" in done.refused) is not asked
+    assert world.rows() == ["a", "b", "c", "d", "e"]
+    assert not look(world).problems
+
+
+def test_a_replay_of_what_a_redrive_has_left_decides_as_it_did(world: TwoSites) -> None:
+    world.write("oslo", "a", hour=2.1)
+    world.drain("zero")
+    world.there.run()
+    world.write("oslo", "c", "d")
+    world.fail_over()
+    odd(world)
+    world.there.run()
+    world.drain("one")
+    redrives.mend(world)
+    done = redrives.redriven(world)
+    assert done is not None
+    assert (done.data, done.dirty) == (1, 2)
+    for p in (0, 1):
+        world.write("bergen", f"later{p}", partition=p, hour=9)
+    world.drain("two")
+    world.archive(0)
+    read = world.table()
+    assert len(read) == 1
     world.change_spec(columns=(*world.pipeline.columns, Column(name="x", type="string", path="$.id")))
     assert world.replay(0).generation == 2
     assert world.table() == read

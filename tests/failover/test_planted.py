@@ -54,6 +54,7 @@ def _strays(found_by: Callable) -> Callable[..., None]:
 FOUND_BY: dict[str, Callable[..., None]] = {
     "records without coordinates are new ones": _refused(test_refusals.without_coordinates),
     "copies behind the mark are records": test_behind.test_what_never_crossed_is_not_read_where_a_copier_brings_it_late,
+    "a redrive takes copies for records": test_behind.test_a_redrive_leaves_them_where_they_are,
     "a hole is read over": _refused(test_refusals.a_hole),
     "repeats are read": test_there_and_back.test_repeats_are_not_read,
     "the walk begins too far": test_refusals.test_of_a_long_copy_the_end_alone_is_walked,

@@ -9,12 +9,16 @@ import pytest
 
 from tests.audit.audits import look
 from tests.failover.sites import Copier, TwoSites
+from tests.look.row_readers import InProcessRows
 from tests.real_kafka import other_columns
 from tests.world import TOPIC
 from tidegate.core.base.errors import FailoverRefused, LostComparison, ReplayRefused, SiteNotActive
 from tidegate.core.base.offsets import Interval
+from tidegate.core.look.fate import NEVER_READ, NOT_READ
+from tidegate.core.spec.pipeline import Column
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.failover import survey, switch
+from tidegate.workflow.look.where import where
 
 
 @pytest.fixture
@@ -249,6 +253,51 @@ def test_an_hour_of_both_sites_is_published_and_not_decoded_again(world: TwoSite
     world.drain("r2")
     assert world.archive(0).rows == 3
     other_columns(world)
-    with pytest.raises(ReplayRefused, match=r"records of then \(id-1\) are gone"):
+    with pytest.raises(ReplayRefused, match=r"batch 1 was read at site oslo, from its topic \(id id-1\)"):
         world.replay(0)
     assert not look(world).problems
+
+
+def test_a_replay_of_what_was_read_at_the_other_site(world: TwoSites) -> None:
+    """Files give its rows where no column has to be decoded; the refusal says where the records are."""
+    world.write("oslo", "a", "b")
+    for p in (0, 1):
+        world.write("oslo", f"later{p}", partition=p, hour=9)
+    world.drain("one")
+    world.archive(0)
+    world.there.run()
+    first = world.fail_over().certificate
+    id_, site, value = world.pipeline.columns
+    world.change_spec(columns=(id_, site))
+    assert world.replay(0).generation == 2
+    world.change_spec(columns=(id_, site, value, Column(name="x", type="string", path="$.id")))
+    with pytest.raises(ReplayRefused) as refused:
+        world.replay(0)
+    topic_id = world.at["oslo"].look(TOPIC).topic_id
+    said = f"batch 1 was read at site oslo, from its topic (id {topic_id}), and site bergen is active"
+    assert said in str(refused.value)
+    assert "once site oslo is active again" in str(refused.value)
+    assert "recreated" not in str(refused.value)
+    world.note("oslo")
+    Copier(world.at["bergen"], world.at["oslo"], starts={c.partition: c.mark for c in first.crossings}).run()
+    world.drain("two")
+    world.fail_over("oslo")
+    assert world.replay(0).generation == 4
+
+
+def test_where_tells_of_the_site_that_was_left(world: TwoSites) -> None:
+    world.write("oslo", "a")
+    world.drain("one")
+    world.write("oslo", "crossed")
+    world.there.run()
+    world.write("oslo", "left")
+    world.fail_over()
+    for offset, kind, said in (
+        (1, NEVER_READ, "where its copy is read"),
+        (2, NOT_READ, "read when oslo is active again"),
+    ):
+        ctx = world.context()
+        fate = next(f for f in where(ctx, ctx.ledger.reads, InProcessRows(), 0, offset).fates if f.topic_id == "id-1")
+        assert fate.kind == kind
+        assert "site oslo was read up to 1, then site bergen took over" in fate.words
+        assert said in fate.words

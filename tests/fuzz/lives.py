@@ -17,6 +17,7 @@ from tests.mutants.stage import HOUR, T0, Stage, record, window
 from tidegate.core.base.errors import CatalogueError, NotReady, PathExists, PathMissing, TidegateError
 from tidegate.core.spec.pipeline import Column
 from tidegate.core.window.lateness import POLICIES
+from tidegate.core.window.states import WindowKey
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.clean import duties
@@ -44,14 +45,19 @@ LATE = {("storage", "rename_no_replace"), ("catalogue", "add_partitions"), ("cat
 class Life:
     """`told` is what happened, for people; `of` names the seed that does it again."""
 
+    changing = CHANGING
+
     def __init__(self, folder: Path, seed: int) -> None:
         self.of, self._rng = seed, random.Random(seed)
-        self.stage = Stage(folder)
+        self.stage = self._make(folder)
         self.stage.wrap = self._wrap
         self.told: list[str] = []
         self._depth, self._wild = 0, True
         self._flying: list[tuple[str, Callable[[], object]]] = []
         self._hour, self._runs, self._names = 0.0, 0, 0
+
+    def _make(self, folder: Path) -> Stage:
+        return Stage(folder)
 
     def live(self, steps: int) -> None:
         """Raises InvariantViolated, with the way there."""
@@ -64,10 +70,13 @@ class Life:
             self._wild = False
             self._land_all()
             self.stage.clock.advance(REQUEST_TTL_MS + 1)
-            self.stage.at_rest()
+            self._rest()
         except InvariantViolated as e:
             way = "\n  ".join(self.told[-60:])
             raise InvariantViolated(e.name, f"{e.detail}\nlife {self.of}:\n  {way}") from e
+
+    def _rest(self) -> None:
+        self.stage.at_rest()
 
     # ------------------------------------------------------------ steps
 
@@ -144,19 +153,28 @@ class Life:
             end = "not ready"
         except TidegateError as e:
             end = f"{type(e).__name__}: {str(e).splitlines()[0]}"
-            require(e.retry, HEALS, f"{name} asks for a human: {e}")
+            self._asks(name, e)
         finally:
             self._depth -= 1
             self.told.append(f"{'  ' * self._depth}}} {end}")
 
+    def _asks(self, name: str, e: TidegateError) -> None:
+        require(e.retry, HEALS, f"{name} asks for a human: {e}")
+
     def _choose(self) -> tuple[str, Callable[[], object]]:
-        stage, rng = self.stage, self._rng
+        rng = self._rng
         if self._runs == 0 or rng.random() < 0.25:
             self._runs += 1
         run = f"r{rng.randint(max(1, self._runs - 1), self._runs)}"
         key = window(rng.randint(0, max(0, int(self._hour) - 1)))
-        hour = (key.start_ms // HOUR) % 24
-        tasks: list[tuple[str, Callable[[], object], int]] = [
+        tasks = self._tasks(run, key)
+        name, task, _ = rng.choices(tasks, [weight for *_, weight in tasks])[0]
+        return name, task
+
+    def _tasks(self, run: str, key: WindowKey) -> list[tuple[str, Callable[[], object], int]]:
+        """Each with how often it is chosen."""
+        stage, hour = self.stage, (key.start_ms // HOUR) % 24
+        return [
             (f"plan {run}", lambda: ingest.plan(stage.context(), run), 4),
             (f"write {run}", lambda: ingest.write(stage.context(), run), 4),
             (f"land {run}", lambda: self._lands(run), 4),
@@ -168,8 +186,6 @@ class Life:
             ("maintain", lambda: reconcile.maintain(stage.context(), None, lambda windows: set()), 1),
             ("clean", lambda: duties.clean(stage.context()), 2),
         ]
-        name, task, _ = rng.choices(tasks, [weight for *_, weight in tasks])[0]
-        return name, task
 
     def _redrives(self, run: str) -> object:
         if redrive.plan(self.stage.context(), run) is None:
@@ -192,7 +208,7 @@ class Life:
     def call(self, port: str, method: str, real: Callable[[], Any]) -> Any:
         if not self._wild or not 0 < self._depth <= DEPTH:
             return real()
-        chance, changing = self._rng.random(), method in CHANGING.get(port, ())
+        chance, changing = self._rng.random(), method in self.changing.get(port, ())
         if self._flying and chance > 0.93:
             self._land_one()
         if chance < 0.02 and self._depth < DEPTH:

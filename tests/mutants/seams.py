@@ -347,6 +347,7 @@ CLUSTER_NOTE = "tidegate.targets.cluster.table:ClusterTable._note_replaced"
 CLUSTER_OLDEST = "tidegate.targets.cluster.table:ClusterTable._oldest_kept"
 
 # ---------------------------------------------------------------- failover of the source (F1, F3 to F6)
+FAILOVER_REDRIVE = "tidegate.core.batch.rules_version:rules_of_redrive"
 FAILOVER_BARE = "tidegate.core.failover.crossing:Walk._refuse_bare"
 FAILOVER_HOLE = "tidegate.core.failover.crossing:Walk._hole"
 FAILOVER_WALKED = "tidegate.core.failover.crossing:Walk.end"

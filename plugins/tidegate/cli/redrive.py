@@ -31,12 +31,14 @@ _SHOWN, _MOST_STILL = 20, 3
 @click.option(
     "--dry-run", is_flag=True, help="Show what would become of the rows, by field and reason; change nothing."
 )
+@click.option("--copies", is_flag=True,
+              help="Take copies from another site, too: only where that site never returns.")  # fmt: skip
 @click.option("--plan-only", is_flag=True, help="Plan it; the next run of the ingest DAG writes and lands it.")
 @click.option("--wait", type=click.FloatRange(min=0), default=15.0, show_default=True, metavar="MINUTES",
               help="How long to wait for a batch that is open, in all.")  # fmt: skip
 @json_option
 def redrive(
-    pipeline: str, batches: tuple[int, ...], dry_run: bool, plan_only: bool, wait: float, as_json: bool
+    pipeline: str, batches: tuple[int, ...], dry_run: bool, copies: bool, plan_only: bool, wait: float, as_json: bool
 ) -> None:
     """Read dirty rows again with today's spec: rows that decode now become data.
 
@@ -46,6 +48,9 @@ def redrive(
 
     A redriven row belongs to the new batch alone, also when its window is replayed. Planned offsets, lag and
     watermarks stay where they are.
+
+    Copies that came from another site behind the mark of a failover stay dirty: they are read there when that site is
+    active again. With --copies they become data as well, and come twice if it returns.
 
     Only one batch of a pipeline is open at a time. If one is, this command waits, says what it waits for and what
     helps, and has its turn next: ingest runs plan nothing meanwhile, until a minute and a half after the command was
@@ -69,20 +74,20 @@ def redrive(
     spec = surroundings.pipeline_named(pipeline)
     wanted = sorted(set(batches)) or None
     if dry_run:
-        _rehearse(spec, wanted, as_json)
+        _rehearse(spec, wanted, copies, as_json)
     elif plan_only:
-        _plan(spec, wanted, as_json)
+        _plan(spec, wanted, copies, as_json)
     else:
-        _run(spec, wanted, wait, as_json)
+        _run(spec, wanted, copies, wait, as_json)
 
 
-def _rehearse(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
+def _rehearse(spec: Pipeline, wanted: list[int] | None, copies: bool, as_json: bool) -> None:
     from tidegate.adapters.dirty_rows import DirtyProcess
     from tidegate.workflow.dirty import rehearsal
 
     rows = DirtyProcess(user=spec.sink.user, secrets=surroundings.storage_secrets(spec))
     with surroundings.working(spec, progress) as ctx, rows as reader:
-        found = rehearsal.rehearse(ctx, reader, wanted)
+        found = rehearsal.rehearse(ctx, reader, wanted, copies)
     if as_json:
         told = {"rows": found.rows, "changes": found.changes, "refused": found.refused, "note": found.note}
         print_json({"pipeline": spec.name, "batches": [_told(found.choice)], **told})
@@ -130,12 +135,12 @@ def _told(found: Choice) -> dict:
     return {"chosen": chosen, "left": list(found.left)}
 
 
-def _plan(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
+def _plan(spec: Pipeline, wanted: list[int] | None, copies: bool, as_json: bool) -> None:
     from tidegate.workflow.dirty import redrive as workflow
 
     with surroundings.working(spec, progress) as ctx:
         try:
-            batch_id = workflow.plan(ctx, f"redrive/{ctx.nonce()}", wanted)
+            batch_id = workflow.plan(ctx, f"redrive/{ctx.nonce()}", wanted, copies=copies)
         except BehindBatch as e:
             raise behind(ctx)(e) from None
     if as_json:
@@ -146,12 +151,12 @@ def _plan(spec: Pipeline, wanted: list[int] | None, as_json: bool) -> None:
         click.echo(f"batch {batch_id} is planned: the next run of {spec.name}.ingest writes and lands it")
 
 
-def _run(spec: Pipeline, wanted: list[int] | None, minutes: float, as_json: bool) -> None:
+def _run(spec: Pipeline, wanted: list[int] | None, copies: bool, minutes: float, as_json: bool) -> None:
     from tidegate.workflow.dirty import redrive as workflow
 
     done: list[Redriven] = []
     with surroundings.working(spec, progress) as ctx:
-        for found in workflow.all_of(ctx, wanted, patience(minutes * 60, explained=behind(ctx))):
+        for found in workflow.all_of(ctx, wanted, patience(minutes * 60, explained=behind(ctx)), copies):
             done.append(found)
             if not as_json:
                 click.echo(found.words)

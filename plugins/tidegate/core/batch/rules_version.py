@@ -11,7 +11,11 @@ RULES_VERSION = 3
 version 1: no release has planned by it."""
 
 
-KNOWN_RULES = frozenset({2, 3})
+LEAVING_RULES = 4
+"""As 3, of a redrive: dirty rows that are copies from another site, behind the mark of a failover, stay dirty (F3)."""
+
+
+KNOWN_RULES = frozenset({2, 3, LEAVING_RULES})
 """Versions that a worker can go by: a replay classifies by the one that its batch was planned with."""
 
 
@@ -23,6 +27,12 @@ def rules_for(pipeline: Pipeline) -> int:
     """The version that a new plan pins. Where unknown fields are ignored version 3 says what version 2 says: such a
     plan can be taken by a worker of the release before."""
     return COPYING_RULES if pipeline.format.unknown_fields == "ignore" else RULES_VERSION
+
+
+def rules_of_redrive(pipeline: Pipeline, copies: bool) -> int:
+    """The same of a redrive. `copies`: those that came behind the mark of a failover are records, too; so they are
+    where the YAML names no other site."""
+    return LEAVING_RULES if pipeline.source.sites and not copies else rules_for(pipeline)
 
 
 def rules_of_replay(planned: int, decided_by: Pipeline, today: Pipeline) -> int:

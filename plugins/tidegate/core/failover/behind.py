@@ -15,6 +15,14 @@ def topic_ids(history: Sequence[Failover]) -> set[str]:
     return {id_ for one in history for id_ in (one.certificate.before_topic_id, one.certificate.topic_id)}
 
 
+def sites_read(history: Sequence[Failover]) -> dict[str, str]:
+    """The site of each topic that was read, by its id."""
+    found: dict[str, str] = {}
+    for one in history:
+        found |= {one.certificate.before_topic_id: one.before, one.certificate.topic_id: one.site}
+    return found
+
+
 def left_last(history: Sequence[Failover], site: str) -> Failover | None:
     """The switch by which a site was left last; None if it never was."""
     return next((one for one in reversed(history) if one.before == site), None)

@@ -82,10 +82,12 @@ def has_a_name(time: PartitionValues, values: PartitionValues, workdir: str) -> 
 
 def key_bytes(values: PartitionValues, workdir: str) -> int:
     """Of a data file's key in an object store, at most; 0 where files have no keys."""
-    if can_rename(workdir):
-        return 0
-    _, _, key = workdir.split("://", 1)[1].partition("/")
-    return len(key.encode()) + OWN_BYTES + len(partition_path(values).encode())
+    return 0 if can_rename(workdir) else bytes_of_key(workdir) + OWN_BYTES + len(partition_path(values).encode())
+
+
+def bytes_of_key(path: str) -> int:
+    """Of an object's key, by its URI."""
+    return len(path.split("://", 1)[1].partition("/")[2].encode())
 
 
 def staying(rows: Mapping[PartitionValues, int], known: set[PartitionValues], limit: int) -> set[PartitionValues]:

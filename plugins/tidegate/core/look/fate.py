@@ -156,9 +156,19 @@ def _unknown_partition(facts: OffsetFacts, life: Life, around: Surroundings) -> 
     return _beyond(facts, 0 if facts.lives else topic.partitions[p].log_start, life, around)
 
 
+def _at_another_site(facts: OffsetFacts, planned_end: int, around: Surroundings) -> Fate:
+    words = f"site {around.left} was read up to {planned_end:,}, then site {around.now.source.site} took over"
+    if facts.offset < around.crossed:
+        return Fate(kind=NEVER_READ, words=f"never read there: {words}, where its copy is read")
+    words = f"not read yet: {words}; it is read when {around.left} is active again"
+    return Fate(kind=NOT_READ, words=words, next_step=f"tidegate failover back {around.now.name}")
+
+
 def _beyond(facts: OffsetFacts, planned_end: int, life: Life, around: Surroundings) -> Fate:
     """`planned_end`: where the next batch begins."""
     name, behind = around.now.name, facts.offset - planned_end
+    if around.left:
+        return _at_another_site(facts, planned_end, around)
     if not life.accepted:
         words = f"never read: topic {life.topic_id} was read up to {planned_end:,}, then it was recreated"
         return Fate(kind=NEVER_READ, words=words)

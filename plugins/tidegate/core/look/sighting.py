@@ -113,7 +113,8 @@ class Surroundings:
     """`pinned` is the spec of the life's batch, `now` today's. `topic` is None when Kafka gave no answer: `silence`.
 
     `certificates`: readiness of the windows that wait, made now. `merged_upto`: of a mirror, the last batch in its
-    table as the ledger has it; None if nothing was merged yet."""
+    table as the ledger has it; None if nothing was merged yet. `left`: the site that the life's topic is of, while
+    another one is active; `crossed`: offsets of it below this one have been copied there."""
 
     now: Pipeline
     pinned: Pipeline
@@ -121,6 +122,8 @@ class Surroundings:
     silence: str
     certificates: Mapping[int, Certificate]
     merged_upto: int | None = None
+    left: str = ""
+    crossed: int = 0
 
 
 @dataclass(frozen=True)

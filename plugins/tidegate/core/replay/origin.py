@@ -39,12 +39,40 @@ more rows than that is rebuilt alone."""
 # ---------------------------------------------------------------- Kafka
 
 
+@dataclass(frozen=True)
+class Away:
+    """The site at which a batch was read, while `active` is another one."""
+
+    site: str
+    active: str
+    pipeline: str
+
+    @property
+    def advice(self) -> str:
+        """What a person can do to have the batch's records decoded."""
+        return (
+            "keep the generation in force, or leave the column as it was; or replay it once site "
+            f"{self.site} is active again: tidegate failover back {self.pipeline} (an hour of both sites: at neither)"
+        )
+
+
 def gone(
-    span: OffsetRange, batch_id: int, topic_id: str, now: LogState | None, why: str = "", cut: int | None = None
+    span: OffsetRange,
+    batch_id: int,
+    topic_id: str,
+    now: LogState | None,
+    why: str = "",
+    cut: int | None = None,
+    away: Away | None = None,
 ) -> str | None:
     """Why Kafka does not have these records any more; None if it has. `now` None: there is no such topic, `why`. `cut`:
     the first offset at which the log has another record than the batch read."""
     where = f"batch {batch_id}: partition {span.partition} offsets"
+    if away is not None:
+        return (
+            f"batch {batch_id} was read at site {away.site}, from its topic (id {topic_id}), and site {away.active} is "
+            "active: copies there have other offsets"
+        )
     if now is None:
         return f"batch {batch_id}: {why}"
     if now.is_another(topic_id):
@@ -188,7 +216,7 @@ class Span:
     `gone`: why Kafka cannot, `missing`: columns that the files do not hold, `lost`: a file that is not there,
     `unnamed`: the generation in force, if it is unknown which specs decoded the rows of its files.
     `kept_from`: the first offset of the partition that Kafka still has. `redriven`: rows of a redrive, whose records
-    are kept in dirty files and are decoded again like Kafka's."""
+    are kept in dirty files and are decoded again like Kafka's. `away`: they are at a site that is not active."""
 
     owed: OwedSpan
     gone: str | None
@@ -197,6 +225,7 @@ class Span:
     kept_from: int | None = None
     redriven: bool = False
     unnamed: int | None = None
+    away: Away | None = None
 
 
 @dataclass(frozen=True)
@@ -239,6 +268,13 @@ def _instead(span: Span) -> str:
     return "its rows can be taken from the files in force: --from auto"
 
 
+def _way_on(span: Span) -> str:
+    """Where columns have to be decoded again."""
+    if span.away is not None:
+        return span.away.advice
+    return _UNDECODABLE if span.gone else "replay from Kafka: --from auto"
+
+
 def _from_files(span: Span) -> Refusal | None:
     before = f"{span.gone}; " if span.gone else ""
     if span.unnamed:
@@ -253,7 +289,7 @@ def _from_files(span: Span) -> Refusal | None:
         still = "" if span.kept_from is None else f"; Kafka has this partition from offset {span.kept_from} on"
         return Refusal(
             f"{before}{columns.format(', '.join(span.missing))} the records to be decoded again, of {where}{still}",
-            advice=_UNDECODABLE if span.gone else "replay from Kafka: --from auto",
+            advice=_way_on(span),
         )
     if span.lost:
         return Refusal(f"{before}{span.lost} is not what its manifest says", KEPT)

@@ -16,7 +16,8 @@ class Chunk:
     """Records of one lane in order of offset, as columns. `timestamps` are epoch ms, UTC.
 
     `headers` (name and value pairs, in order; None for a record without) are there only if the format asks for them.
-    `known_bytes`: what `bytes` is, if the reader has counted it."""
+    `known_bytes`: what `bytes` is, if the reader has counted it. `copies`: of records that come from dirty files,
+    whether each was dirty for being a copy from another site."""
 
     offsets: list[int]
     timestamps: list[int]
@@ -24,6 +25,7 @@ class Chunk:
     values: list[bytes | None]
     headers: list[Headers | None] | None = None
     known_bytes: int | None = None
+    copies: list[bool] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Protocol
 
 from tidegate.core.base.errors import DeliveryRefused, PathMissing
-from tidegate.core.base.storage import Storage
+from tidegate.core.base.storage import Storage, can_rename
 from tidegate.core.deliver.port import Rows
 from tidegate.core.files.failure import JobError
 from tidegate.core.files.merge import Source
+from tidegate.core.files.overflow import MAX_KEY_BYTES, bytes_of_key
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.paths import is_uri
 
@@ -46,6 +47,19 @@ def path_there(entry: FileEntry) -> str:
     if not is_uri(entry.path):
         return entry.path
     return f"{hashlib.sha256(entry.path.encode()).hexdigest()[:12]}-{entry.path.rpartition('/')[2]}"
+
+
+def refuse_long_keys(paths: Iterable[str]) -> None:
+    """Raises DeliveryRefused for files that an object store takes under no such name, before any of them is copied."""
+    longest = max((path for path in paths if not can_rename(path)), key=bytes_of_key, default="")
+    if longest and bytes_of_key(longest) > MAX_KEY_BYTES:
+        raise DeliveryRefused(
+            f"a key would have {bytes_of_key(longest):,} bytes, more than the {MAX_KEY_BYTES:,} bytes that an object "
+            f"store takes, and nothing was copied: {longest}",
+            advice="make the delivery's location shorter, then send what was refused by its name; or leave it out "
+            "(tidegate deliver ... --skip)",
+            retry=False,
+        )
 
 
 class Pace:

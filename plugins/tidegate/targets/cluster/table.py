@@ -45,6 +45,7 @@ from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import Layout, join, usual_workdir
 from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import WindowKey
+from tidegate.targets.cluster import copying as arriving
 from tidegate.targets.cluster.copying import Copied, Copying, Files, Pace, digest, digest_of, path_there
 from tidegate.targets.cluster.tries import Order, Record, Tries, name_of, order_of
 from tidegate.workflow.base.context import REQUEST_TTL_MS
@@ -261,6 +262,7 @@ class ClusterTable(ABC):
     def _brought(self, attempt: Attempt, rows: Rows) -> tuple[str, tuple[Copied, ...]]:
         place = join(self._home(attempt.token.unit), name_of(attempt))
         staging = self._layout.copied(attempt.staging) if self._storage.renames else place
+        arriving.refuse_long_keys([join(place, path_there(file.entry)) for file in rows.files])
         self._storage.make_dirs(staging)
         earlier, copying = self._earlier(attempt), Copying(self._storage, rows, self._pace)
         files = tuple(self._one(copying, file, staging, earlier) for file in rows.files)

@@ -21,7 +21,7 @@ from tidegate.core.base.errors import (
 )
 from tidegate.core.base.wording import many
 from tidegate.core.batch.planning import PlanningView
-from tidegate.core.batch.rules_version import rules_for
+from tidegate.core.batch.rules_version import rules_of_redrive
 from tidegate.core.batch.states import REDRIVE, AbandonedBatch, Batch, LandedBatch, Plan
 from tidegate.core.dirty import redrive
 from tidegate.core.dirty.redrive import Ask, Cause, Choice, DirtyBatch, DirtyReader, source_batches
@@ -65,10 +65,13 @@ def preview(ctx: Context, wanted: Sequence[int] | None = None) -> Choice:
     return _choice(ctx, ctx.ledger.redrives.dirty_batches(ctx.name), wanted, None)
 
 
-def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int | None = None) -> int | None:
+def plan(
+    ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int | None = None, copies: bool = False
+) -> int | None:
     """Plan a redrive and bind `run` to it; an open one is gone on with. None: nothing is dirty.
 
-    `wanted`: batches whose dirty rows are asked for, by default all of them; `below`: only ids below this one. Raises
+    `wanted`: batches whose dirty rows are asked for, by default all of them; `below`: only ids below this one;
+    `copies`: rows that are copies from another site are taken, too. Raises
     BehindBatch while another batch is open; NotReady while dirty rows are not in their table yet; SpecError where rows
     cannot be redriven; StepMissing for what is not dirty, and while a batch waits for a human."""
     guard(ctx)
@@ -89,7 +92,7 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
         if not choice.chosen:
             _refuse_unsettled(ctx, [i for i in _unsettled(found, wanted) if below is None or i < below])
             return None
-        made = planned(ctx, view, choice)
+        made = planned(ctx, view, choice, copies)
         zone_data.refuse_to_plan(ctx, made.floor)
         tables.before_planning(ctx)
         try:
@@ -104,7 +107,9 @@ def plan(ctx: Context, run: str, wanted: Sequence[int] | None = None, below: int
     raise LostComparison(f"{ctx.name}: the ledger moved {ATTEMPTS} times while planning")
 
 
-def all_of(ctx: Context, wanted: Sequence[int] | None, wait: Callable[[TidegateError], None]) -> Iterator[Redriven]:
+def all_of(
+    ctx: Context, wanted: Sequence[int] | None, wait: Callable[[TidegateError], None], copies: bool = False
+) -> Iterator[Redriven]:
     """Redrive after redrive, until each batch that has dirty rows now was tried once.
 
     `wait(error)` lets some time pass where somebody else works on the open batch; it raises the error when that takes
@@ -115,7 +120,7 @@ def all_of(ctx: Context, wanted: Sequence[int] | None, wait: Callable[[TidegateE
     left = {*(b.batch_id for b in first.chosen), *first.left, *_unsettled(dirty, wanted)}
     while left:
         run = f"redrive/{ctx.nonce()}"
-        batch_id = _planned(ctx, run, left, wait)
+        batch_id = _planned(ctx, run, left, wait, copies)
         if batch_id is None:
             return
         found = _carried_out(ctx, run, batch_id, wait)
@@ -124,13 +129,15 @@ def all_of(ctx: Context, wanted: Sequence[int] | None, wait: Callable[[TidegateE
         left.intersection_update(b.batch_id for b in ctx.ledger.redrives.dirty_batches(ctx.name))
 
 
-def _planned(ctx: Context, run: str, wanted: set[int], wait: Callable[[TidegateError], None]) -> int | None:
+def _planned(
+    ctx: Context, run: str, wanted: set[int], wait: Callable[[TidegateError], None], copies: bool
+) -> int | None:
     """Plan; behind an open batch ask for the next turn, so that no backlog holds it up."""
     ask: Ask | None = None
     try:
         while True:
             try:
-                return plan(ctx, run, sorted(wanted))
+                return plan(ctx, run, sorted(wanted), copies=copies)
             except (BehindBatch, LostComparison) as e:
                 ask = _ask(ctx, ask)
                 wait(e)
@@ -262,15 +269,15 @@ def _refuse_unsettled(ctx: Context, batches: list[int]) -> None:
         )
 
 
-def planned(ctx: Context, view: PlanningView, choice: Choice) -> Plan:
-    """The batch of the chosen rows, by today's spec, clock and windows."""
+def planned(ctx: Context, view: PlanningView, choice: Choice, copies: bool = False) -> Plan:
+    """The batch of the chosen rows, by today's spec, clock and windows. `copies`: as `plan`."""
     first, clock_ms = choice.chosen[0], ctx.clock.now_ms()
     return Plan(
         pipeline=ctx.name,
         batch_id=view.next_batch_id,
         revision=1,
         spec_version=ctx.spec_version,
-        rules_version=rules_for(ctx.pipeline),
+        rules_version=rules_of_redrive(ctx.pipeline, copies),
         topic=first.topic,
         topic_id=first.topic_id,
         clock_ms=clock_ms,

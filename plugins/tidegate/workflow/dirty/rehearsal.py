@@ -36,14 +36,14 @@ class Rehearsed:
     note: str = ""
 
 
-def rehearse(ctx: Context, reader: DirtyReader, wanted: Sequence[int] | None = None) -> Rehearsed:
+def rehearse(ctx: Context, reader: DirtyReader, wanted: Sequence[int] | None = None, copies: bool = False) -> Rehearsed:
     """Raises what `redrive.plan` raises for rows that cannot be redriven, JobFailed, and BatchRefused for dirty files
     that are lost or damaged. An open batch is not in its way."""
     guard(ctx)
     choice = redrive.preview(ctx, wanted)
     if not choice.chosen:
         return Rehearsed(choice)
-    planned = redrive.planned(ctx, ctx.ledger.batches.planning_view(ctx.name), choice)
+    planned = redrive.planned(ctx, ctx.ledger.batches.planning_view(ctx.name), choice, copies)
     zone_data.refuse_to_plan(ctx, planned.floor)
     nonce = ctx.nonce()
     name = ctx.layout.redrive_rehearsal_name(nonce)

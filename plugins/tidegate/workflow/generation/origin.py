@@ -10,11 +10,12 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.batch.jobs import Copy
 from tidegate.core.batch.states import LandedBatch, Plan
+from tidegate.core.failover.behind import sites_read
 from tidegate.core.files.landed import LandedFile, OwedSpan
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import DATA, FileEntry
 from tidegate.core.files.second_reading import listed
-from tidegate.core.replay.origin import FILES, KAFKA, Refusal, Span, decide, gone, lost, needing_decoding
+from tidegate.core.replay.origin import FILES, KAFKA, Away, Refusal, Span, decide, gone, lost, needing_decoding
 from tidegate.core.source.port import LogState
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.target.paths import join
@@ -80,6 +81,7 @@ class Chooser:
         self._topic: tuple[LogState | None, str] | None = None
         self._cut: dict[int, dict[int, int]] = {}
         self._known_cuts: list[tuple[str, int, int, int]] | None = None
+        self._sites: dict[str, str] | None = None
 
     def choose(self, work: Work) -> Choice:
         """Raises ReplayRefused for a window that cannot be rebuilt, SourceUnavailable."""
@@ -128,18 +130,28 @@ class Chooser:
     def _span(self, work: Work, owed: OwedSpan) -> Span:
         plan = self._batch(owed.batch_id).plan
         why: str | None = None
-        kept_from = None
+        kept_from, away = None, None
         if not plan.is_redrive and self._wanted != FILES:
             now = self.topic()
             wanted = OffsetRange(plan.topic, owed.partition, owed.min_offset, owed.max_offset + 1)
             cut = self._cuts(plan, now).get(owed.partition)
-            why = gone(wanted, owed.batch_id, plan.topic_id, now, self._topic[1] if self._topic else "", cut)
+            silence = self._topic[1] if self._topic else ""
+            away = self._away(plan)
+            why = gone(wanted, owed.batch_id, plan.topic_id, now, silence, cut, away)
             if now is not None and not now.is_another(plan.topic_id) and owed.partition in now.partitions:
                 kept_from = now.partitions[owed.partition].log_start
             removed = work.removed.get((owed.batch_id, owed.partition))
             if why is None and removed:
                 why = f"batch {owed.batch_id}: partition {owed.partition} has nothing any more at {listed(removed)}"
-        return Span(owed=owed, gone=why, missing=(), lost=None, kept_from=kept_from, redriven=plan.is_redrive)
+        redriven = plan.is_redrive
+        return Span(owed=owed, gone=why, missing=(), lost=None, kept_from=kept_from, redriven=redriven, away=away)
+
+    def _away(self, plan: Plan) -> Away | None:
+        source = self._ctx.pipeline.source
+        if self._sites is None:
+            self._sites = sites_read(self._ctx.ledger.failovers.history(self._ctx.name)) if source.sites else {}
+        site = self._sites.get(plan.topic_id, source.site)
+        return None if site == source.site else Away(site, source.site, self._ctx.name)
 
     def _cuts(self, plan: Plan, now: LogState | None) -> dict[int, int]:
         """First offsets by partition at which the log has another record than the batch read: cuts that are

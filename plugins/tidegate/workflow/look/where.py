@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tidegate.core.base.errors import LedgerError, SpecError, TidegateError
 from tidegate.core.batch.readings import whole_window
 from tidegate.core.batch.states import LANDED
+from tidegate.core.failover.behind import left_last, sites_read
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.look.another_reading import fate_of_another
 from tidegate.core.look.fate import MISSING, Fate, fate_of
@@ -137,11 +138,26 @@ class _Where:
             below = life.first_offset is not None and facts.offset < life.first_offset
             topic = None if below else self._ask_kafka(notes)
         if self._ctx.keyed is None:
-            return Surroundings(self._ctx.pipeline, pinned, topic, self._silence or "", self._readiness(life, search))
+            left, crossed = self._left(life, facts.partition)
+            silence, certificates = self._silence or "", self._readiness(life, search)
+            return Surroundings(self._ctx.pipeline, pinned, topic, silence, certificates, left=left, crossed=crossed)
         told = self._ctx.ledger.applies.told(self._ctx.name)
         return Surroundings(
             self._ctx.pipeline, pinned, topic, self._silence or "", {}, None if told is None else told.upto
         )
+
+    def _left(self, life: Life, partition: int) -> tuple[str, int]:
+        """The site that the life's topic is of, unless it is active, and up to where its records have crossed."""
+        source = self._ctx.pipeline.source
+        if life.accepted or not source.sites:
+            return "", 0
+        history = self._ctx.ledger.failovers.history(self._ctx.name)
+        site = sites_read(history).get(life.topic_id, source.site)
+        away = None if site == source.site else left_last(history, site)
+        if away is None:
+            return "", 0
+        crossing = away.certificate.of(partition)
+        return site, 0 if crossing is None else crossing.left
 
     def _spec(self, version: int) -> Pipeline:
         if version not in self._specs:
