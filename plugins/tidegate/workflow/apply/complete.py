@@ -31,9 +31,9 @@ def _looked(ctx: Context, server: str) -> bool:
 
     S12: the looks before are read before the connector is asked, and the newest copy, which may lack what it has left
     out, after it."""
-    looks, known = ctx.ledger.copies.looks(ctx.name), ctx.ledger.applies.told(ctx.name)
+    looks, known, at_ms = ctx.ledger.copies.looks(ctx.name), ctx.ledger.applies.told(ctx.name), ctx.clock.now_ms()
     last = next((one for one in reversed(looks) if one.server == server), None)
-    at_ms, reader, ends, silence = ctx.clock.now_ms(), _reader(ctx, server), dict[int, int](), ""
+    ends, silence = dict[int, int](), ""
     try:
         place, ends = _asked(ctx, server)
     except LedgerError:
@@ -41,19 +41,13 @@ def _looked(ctx: Context, server: str) -> bool:
     except NoPlace as e:
         place, silence = Place(NOWHERE, NOWHERE), str(e)
     except TidegateError as e:
-        ctx.say(f"{ctx.name}: nobody says how far {_whose(server)} is: {str(e).splitlines()[0]}")
+        return _nobody_says(ctx, server, str(e))
+    if _is_anothers(ctx, server, place, known):
         return True
-    merged = None if known is None else known.of_server(server).last_position
-    if merged is not None and NOWHERE < place.log_end < (merged[0], 0):
-        # its positions would pass for ones that were delivered long ago
-        of = f"the log of server {server}" if server else "the source's log"
-        ctx.say(f"{ctx.name}: {of} ends at {place.log_end[0]}, before merged events: it is another server's log")
-        return True
-    told = None if known is None else places.told_of(known.copied.complete, server)
+    told, reader = None if known is None else places.told_of(known.copied.complete, server), _reader(ctx, server)
     why = places.lost(last, told, place, reader)
     if silence and not why:
-        ctx.say(f"{ctx.name}: nobody says how far {_whose(server)} is: {silence}")
-        return True
+        return _nobody_says(ctx, server, silence)
     gap = 0 if last is None else last.gap
     if why:
         gap = max(gap, _newest_copy(ctx, known))
@@ -72,6 +66,21 @@ def _looked(ctx: Context, server: str) -> bool:
         ctx.ledger.copies.looked(ctx.name, found)
     except LostComparison:
         return not why  # what another task has seen at this very moment is as good, but for a loss
+    return True
+
+
+def _nobody_says(ctx: Context, server: str, why: str) -> bool:
+    ctx.say(f"{ctx.name}: nobody says how far {_whose(server)} is: {why.splitlines()[0]}")
+    return True
+
+
+def _is_anothers(ctx: Context, server: str, place: Place, known: Told | None) -> bool:
+    """Whether it is a place in another server's log, which would pass for one that was delivered long ago."""
+    merged = None if known is None else known.of_server(server).last_position
+    if merged is None or place.position == NOWHERE or place.log_end[0] >= merged[0]:
+        return False
+    of = f"the log of server {server}" if server else "the source's log"
+    ctx.say(f"{ctx.name}: {of} ends at {place.log_end[0]}, before merged events: it is another server's log")
     return True
 
 
