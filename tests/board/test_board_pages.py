@@ -118,7 +118,6 @@ def test_a_yaml_that_contradicts_what_has_landed_waits_for_somebody(world: World
     settle()
     words = "batches have landed under the spec as it was: "
     says(viewer, "readings", "needs attention", words)
-    says(viewer, "?show=attention", words, "take the change back")
 
 
 def test_a_pause_on_purpose_waits_for_nobody(world: World, viewer: Any) -> None:

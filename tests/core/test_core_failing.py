@@ -37,3 +37,8 @@ def test_a_pause_on_purpose_explains_it() -> None:
 def test_a_task_that_the_yaml_has_no_more_is_forgotten() -> None:
     assert named("readings.deliver old", "readings.copy copy", "readings.compare compare") == []
     assert len(named("readings.deliver dw")) == 1
+
+
+def test_what_the_topic_says_of_itself_is_why_ingest_fails() -> None:
+    found = (Concern("the topic was recreated", "reset", "source_reset"),)
+    assert len(named("readings.ingest plan", "readings.maintain maintain", found=found)) == 1
