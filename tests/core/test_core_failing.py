@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.world import make_pipeline
+from core_values import PIPELINE as BASE
+
 from tidegate.core.look import failing
 from tidegate.core.look.overdue import Concern
 from tidegate.core.look.survey import NOTHING
@@ -12,7 +13,7 @@ from tidegate.core.spec.pipeline import Delivery
 from tidegate.core.tell.notices import FailedTask
 from tidegate.core.tell.pauses import Pause
 
-PIPELINE = replace(make_pipeline("file:///x"), deliver=(Delivery(name="dw", kind="mariadb", conn_id="c", table="t"),))
+PIPELINE = replace(BASE, deliver=(Delivery(name="dw", kind="mariadb", conn_id="c", table="t"),))
 
 
 def named(*tasks: str, found: tuple[Concern, ...] = (), pause: Pause | None = None) -> list[str]:
