@@ -200,7 +200,8 @@ def _how_far(pipeline: Pipeline, server: CopiedServer, lookup: Lookup | None) ->
     from tidegate.databases import connector
 
     if server.slot is not None:
-        position = connector.slot_position(resolve(server.conn_id, lookup), server.slot, SOURCE_ANSWERS_S)
+        connection = resolve(server.conn_id, lookup)
+        position = connector.slot_position(connection, server.slot, SOURCE_ANSWERS_S, pipeline.copy)
     else:
         assert server.connect_conn_id is not None
         assert server.connector is not None

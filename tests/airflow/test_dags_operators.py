@@ -57,7 +57,11 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         certificates, "readiness", lambda c, found: certificates.Shown(found.text(), {"ready": found.ready})
     )
     monkeypatch.setattr(certificates, "published", lambda c, window, number: {"generation": number})
-    made = SimpleNamespace(closed=0, ledger=SimpleNamespace(batches=SimpleNamespace(bound=lambda name, run: 7)))
+    parts = {
+        "batches": SimpleNamespace(bound=lambda name, run: 7),
+        "notices": SimpleNamespace(task_works=lambda *_: None),
+    }
+    made = SimpleNamespace(closed=0, ledger=SimpleNamespace(**parts))
     made.settled = []
     monkeypatch.setattr(switches, "settle", lambda ctx, dag_ids, log: made.settled.append(list(dag_ids)))
     made.ledger.close = lambda: setattr(made, "closed", made.closed + 1)

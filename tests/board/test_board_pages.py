@@ -12,6 +12,7 @@ import board_app  # first: it sets Airflow's home
 import pytest
 from sqlalchemy import text
 
+from tests.spec_texts import GOOD
 from tests.world import HOUR, T0, World, record
 from tidegate.board import views
 from tidegate.core.base.errors import BatchRefused
@@ -107,6 +108,16 @@ def test_the_list_and_the_page_agree_with_status(world: World, viewer: Any) -> N
     says(viewer, "readings", "needs attention", words)
     says(viewer, "?show=attention", words)
     says(viewer, "", 'Waiting for somebody <span class="tg-count tg-count-loud">1</span>')
+
+
+def test_a_yaml_that_contradicts_what_has_landed_waits_for_somebody(world: World, viewer: Any) -> None:
+    """Every task of the pipeline refuses it, so it has no run that could tell anybody."""
+    fill(world)
+    other = GOOD.replace("name: orders", "name: readings")
+    (world.folder / "pipelines" / "readings.yaml").write_text(other)
+    settle()
+    words = "batches have landed under the spec as it was: "
+    says(viewer, "readings", "needs attention", words)
 
 
 def test_a_pause_on_purpose_waits_for_nobody(world: World, viewer: Any) -> None:

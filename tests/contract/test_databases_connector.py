@@ -172,3 +172,37 @@ def test_a_slot_of_postgresql_says_what_is_confirmed(postgresql: Server) -> None
     finally:
         postgresql.run("SELECT pg_drop_replication_slot('copy_test')")
         database.close()
+
+
+@pytest.mark.parametrize("source", [{"table": "shop.t"}, {"table": "", "tables": "shop[.]t(_[0-9])?"}])
+def test_a_slot_whose_publications_lack_a_table_brings_none_of_its_changes(
+    postgresql: Server, source: dict[str, str]
+) -> None:
+    """Its place goes on by other tables' changes and by heartbeats all the same."""
+    postgresql.run("DROP TABLE IF EXISTS shop.t", "CREATE TABLE shop.t (id int PRIMARY KEY)")
+    postgresql.run("SELECT pg_create_logical_replication_slot('copy_test', 'pgoutput')")
+    copy = Copy(conn_id="shop", slot="copy_test", **source)
+
+    def asked() -> Any:
+        return connector.slot_position(postgresql.connection, "copy_test", 10.0, copy)
+
+    try:
+        with pytest.raises(NoPlace, match=r"^shop\.t is in no publication") as caught:
+            asked()
+        assert "ALTER PUBLICATION ... ADD TABLE shop.t" in caught.value.advice
+        postgresql.run("CREATE PUBLICATION copy_test FOR TABLE shop.t")
+        assert asked() > NOWHERE
+        postgresql.run("ALTER PUBLICATION copy_test SET (publish = 'insert, update')")
+        with pytest.raises(NoPlace, match="with inserts, updates and deletes"):
+            asked()
+        postgresql.run("ALTER PUBLICATION copy_test SET (publish = 'insert, update, delete')")
+        postgresql.run("DROP TABLE shop.t", "CREATE TABLE shop.t (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+        with pytest.raises(NoPlace):
+            asked()
+        postgresql.run(
+            "CREATE TABLE shop.part PARTITION OF shop.t DEFAULT", "ALTER PUBLICATION copy_test ADD TABLE shop.part"
+        )
+        assert asked() > NOWHERE, "its rows are published by their partition"
+    finally:
+        postgresql.run("SELECT pg_drop_replication_slot('copy_test')", "DROP PUBLICATION IF EXISTS copy_test")
+        postgresql.run("DROP TABLE shop.t")

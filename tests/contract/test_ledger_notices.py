@@ -122,3 +122,25 @@ def test_the_newest_windows_in_force(ledger) -> None:  # noqa: F811
     published = ledger.windows.publish(swapping, "file:///lake/t/1", "c")
     assert ledger.notices.newest_windows(NAME, 5) == [published.window]
     assert ledger.notices.newest_windows(NAME, 0) == []
+
+
+def failed(ledger: SqlLedger) -> list[tuple[str, str, str]]:  # noqa: F811
+    (survey,) = ledger.reads.survey([NAME], 0).values()
+    return [(one.task, one.what, one.advice) for one in survey.failed]
+
+
+def test_a_task_that_has_failed_for_good_is_known_until_it_ends_well(ledger) -> None:  # noqa: F811
+    planned(ledger)
+    ledger.notices.task_works(NAME, "readings.copy copy")
+    before = ledger.reads.newest_event(NAME)
+    for task, what in (
+        ("readings.copy copy", "down"),
+        ("readings.maintain maintain", "odd"),
+        ("readings.copy copy", "away"),
+    ):
+        ledger.notices.task_failed(NAME, task, what, "look")
+    assert failed(ledger) == [("readings.maintain maintain", "odd", "look"), ("readings.copy copy", "away", "look")]
+    for _ in range(2):
+        ledger.notices.task_works(NAME, "readings.copy copy")
+    assert failed(ledger) == [("readings.maintain maintain", "odd", "look")]
+    assert len(ledger.reads.events(NAME, 100)) == before + 4, "what works already is not said"

@@ -246,7 +246,7 @@ def test_a_thousand_pipelines_cost_as_many_statements_as_one(world: World) -> No
         mine = {(m.name, m.labels[1:]): m.value for m in found if m.labels[0][1] == some[-1].name}
         assert mine[("tidegate_records_read_total", ())] == 9
         assert mine[("tidegate_windows_due", ())] == 1
-    assert costs[0] == costs[1] <= 28, costs
+    assert costs[0] == costs[1] <= 29, costs
 
 
 # ---------------------------------------------------------------- the command

@@ -14,6 +14,7 @@ from airflow.models.baseoperator import BaseOperator
 from airflow.utils.context import Context
 from airflow.utils.state import TaskInstanceState
 
+from tidegate.airflow import failures
 from tidegate.core.base.errors import (
     GOES_ON,
     Alarm,
@@ -70,7 +71,16 @@ def arm(task: BaseOperator) -> None:
 def what_to_do(context: Context) -> None:
     """Write the line to the task's log: Airflow's callback."""
     task, error = context["task"], context.get("exception")
-    task.log.error("%s", failed(context, getattr(task, "about", ""), error))
+    about = getattr(task, "about", "")
+    task.log.error("%s", failed(context, about, error))
+    if context["ti"].state != TaskInstanceState.UP_FOR_RETRY and getattr(task, "of", "") != "window":
+        failures.note(context, *_in_short(context, about, error))
+
+
+def _in_short(context: Context, about: str, error: BaseException | str | None) -> tuple[str, str]:
+    """The error in one line, and what to do."""
+    what, advice, command = explained(error, context["ti"].dag_id.rpartition(".")[0], about)
+    return what, "; ".join(filter(None, (advice, to_run(context, advice, command))))
 
 
 def failed(context: Context, about: str, error: BaseException | str | None) -> str:
@@ -78,6 +88,7 @@ def failed(context: Context, about: str, error: BaseException | str | None) -> s
     ti = context["ti"]
     pipeline = ti.dag_id.rpartition(".")[0]
     what, advice, command = explained(error, pipeline, about)
+    what = what.replace("<pipeline>", pipeline)
     parts = [f"{subject(context, about)} failed: {what}"]
     if ti.state == TaskInstanceState.UP_FOR_RETRY:
         at = ti.next_retry_datetime().strftime("%H:%M:%SZ")
@@ -87,9 +98,13 @@ def failed(context: Context, about: str, error: BaseException | str | None) -> s
         return "; ".join(parts)
     if advice:
         parts.append(f"what to do: {advice}")
+    return "; ".join([*parts, to_run(context, advice, command)])
+
+
+def to_run(context: Context, advice: str, command: str) -> str:
+    """The commands of the line, but one that the advice names."""
     commands = [command] if command and command not in (advice or "") else []
-    parts.append(f"run: {' ; then: '.join([*commands, clear(context)])}")
-    return "; ".join(parts)
+    return f"run: {' ; then: '.join([*commands, clear(context)])}"
 
 
 def terminated(context: Context, about: str) -> str:

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.exceptions import AirflowException, AirflowFailException
+from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.models.baseoperator import BaseOperator
 from airflow.utils.session import create_session
 
 from tidegate.adapters.airflow_connections import airflow_connection
-from tidegate.airflow import datasets, last_line
+from tidegate.airflow import datasets, failures, last_line
 from tidegate.airflow.clear import leftovers
 from tidegate.airflow.links import BoardLink
 from tidegate.airflow.timetable import to_ms
@@ -85,8 +85,17 @@ class PipelineOperator(BaseOperator):
                     batch = ctx.ledger.batches.bound(self.pipeline.name, run_key(context))
                     self.about = "" if batch is None else f"batch {batch}"
                 self.work(ctx, context)
+            except AirflowSkipException:
+                self._ended_well(ctx, context)
+                raise
+            else:
+                self._ended_well(ctx, context)
             finally:
                 ctx.ledger.close()
+
+    def _ended_well(self, ctx: PipelineContext, context: Context) -> None:
+        if self.of != "window":
+            failures.over(ctx.ledger, self.pipeline.name, context)
 
     def post_execute(self, context: Context, result: Any = None) -> None:
         """Let followers run, also where this task was cleared alone after it had failed."""

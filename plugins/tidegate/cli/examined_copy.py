@@ -55,7 +55,7 @@ def _connector(ctx: Context, server: CopiedServer, lookup: Lookup, seconds: floa
     means = "the mirror does not say since when nothing in it is older"
     try:
         if server.slot is not None:
-            connector.slot_position(lookup(server.conn_id), server.slot, seconds)
+            connector.slot_position(lookup(server.conn_id), server.slot, seconds, ctx.pipeline.copy)
             return [ok("connector", f"slot {server.slot} says how far its reader is", ctx.name)]
         assert server.connect_conn_id is not None
         assert server.connector is not None

@@ -12,6 +12,7 @@ from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import GOES_ON, NoPlace, SourceError, SourceUnavailable
 from tidegate.core.copy.port import LogPosition
 from tidegate.core.doctor.connectors import ConnectorState
+from tidegate.core.spec.copy import Copy
 from tidegate.databases.kinds import POSTGRESQL, for_workers, kind_of
 
 _NAMED = "name the connector (or the slot) that feeds the topic"
@@ -65,10 +66,11 @@ def offset_position(name: str, answer: Any) -> LogPosition:
         raise _refused(f"the connector {name} has noted an invalid place: {e}") from None
 
 
-def slot_position(connection: Connection, slot: str, timeout_s: float) -> LogPosition:
+def slot_position(connection: Connection, slot: str, timeout_s: float, copy: Copy | None = None) -> LogPosition:
     """Of a replication slot of PostgreSQL: its reader has confirmed everything that was committed below.
 
-    Raises SourceUnavailable, NoPlace for a slot that is missing, or has lost a part of the log."""
+    Raises SourceUnavailable, NoPlace for a slot that is missing, has lost a part of the log, or reads by publications
+    none of which has a table of `copy`: its changes are passed over."""
     if kind_of(connection) != POSTGRESQL:
         raise _refused(f"connection {connection.conn_id} is of type {connection.conn_type}: it has no slots")
     from tidegate.databases.postgresql.control import PostgreSQL
@@ -76,12 +78,18 @@ def slot_position(connection: Connection, slot: str, timeout_s: float) -> LogPos
     database = PostgreSQL(for_workers(connection), timeout_s)
     try:
         found = database.confirmed(slot)
+        wanted = () if copy is None or found is None else copy.names(database.tables)
+        unpublished = database.unpublished(slot, wanted)
     finally:
         database.close()
     if found is None:
         what = f"there is no logical replication slot {slot} of this database that has the log from a place on"
         advice = f"name the connector's slot in copy.slot, if this is another one; {GOES_ON}"
         raise NoPlace(what, advice=advice)
+    if unpublished:
+        first, others = unpublished[0], f", nor are {len(unpublished) - 1:,} more" if len(unpublished) > 1 else ""
+        what = f"{first} is in no publication with inserts, updates and deletes{others}: its changes pass the slot by"
+        raise NoPlace(what, advice=f"ALTER PUBLICATION ... ADD TABLE {first}, then copy again; {GOES_ON}")
     return found, 0
 
 

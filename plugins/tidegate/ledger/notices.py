@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.plain import dumps, loads
 from tidegate.core.look.survey import Told
-from tidegate.core.tell.notices import AuditOutcome, Finding, Happening, Notice
+from tidegate.core.tell.notices import AuditOutcome, FailedTask, Finding, Happening, Notice
 from tidegate.core.tell.pauses import Pause
 from tidegate.core.window.states import CURRENT, WindowKey
 from tidegate.ledger import schema
@@ -23,6 +23,8 @@ from tidegate.ledger.store import Part, read_as, row_of
 n, e = schema.notices, schema.events
 AUDIT, AUDITED = "audit", "audited"
 """Subject and word of the event that says how an audit ended."""
+TASK, FAILED, WORKS = "task", "failed for good", "works again"
+"""The beginning of the subject of events about a task, and what they say."""
 _CURSOR = "events read"
 """Key of the row that says how far the event log was read; it is always closed."""
 
@@ -129,6 +131,33 @@ class SqlNotices(Part):
         detail = {"problems": problems, "first": first, "advice": advice, "depth": depth}
         with self._store.begin() as c:
             self._store.note(c, name, AUDITED, AUDIT, detail)
+
+    # ------------------------------------------------------------ tasks
+
+    def task_failed(self, name: str, task: str, what: str, advice: str) -> None:
+        with self._store.begin() as c:
+            self._store.note(c, name, FAILED, _task(task), {"what": what, "advice": advice})
+
+    def task_works(self, name: str, task: str) -> None:
+        with self._store.begin() as c:
+            newest = c.scalar(select(e.c.what).where(e.c.id == newest_of(name, _task(task))))
+            if newest == FAILED:
+                self._store.note(c, name, WORKS, _task(task))
+
+
+def _task(task: str) -> str:
+    return f"{TASK} {task}"[:200]
+
+
+def failed_tasks(c: Connection, names: Sequence[str]) -> dict[str, list[FailedTask]]:
+    """Tasks of which the newest event says that they have failed for good, the oldest first: one statement."""
+    about = and_(e.c.pipeline.in_(names), e.c.subject > f"{TASK} ", e.c.subject < f"{TASK}!")
+    newest = select(func.max(e.c.id)).where(about).group_by(e.c.pipeline, e.c.subject)
+    found: dict[str, list[FailedTask]] = defaultdict(list)
+    for x in c.execute(select(e).where(e.c.id.in_(newest), e.c.what == FAILED).order_by(e.c.id)):
+        said = json.loads(x.detail)
+        found[x.pipeline].append(FailedTask(x.at_ms, x.subject.removeprefix(f"{TASK} "), said["what"], said["advice"]))
+    return found
 
 
 def newest_audits(c: Connection, names: Sequence[str]) -> dict[str, AuditOutcome]:

@@ -38,7 +38,7 @@ from tidegate.ledger.completeness import waiting
 from tidegate.ledger.facts import NOTHING, earlier_facts, left_behind, of_batches
 from tidegate.ledger.late import lost_and_late
 from tidegate.ledger.log_cut import open_cuts
-from tidegate.ledger.notices import audits_and_pauses, told_and_untold
+from tidegate.ledger.notices import audits_and_pauses, failed_tasks, told_and_untold
 from tidegate.ledger.pauses import SUBJECT, newest_of, pause_of
 from tidegate.ledger.reads_rows import Snapshots, grouped, of_batch
 from tidegate.ledger.reopenings import candidates
@@ -158,7 +158,7 @@ def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Surve
     building = _building(c, names)
     lost, late = lost_and_late(c, names)
     (audits, pauses), (told, untold) = audits_and_pauses(c, names), told_and_untold(c, names)
-    found, known = {}, _progress(c, names, now_ms)
+    failed, found, known = failed_tasks(c, names), {}, _progress(c, names, now_ms)
     slow = _slow(c, [(name, one.landed.batch_id) for name, (one, *_) in known.items() if one.landed is not None])
     for name, (progress, facts, begun) in known.items():
         batch, made = batches.get(name), building.get(name, ())
@@ -184,6 +184,7 @@ def _survey(c: Connection, names: Sequence[str], now_ms: int) -> dict[str, Surve
             pause=pauses.get(name),
             slow=slow.get(name, ()),
             lately=lately,
+            failed=tuple(failed.get(name, ())),
         )
     return found
 

@@ -12,7 +12,7 @@ from tidegate.core.deliver.states import Backlog
 from tidegate.core.deliver.states import Due as Undelivered
 from tidegate.core.deliver.units import held_way_on
 from tidegate.core.late.reopen import Choice
-from tidegate.core.look import blocking, overdue
+from tidegate.core.look import blocking, failing, overdue
 from tidegate.core.look.copying import of_connectors, of_copy
 from tidegate.core.look.overdue import Concern, Since, finishing
 from tidegate.core.look.status import PipelineStatus
@@ -59,6 +59,7 @@ def concerns(status: PipelineStatus, free: Due, since: Since | None, front: Sinc
     found += left_behind(pipeline, survey.replays, now_ms)
     found += [Concern(f.what, f.advice, f.kind, f.subject) for f in notices.of_audit(pipeline.name, survey.audit)]
     found += [late for late in _unready(status, front) if late.kind not in quiet]
+    found += failing.of_tasks(pipeline, survey, found, now_ms)
     return (*found, *_of_the_pause(status))
 
 

@@ -19,7 +19,7 @@ from tidegate.core.mirror.applies import Merging
 from tidegate.core.replay.abandoned import Unfinished
 from tidegate.core.source.progress import Progress
 from tidegate.core.spec.pipeline import Delivery
-from tidegate.core.tell.notices import AuditOutcome
+from tidegate.core.tell.notices import AuditOutcome, FailedTask
 from tidegate.core.tell.pauses import Pause, silent
 from tidegate.core.window.answer import Answer
 from tidegate.core.window.due import ArchiveNote
@@ -93,7 +93,8 @@ class Survey:
     `audit`: the newest one. `untold` messages to people have not been delivered; `told`: conditions that they were
     told of and that have not ended. `pause`: the newest one, which may be over. `slow`: messages of the newest
     landed batch that took the slow path. `busy`: generations on their way, by state; `replays`: those of replays
-    and rollbacks. `lately`: windows that were published for the first time within LATELY_MS."""
+    and rollbacks. `lately`: windows that were published for the first time within LATELY_MS. `failed`: tasks, but those
+    of windows, that have failed for good and have not ended well since."""
 
     progress: Progress
     facts: TopicFacts
@@ -115,6 +116,7 @@ class Survey:
     pause: Pause | None = None
     slow: tuple[Slow, ...] = ()
     lately: int = 0
+    failed: tuple[FailedTask, ...] = ()
 
     @property
     def held(self) -> int:

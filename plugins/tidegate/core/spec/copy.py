@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidegate.core.base.plain import LEFT_OUT
@@ -55,6 +57,12 @@ class Copy:
             return self.servers
         told = {"connect_conn_id": self.connect_conn_id, "connector": self.connector, "slot": self.slot}
         return (CopiedServer(name="", conn_id=self.conn_id, **told),)
+
+    def names(self, there: Callable[[], Iterable[str]]) -> tuple[str, ...]:
+        """`schema.name` of each table, in order; `there`: all that the database has."""
+        if not self.tables:
+            return (self.table,)
+        return tuple(sorted(name for name in there() if re.fullmatch(self.tables, name)))
 
     def server(self, name: str) -> CopiedServer:
         """The one of that name."""

@@ -117,6 +117,16 @@ class AuditOutcome:
     advice: str = ""
 
 
+@dataclass(frozen=True)
+class FailedTask:
+    """A task without retries left, as `orders.copy copy`: what its last line said, and what to do."""
+
+    at_ms: int
+    task: str
+    what: str
+    advice: str = ""
+
+
 class NoticeLedger(Protocol):
     """Raises LedgerError; LostComparison where somebody else has changed the same notice meanwhile."""
 
@@ -170,6 +180,15 @@ class NoticeLedger(Protocol):
 
     def audited(self, name: str, problems: int, first: str, advice: str, depth: str) -> None:
         """An event that says how an audit ended."""
+        ...
+
+    def task_failed(self, name: str, task: str, what: str, advice: str) -> None:
+        """An event that says that a task has no retries left."""
+        ...
+
+    def task_works(self, name: str, task: str) -> None:
+        """An event that says that the task has ended well since; none where the newest one does not say that it
+        failed."""
         ...
 
 

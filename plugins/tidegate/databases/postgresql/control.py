@@ -38,6 +38,17 @@ _SLOT = """
 SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint FROM pg_replication_slots
 WHERE slot_name = %s AND slot_type = 'logical' AND database = current_database()
   AND wal_status IS DISTINCT FROM 'lost'"""
+_UNPUBLISHED = """
+WITH published AS (
+  SELECT DISTINCT c.oid FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
+  JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+  WHERE p.pubinsert AND p.pubupdate AND p.pubdelete)
+SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname || '.' || c.relname = ANY(%s)
+  AND EXISTS (SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND plugin = 'pgoutput')
+  AND NOT EXISTS (
+    SELECT 1 FROM published p WHERE p.oid = c.oid OR p.oid IN (SELECT relid FROM pg_partition_tree(c.oid)))
+ORDER BY 1"""
 _IN_PROGRESS = """
 WITH top AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::numeric AS n)
 SELECT DISTINCT (top.n - 2147483648 + mod(l.transactionid::text::numeric - mod(top.n, 4294967296) + 6442450944,
@@ -112,6 +123,15 @@ class PostgreSQL(LoggedDatabase):
             cursor.execute(_SLOT, (slot,))
             found = cursor.fetchone()
             return None if found is None or found[0] is None else int(found[0])
+
+    def unpublished(self, slot: str, tables: Sequence[str]) -> Sequence[str]:
+        """Those of `tables` (`schema.name`) that no publication has with all changes of rows, where the slot's reader
+        goes by publications."""
+        if not tables:
+            return ()
+        with self._asking() as cursor:
+            cursor.execute(_UNPUBLISHED, (list(tables), slot))
+            return [name for (name,) in cursor.fetchall()]
 
     def _comparison(self, table: SourceTable, bound: Sequence[Value], operator: str) -> tuple[str, list[Any]]:
         return session.comparison(table, bound, operator)

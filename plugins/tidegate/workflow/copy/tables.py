@@ -50,9 +50,7 @@ class SourceTables:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """`schema.name` of each, in order. Raises SpecError if no table matches."""
-        if not self._spec.tables:
-            return (self._spec.table,)
-        found = tuple(sorted(name for name in self._database.tables() if re.fullmatch(self._spec.tables, name)))
+        found = self._spec.names(self._database.tables)
         if not found:
             raise SpecError(
                 f"{self._ctx.name}: no table of the source is called as copy.tables says, {self._spec.tables}",
@@ -79,7 +77,9 @@ class SourceTables:
             raise SpecError(
                 f"{self._ctx.name}: the primary key of {name} is {', '.join(table.key)}, sink.key is "
                 f"{', '.join(sorted(wanted))}",
-                advice="name the primary key in sink.key: rows would be taken for one another",
+                advice="name the primary key in sink.key: rows would be taken for one another. A mirror with landed "
+                "batches keeps its key: then make another one (name, table, location), whose source.start is behind "
+                "the change",
             )
         return table
 

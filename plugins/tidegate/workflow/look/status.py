@@ -59,10 +59,11 @@ def _with_contradictions(found: Mapping[str, PipelineStatus], reads: LedgerReads
 
 
 def glances(
-    pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, now_ms: int
+    pipelines: Sequence[Pipeline], topics: Topics, reads: LedgerReads, now_ms: int
 ) -> dict[str, PipelineStatus]:
     """Statuses for a list: in fewer statements, because how long ago something was is told only as `more than`."""
-    return _with_concerns(looks(pipelines, topics, reads, now_ms), reads, now_ms, exact=False)
+    found = _with_concerns(looks(pipelines, topics, reads, now_ms), reads, now_ms, exact=False)
+    return _with_contradictions(found, reads)
 
 
 def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, now_ms: int) -> dict[str, PipelineStatus]:

@@ -1,0 +1,45 @@
+"""Which tasks that have failed for good are named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from core_values import PIPELINE as BASE
+
+from tidegate.core.look import failing
+from tidegate.core.look.overdue import Concern
+from tidegate.core.look.survey import NOTHING
+from tidegate.core.spec.pipeline import Delivery
+from tidegate.core.tell.notices import FailedTask
+from tidegate.core.tell.pauses import Pause
+
+PIPELINE = replace(BASE, deliver=(Delivery(name="dw", kind="mariadb", conn_id="c", table="t"),))
+
+
+def named(*tasks: str, found: tuple[Concern, ...] = (), pause: Pause | None = None) -> list[str]:
+    survey = replace(NOTHING, failed=tuple(FailedTask(0, task, "it broke", "look") for task in tasks), pause=pause)
+    return [c.what for c in failing.of_tasks(PIPELINE, survey, found, 60_000)]
+
+
+def test_each_is_named_with_its_age_and_its_error() -> None:
+    (what,) = named("readings.ingest write")
+    assert what == "readings.ingest write failed for good 60 s ago: it broke"
+
+
+def test_what_is_said_already_is_not_said_twice() -> None:
+    assert named("readings.ingest write", found=(Concern("batch 1 was refused: it broke", "x"),)) == []
+
+
+def test_a_pause_on_purpose_explains_it() -> None:
+    pause = Pause(0, 0, "me", "why", ("ingest",))
+    assert len(named("readings.ingest write", "readings.maintain maintain", pause=pause)) == 1
+
+
+def test_a_task_that_the_yaml_has_no_more_is_forgotten() -> None:
+    assert named("readings.deliver old", "readings.copy copy", "readings.compare compare") == []
+    assert len(named("readings.deliver dw")) == 1
+
+
+def test_what_the_topic_says_of_itself_is_why_ingest_fails() -> None:
+    found = (Concern("the topic was recreated", "reset", "source_reset"),)
+    assert len(named("readings.ingest plan", "readings.maintain maintain", found=found)) == 1
