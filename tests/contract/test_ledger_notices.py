@@ -138,7 +138,8 @@ def test_a_task_that_has_failed_for_good_is_known_until_it_ends_well(ledger) -> 
         ("readings.maintain maintain", "odd"),
         ("readings.copy copy", "away"),
     ):
-        ledger.notices.task_failed(NAME, task, what, "look")
+        for _ in range(2):
+            ledger.notices.task_failed(NAME, task, what, "look")  # again, ten minutes later
     assert failed(ledger) == [("readings.maintain maintain", "odd", "look"), ("readings.copy copy", "away", "look")]
     for _ in range(2):
         ledger.notices.task_works(NAME, "readings.copy copy")

@@ -135,8 +135,11 @@ class SqlNotices(Part):
     # ------------------------------------------------------------ tasks
 
     def task_failed(self, name: str, task: str, what: str, advice: str) -> None:
+        said = {"what": what, "advice": advice}
         with self._store.begin() as c:
-            self._store.note(c, name, FAILED, _task(task), {"what": what, "advice": advice})
+            newest = c.execute(select(e.c.what, e.c.detail).where(e.c.id == newest_of(name, _task(task)))).first()
+            if newest is None or newest.what != FAILED or json.loads(newest.detail) != said:
+                self._store.note(c, name, FAILED, _task(task), said)
 
     def task_works(self, name: str, task: str) -> None:
         with self._store.begin() as c:

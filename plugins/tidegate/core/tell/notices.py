@@ -183,7 +183,8 @@ class NoticeLedger(Protocol):
         ...
 
     def task_failed(self, name: str, task: str, what: str, advice: str) -> None:
-        """An event that says that a task has no retries left."""
+        """An event that says that a task has no retries left; none where the newest one says the same: a task that
+        fails every ten minutes has failed since then."""
         ...
 
     def task_works(self, name: str, task: str) -> None:

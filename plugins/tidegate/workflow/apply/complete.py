@@ -51,7 +51,8 @@ def _looked(ctx: Context, server: str) -> bool:
     gap = 0 if last is None else last.gap
     if why:
         gap = max(gap, _newest_copy(ctx, known))
-        ctx.say(f"{ctx.name}: {_whose(server)} may have left out changes: {why}. What to do: {places.helps(ctx.name)}")
+        said = silence.splitlines()[0] if silence else why
+        ctx.say(f"{ctx.name}: {_whose(server)} may have left out changes: {said}. What to do: {places.helps(ctx.name)}")
     found = Look(
         position=place.position,
         log_end=place.log_end,
