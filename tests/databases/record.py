@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -35,6 +35,8 @@ STARTS = {"mariadb": mariadb, "mysql": mysql, "postgresql": postgresql}
 STREAMED = 100
 """What is added to the numbers of rows that come while the connectors stream."""
 _PATIENCE_S = 180.0
+Message = tuple[str, str]
+Enough = Callable[[Sequence[Message]], bool]
 
 
 def connectors(servers: dict[str, Server], folder: Path) -> dict[str, Settings]:
@@ -78,11 +80,15 @@ def record(folder: Path, kinds: Sequence[str] = KINDS) -> None:
         try:
             counts = {kind: 5 if kind == "postgresql" else 6 for kind in servers}
             for name in wanted:
-                _read(info.kafka_bootstrap, name, counts[name.split("-")[0]])
+                messages(info.kafka_bootstrap, f"{name}.shop.kinds", _so_many(counts[name.split("-")[0]]))
             for kind, server in servers.items():
                 server.run(*_then(kind))
             found = {
-                name: _read(info.kafka_bootstrap, name, 2 * counts[name.split("-")[0]] + (name[0] == "m"))
+                name: messages(
+                    info.kafka_bootstrap,
+                    f"{name}.shop.kinds",
+                    _so_many(2 * counts[name.split("-")[0]] + (name[0] == "m")),
+                )
                 for name in wanted
             }
         finally:
@@ -107,9 +113,12 @@ def _then(kind: str) -> Sequence[str]:
     return (*tables.mariadb_rows(1 + STREAMED), *tables.mariadb_zero_dates(11 + STREAMED))
 
 
-def _read(bootstrap: str, name: str, count: int) -> list[tuple[str, str]]:
-    """The topic's messages, once it has so many."""
-    topic = f"{name}.shop.kinds"
+def _so_many(count: int) -> Enough:
+    return lambda found: len(found) >= count
+
+
+def messages(bootstrap: str, topic: str, enough: Enough) -> list[Message]:
+    """The topic's messages from its beginning, once there are enough."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "recording", "log_level": "2"})
     deadline = time.monotonic() + _PATIENCE_S
     while topic not in consumer.list_topics(timeout=10).topics:
@@ -117,8 +126,8 @@ def _read(bootstrap: str, name: str, count: int) -> list[tuple[str, str]]:
             raise TimeoutError(f"there is no topic {topic}")
         time.sleep(0.5)
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[tuple[str, str]] = []
-    while len(found) < count:
+    found: list[Message] = []
+    while not enough(found):
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
             found.append((message.key().decode(), message.value().decode()))

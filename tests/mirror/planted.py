@@ -160,6 +160,17 @@ def _since_the_last_merge(original, beaten, arrived_later, at_ms, known_ms):
     return beaten & arrived_later & (at_ms > known_ms.min())
 
 
+def _nothing_before(original, shape, base, events, at):
+    place, above = original(shape, base, events, at)
+    return place, above & False
+
+
+def _of_any_lane(original, shape, base, events, at):
+    """Whatever has arrived with a greater position, in any lane."""
+    place, above = original(shape, base.slice(0, 0), events, at)
+    return place, above | bool(len(base))
+
+
 LOG_BUGS = {
     bug.name: bug
     for bug in (
@@ -169,6 +180,15 @@ LOG_BUGS = {
     )
 }
 """What `tests/mirror/test_goes_back.py` finds."""
+
+READING_BUGS = {
+    bug.name: bug
+    for bug in (
+        _bug("what a copy has read hides another log", "M8", (seams.MIRROR_GREATEST_BEFORE, _nothing_before)),
+        _bug("lanes that lag are taken for another log", "M8", (seams.MIRROR_GREATEST_BEFORE, _of_any_lane)),
+    )
+}
+"""The same below what a copy has read."""
 
 TABLE_BUGS = {
     bug.name: bug

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,13 @@ from spark_jobs.engine.mirror.shape import Shape
 from tests.mirror import oracle
 from tests.mirror.histories import Event
 from tests.mirror.lives import Wrong
-from tests.mirror.planted import LOG_BUGS
+from tests.mirror.planted import LOG_BUGS, READING_BUGS
 from tests.mirror.tables import InMemory, columns, plan_of
 from tests.mirror.worlds import MirrorWorld, event
 from tests.mutants.planting import Planted
 from tidegate.core.base.errors import BatchRefused
 from tidegate.core.batch.refusal import RefusalKind
+from tidegate.core.mirror.jobs import START
 
 KINDS = ("bigint",)
 LIVES, MOST_LIVES = 60, 200
@@ -136,6 +138,34 @@ def _another_log(rng: random.Random, mirror: InMemory, rows: oracle.Rows, seed: 
         raise Wrong(f"{seed}: events of {lost} were lost")
 
 
+def live_below_a_reading(seed: str) -> None:
+    """The same where a copy becomes whole, often far ahead of the events: below what it has read keys without a row get
+    none, and what stands in their lane tells another log. Raises Wrong."""
+    rng = random.Random(seed)
+    mirror, below = InMemory(KINDS, 1), START
+    merges = _cut(rng, _delivered(rng, _log(rng, 1_000)))
+    whole = rng.randint(0, len(merges) - 1)
+    for n, events in enumerate(merges):
+        below = (1_000 + rng.randint(1, 200), 0, 1) if n == whole else below
+        try:
+            merged(mirror, rng.sample(events, len(events)), swept_below=below)
+        except JobError as error:
+            raise Wrong(f"{seed}: refused: {error}") from error
+    newest, lanes = mirror.newest_ms, {row.partition for row in mirror.standing()}
+    other = [replace(e, ms=newest + 1 + n, batch=98, offset=n) for n, e in enumerate(_log(rng, 1), 10_000)]
+    if rng.random() < 0.5:  # rows that nobody has seen
+        other = [replace(e, key=(e.key[0] + 10,)) for e in other]
+    lost = newest > 0 and any(e.partition in lanes for e in other)
+    try:
+        merged(mirror, other, swept_below=below)
+    except JobError as error:
+        if error.failure.kind != RefusalKind.GOES_BACK or not lost:
+            raise Wrong(f"{seed}: refused without a loss: {error}") from error
+        return
+    if lost:
+        raise Wrong(f"{seed}: events of another log were lost")
+
+
 def _log(rng: random.Random, commit: int) -> list[Event]:
     """In the order of commits; a long statement has the time at which it began. A key has one lane."""
     found, ms = [], 0
@@ -178,9 +208,9 @@ def _mirror() -> InMemory:
     return InMemory(KINDS, 2)
 
 
-def merged(mirror: InMemory, events: list[Event]) -> None:
+def merged(mirror: InMemory, events: list[Event], **changes: Any) -> None:
     """As the job is told by the table how far it is."""
-    mirror.shape = Shape(plan_of(KINDS, 2, newest_ms=mirror.newest_ms))
+    mirror.shape = Shape(plan_of(KINDS, mirror.buckets, newest_ms=mirror.newest_ms, **changes))
     mirror.merge(events)
     mirror.newest_ms = max([mirror.newest_ms, *(e.ms or 0 for e in events)])
 
@@ -189,14 +219,21 @@ def test_restarts_are_never_refused_and_another_log_always(rng: random.Random) -
     seed = rng.randrange(2**32)
     for n in range(LIVES):
         live(f"{seed}:{n}")
+        live_below_a_reading(f"{seed}:{n}")
 
 
-@pytest.mark.parametrize("name", LOG_BUGS)
+BUGS = {name: (bug, live) for name, bug in LOG_BUGS.items()} | {
+    name: (bug, live_below_a_reading) for name, bug in READING_BUGS.items()
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    with Planted(LOG_BUGS[name]) as planted:
+    bug, lives = BUGS[name]
+    with Planted(bug) as planted:
         for n in range(MOST_LIVES):
             try:
-                live(f"planted:{n}")
+                lives(f"planted:{n}")
             except (Wrong, JobError):
                 assert planted.never_called() == []
                 return

@@ -259,6 +259,7 @@ COPY_COUNTING = "tidegate.core.copy.places:counting"
 COPY_NEWEST = "tidegate.workflow.apply.complete:_newest_copy"
 COPY_LOOKED = "tidegate.ledger.copies:SqlCopies.looked"
 MIRROR_NEWEST_MERGED = "spark_jobs.engine.mirror.other_log:_newest_merged"
+MIRROR_GREATEST_BEFORE = "spark_jobs.engine.mirror.other_log:_greatest_before"
 
 # ---------------------------------------------------------------- readers of keyed tables
 # ---------------------------------------------------------------- columns that come and grow

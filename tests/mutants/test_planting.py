@@ -132,6 +132,7 @@ def test_each_seam_is_one_line_that_a_bug_needs() -> None:
         mirrored.BUGS,
         mirrored.TABLE_BUGS,
         mirrored.LOG_BUGS,
+        mirrored.READING_BUGS,
         mirrored.AUDIT_BUGS,
         mirrored.DAY_BUGS,
         applied.WORKFLOW_BUGS,

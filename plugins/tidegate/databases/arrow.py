@@ -16,9 +16,10 @@ from pyarrow import csv
 from tidegate.core.base.hivetypes import Decimal, HiveType
 from tidegate.core.files.failure import JobError, refuse
 from tidegate.databases.documents import as_in_events
-from tidegate.databases.types import Conversion
+from tidegate.databases.types import IN_EVENTS, Conversion
 
 TIMESTAMP = pa.timestamp("us", "UTC")
+_BOM = b"\xef\xbb\xbf"
 _TYPES = {
     "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
     "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
@@ -54,7 +55,7 @@ class Parser:
             true_values=["t", "1"], false_values=["f", "0"], timestamp_parsers=[csv.ISO8601],
         )  # fmt: skip
         self._texts = csv.ConvertOptions(
-            column_types=dict.fromkeys(self._names, pa.string()), null_values=[""], strings_can_be_null=True,
+            column_types=dict.fromkeys(self._names, pa.binary()), null_values=[""], strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )  # fmt: skip
 
@@ -78,6 +79,8 @@ class Parser:
 
     def _read(self, rows: list[bytes], convert: csv.ConvertOptions) -> pa.Table:
         data = b"".join(rows)
+        if data.startswith(_BOM):
+            data = _BOM + data  # pyarrow drops one: here it is a value's first character
         options = csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self._names)
         parse = csv.ParseOptions(quote_char=self._quote, newlines_in_values=True, ignore_empty_lines=False)
         found = csv.read_csv(pa.BufferReader(data), options, parse, convert)
@@ -94,8 +97,8 @@ class Parser:
         try:
             texts = [column[0].as_py() for column in self._read(rows[low:high], self._texts).columns]
         except (pa.ArrowInvalid, Unfit):
-            return refuse("a row of the source is no text in UTF-8", advice="look for its bytes in the source")
-        key = ", ".join(f"{self.schema[i].name} {texts[i]}" for i in self._key) or "unknown"
+            return refuse("a row of the source is no line of CSV", advice="look for it in the source")
+        key = ", ".join(f"{self.schema[i].name} {_shown(texts[i])}" for i in self._key) or "unknown"
         for number, (text, each) in enumerate(zip(texts, self._columns, strict=True)):
             if text is not None and self._column_fails(number, text):
                 name = each.column.name
@@ -113,10 +116,14 @@ class Parser:
             return True
         return False
 
-    def _column_fails(self, number: int, text: str) -> bool:
-        fields = [""] * len(self._columns)
-        fields[number] = self._quote + text.replace(self._quote, self._quote * 2) + self._quote
-        return self._fails([",".join(fields).encode() + b"\n"])
+    def _column_fails(self, number: int, text: bytes) -> bool:
+        fields, quote = [b""] * len(self._columns), self._quote.encode()
+        fields[number] = quote + text.replace(quote, quote * 2) + quote
+        return self._fails([b",".join(fields) + b"\n"])
+
+
+def _shown(text: bytes | None) -> str | None:
+    return None if text is None else text.decode(errors="replace")
 
 
 def _parsed(each: Conversion) -> pa.DataType:
@@ -197,6 +204,10 @@ def _json(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.array([None if text is None else as_in_events(text) for text in array.to_pylist()], kind)
 
 
+def _as_in_events(characters: str, other: str) -> Callable[[Any, Any], Any]:
+    return lambda array, kind: pc.replace_substring_regex(array, f"[{characters}]", other)
+
+
 def _ms(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.cast(pa.timestamp("ms")).cast(pa.int64())
 
@@ -206,4 +217,5 @@ _HOW: dict[str, Callable[[Any, Any], Any]] = {
     "days": lambda array, kind: array.cast(pa.int32()).cast(kind), "utc": lambda array, kind: array.cast(kind),
     "iso": _iso, "json": _json,
     "ms": _ms, "us": lambda array, kind: array.cast(pa.int64()),
+    **{charset: _as_in_events(*others) for charset, others in IN_EVENTS.items()},
 }  # fmt: skip

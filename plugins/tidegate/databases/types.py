@@ -29,8 +29,11 @@ from tidegate.core.files.failure import refuse
 Bytes = Literal["bytes", "base64"]
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _WORDS = re.compile(
-    r"([a-z_][a-z0-9_ ]*?)\s*(?:\(([0-9]+)(?:,([0-9]+))?\))?((?: unsigned| zerofill| with(?:out)? time zone)*)$"
+    r"([a-z_][a-z0-9_ ]*?)\s*(?:\(([0-9]+)(?:,([0-9]+))?\))?((?: unsigned| zerofill| with(?:out)? time zone)*)"
+    r"(?: character set ([a-z0-9]+))?$"
 )
+IN_EVENTS = {"latin1": ("\x81\x8d\x8f\x90\x9d", "\ufffd"), "gbk": ("\u2295", "\u2641")}
+"""Of character sets (`mariadb.charsets`) which characters of the database, any of them, are another one in events."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Family:
     """Zeros are put before the number: a text of it is another one than the event's."""
     word: str = ""
     """The database's own word for it."""
+    charset: str = ""
+    """Of a text some of whose characters are others in events, as `IN_EVENTS` has them."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def family(kind: str, text: str) -> Family | None:
     match = _WORDS.match(text)
     if match is None:
         return None
-    word, first, second, more = match[1], match[2], match[3], match[4]
+    word, first, second, more, charset = match.groups()
     name = _FAMILIES[kind].get(word)
     digits = int(first) if first else None
     unsigned = "unsigned" in more
@@ -88,12 +93,12 @@ def family(kind: str, text: str) -> Family | None:
         name = "instant"
     if name == "bit":
         name = "boolean" if digits == 1 else None
-    if name is None:
+    if name is None or (charset is not None and charset not in IN_EVENTS):
         return None
     if name in ("datetime", "instant") and digits is None:
         digits = 0 if kind == "mariadb" else 6
     scale = int(second) if second else (0 if name == "decimal" and digits is not None else None)
-    return Family(name, digits, scale, unsigned, "zerofill" in more, word)
+    return Family(name, digits, scale, unsigned, "zerofill" in more, word, charset or "")
 
 
 def conversion(kind: str, column: SourceColumn, wanted: str, binary: Bytes = "bytes") -> Conversion:
@@ -126,7 +131,7 @@ def _how(found: Family, hive: HiveType, binary: Bytes) -> str | None:
         return _decimal(found, word)
     plain = {"boolean": "boolean", "float4": "float", "float8": "double", "text": "string", "date": "date"}
     if plain.get(found.name) == word:
-        return "finite" if word in ("float", "double") else ""
+        return "finite" if word in ("float", "double") else found.charset
     if found.name == "float4" and found.scale is not None and word == "double":
         return "finite"  # a connector takes FLOAT(m,d) for a double
     if found.name == "json":

@@ -14,7 +14,7 @@ from spark_jobs.engine.failures import JobError, refuse
 from spark_jobs.engine.identity import row_hashes
 from spark_jobs.engine.mirror.base import foreign
 from spark_jobs.engine.mirror.numbers import Numbers, column_of, mask_of, numbers
-from spark_jobs.engine.mirror.other_log import refuse_other_logs
+from spark_jobs.engine.mirror.other_log import refuse_below_a_reading, refuse_other_logs
 from spark_jobs.engine.mirror.shape import Shape
 from spark_jobs.engine.mirror.words import coordinates, position, spelled
 from tidegate.core.batch.refusal import RefusalKind
@@ -69,6 +69,7 @@ def merge_bucket(shape: Shape, base: pa.Table, events: pa.Table, purged_below: t
         refuse_other_logs(
             shape, base, events, found.at, (fate.stale & has_row, found.key), (fate.superseded, found.at[found.winner])
         )
+        refuse_below_a_reading(shape, base, events, found.at, fate.stale, found.key)
     counts = Counts(**{name: int(mask.sum()) for name, mask in fate._asdict().items()})
     samples = _samples(shape, events.take(column_of(found.at[fate.below_purge][:_SAMPLES])))
     if not counts.inserted + counts.changed:

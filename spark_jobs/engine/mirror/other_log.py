@@ -51,6 +51,57 @@ def refuse_other_logs(
             _refuse(shape, events, int(at[first]), rows, int(place[first]), int(times[at[first]]))
 
 
+def refuse_below_a_reading(
+    shape: Shape, base: pa.Table, events: pa.Table, at: Numbers, stale: Numbers, key: Numbers
+) -> None:
+    """`at`: places of events; of the same order, which are beaten by what stands (`stale`), and the place of their
+    key's row (`key`), if it is among the base's.
+
+    Where a copy has read the key, its row, or that it has none (S5), is of no lane, and does not tell whether an event
+    is late. What came before it in its lane does, whichever key: a log's positions grow there. Raises JobError (M8)."""
+    if shape.source_ms is None:
+        return
+    times = numbers(pc.fill_null(events[shape.source_ms], 0)).astype(np.int64)
+    newest = _newest_merged(shape, events)
+    lanes = np.append(numbers(base[shape.partition]), -1)  # the last one is of a key without a row
+    some = np.flatnonzero(stale & (lanes[np.minimum(key, len(base))] < 0))
+    some = some[times[at[some]] > newest[at[some]]]
+    if not len(some):
+        return
+    known = np.maximum(newest[at[some]], _newest_before(_arrivals(shape, events, at), times[at])[some])
+    place, above = _greatest_before(shape, base, events, at[some])
+    wrong = np.flatnonzero(goes_back(above, above, times[at[some]], known))
+    if len(wrong):
+        first = int(wrong[np.argmin(times[at[some[wrong]]])])
+        other = int(place[first])
+        rows, of = (base, other) if other < len(base) else (events, other - len(base))
+        one = int(at[some[first]])
+        _refuse(shape, events, one, rows, of, int(times[one]))
+
+
+def _greatest_before(shape: Shape, base: pa.Table, events: pa.Table, at: Numbers) -> tuple[Numbers, Numbers]:
+    """Of these events what has the greatest position of all that came before in the same lane: its place among the
+    base's rows and the events behind them, and whether that position is greater than the event's own."""
+    count = len(base) + len(events)
+    each = [_arrivals(shape, rows, np.arange(len(rows))) for rows in (base, events)]
+    lane, batch, offset = (np.concatenate(both) for both in zip(*each, strict=True))
+    commit, row = (
+        np.concatenate([numbers(rows[name]).astype(np.int64) for rows in (base, events)])
+        for name in (shape.commit, shape.row)
+    )
+    ascending = np.lexsort((row, commit))
+    steps = (np.diff(commit[ascending], prepend=-1) != 0) | (np.diff(row[ascending], prepend=-1) != 0)
+    rank = np.empty(count, np.int64)
+    rank[ascending] = np.cumsum(steps)  # equal positions have one rank
+    order = np.lexsort((offset, batch, lane))
+    best = np.full(count, -1, np.int64)
+    for mine in np.split(order, np.flatnonzero(np.diff(lane[order])) + 1):
+        best[mine[1:]] = np.maximum.accumulate(rank[mine])[:-1]
+    mine = best[len(base) + at]
+    place = ascending[np.searchsorted(rank[ascending], np.maximum(mine, 1))]
+    return place, mine > rank[len(base) + at]
+
+
 _Arrivals = tuple[Numbers, Numbers, Numbers]
 """Lane, batch and offset. A lane has the order of one log: it is a Kafka partition, of several servers of each one's
 events in it."""

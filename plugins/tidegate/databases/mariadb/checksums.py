@@ -11,7 +11,7 @@ from tidegate.core.copy.port import Form, KeyGroups, KeyRange, SourceTable
 from tidegate.databases import sql
 from tidegate.databases.forms import BITS, SummedTable, key_texts
 from tidegate.databases.mariadb import expressions, session
-from tidegate.databases.types import Conversion
+from tidegate.databases.types import IN_EVENTS, Conversion
 
 
 class MariaDBChecksums(SummedTable):
@@ -60,7 +60,15 @@ def field(made: Conversion, form: Form, has_default: bool) -> str:
 
 def _string(made: Conversion, plain: str, has_default: bool) -> str:
     if made.family.name == "text":
-        return f"CONVERT({plain} USING utf8mb4)"
+        characters, other = IN_EVENTS.get(made.family.charset, ("", ""))
+        found = f"CONVERT({plain} USING utf8mb4)"
+        for each in characters:
+            found = f"REPLACE({found}, {_literal(each)}, {_literal(other)})"
+        return found
     if made.family.name == "bytes":
         return f"REPLACE(TO_BASE64({plain}), '\\n', '')"
     return expressions.text(made, plain, has_default)
+
+
+def _literal(text: str) -> str:
+    return f"_utf8mb4 x'{text.encode().hex()}'"

@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegate.core.copy.port import LogPosition, SourceColumn, SourceTable, Value
 from tidegate.databases.driver import LoggedDatabase, refused
-from tidegate.databases.mariadb import mysql, session
+from tidegate.databases.mariadb import charsets, mysql, session
 from tidegate.databases.mariadb.checksums import MariaDBChecksums
 from tidegate.databases.sql import key_columns
 
@@ -20,7 +20,7 @@ SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = BI
 _TABLES = """
 SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"""
 _COLUMNS = """
-SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE = 'YES' FROM information_schema.COLUMNS
+SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, IS_NULLABLE = 'YES' FROM information_schema.COLUMNS
 WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
 """Generated ones too, stored or not: the log has their values, and events say them."""
 _KEY = """
@@ -28,7 +28,6 @@ SELECT COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX"""
 _ROWS = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 _WIDTH = re.compile(r"^(tinyint|smallint|mediumint|int|bigint)\(([0-9]+)\)")
-_LIST = re.compile(r"^(enum|set)\(.*\)$", re.DOTALL)
 
 
 class MariaDB(LoggedDatabase):
@@ -50,7 +49,10 @@ class MariaDB(LoggedDatabase):
             cursor.execute(_KEY, (schema, name))
             key = cursor.fetchall()
             cursor.execute(_COLUMNS, (schema, name))
-            columns = tuple(SourceColumn(n, _type(text), bool(nullable)) for n, text, nullable in cursor.fetchall())
+            columns = tuple(
+                SourceColumn(n, _type(text, charset, self._logged), bool(nullable))
+                for n, text, charset, nullable in cursor.fetchall()
+            )
         made = SourceTable(schema=schema, name=name, key=tuple(n for n, _ in key), columns=columns)
         why = _unfit_key(made, {n for n, part in key if part})
         if why is not None and self._logged:
@@ -99,9 +101,9 @@ class MariaDB(LoggedDatabase):
         found.ping(reconnect=False)
 
 
-def _type(text: str) -> str:
-    """A display width says nothing of a type, but that tinyint(1) is a boolean to many; lists are left out."""
-    text = _LIST.sub(r"\1", text.lower())
+def _type(text: str, charset: str | None, in_events: bool) -> str:
+    """A display width says nothing of a type, but that tinyint(1) is a boolean to many."""
+    text = charsets.told(text, charset, in_events)
     match = _WIDTH.match(text)
     return text if match is None or match[0] == "tinyint(1)" else match[1] + text[match.end() :]
 

@@ -10,6 +10,7 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
@@ -185,6 +186,20 @@ class Definition:
                     "pipeline another sink.table and sink.location",
                 )
 
+    def _refuse_dropped(self, metadata: TableMetadata, wanted: Schema) -> None:
+        """Tidegate drops no column and renames none: one that comes again would be null in all rows of before."""
+        before = {name for schema in metadata.schemas for name in index_by_name(schema)}
+        gone = sorted((index_by_name(wanted).keys() & before) - index_by_name(metadata.schema()).keys())
+        if gone:
+            raise CatalogueMismatch(
+                f"{self.name}: somebody has dropped or renamed the column {gone[0]}: added again, it would be null in "
+                "all rows that are there",
+                advice=f"take it back; in Spark: ALTER TABLE {self.name} RENAME COLUMN ... TO {gone[0]}, or for one "
+                f"that was dropped: DROP TABLE {self.name}, without PURGE, then CALL <catalog>.system.register_table"
+                f"('{self.name}', '<its metadata file of before>'). If it may be null there: ALTER TABLE {self.name} "
+                f"ADD COLUMN {gone[0]} ...",
+            )
+
     def _evolved(self, catalogue: Catalogue, loaded: Loaded, say: Say) -> Loaded:
         """Columns are added, and widened, by name; none is dropped. Raises CatalogueMismatch."""
         metadata = loaded.metadata
@@ -194,6 +209,7 @@ class Definition:
                 return loaded  # the library would copy all metadata, each snapshot of it, to find that out
             table = Table((), metadata, loaded.metadata_location, loaded.io, None)  # type: ignore[arg-type]
             _refuse_other_scale(metadata.schema(), wanted)
+            self._refuse_dropped(metadata, wanted)
             update = UpdateSchema(Transaction(table))
             update.union_by_name(wanted)
             updates, _ = update._commit()
