@@ -1,8 +1,9 @@
 """A model of a mirror whose shards lie on two servers (S11): each has a log of its own, whose positions say nothing
 beside those of the other one.
 
-Events of both come by one lane. A round reads one server; its sweep, its marker, the beginning of the topic that it
-asks for (S4) and the purge are of that server alone. Readers are shown the table once each server has a whole round.
+Events of both come by one lane. A round reads one server; its turn, its sweep, its marker, the beginning of the topic
+that it asks for (S4) and the purge are of that server alone, so that one which dies in its round holds up no other.
+Readers are shown the table once each server has a whole round.
 What is told is a vector: up to which position of each log nothing is older (S9'), and up to which time all is in.
 
 Steps of a server: ("u", key, value), ("d", key), ("ghost", key): a row that vanishes without event or position.
@@ -29,7 +30,10 @@ class Cfg(Settings):
     marker_of = "server"  # S5: its marker is of: its server | all
     begins_of = "server"  # S4: an event that shows the topic's beginning is of: the server that is read | any
     purge_of = "server"  # M5: what a purge drops, and its marker, are of: each server | all, by the greatest position
-    purge_waits = True  # S7: no purge while a round is open, of whatever server
+    waits_for = "server"  # S7: tombstones of a server stay while a round is open of: that server | all | none
+    turn = "server"  # S6: a round begins once the one before is over, of: its server | all
+    order = "server"  # S6: a chunk is refused once a newer round is in the table, of: its server | all
+    apart = False  # nobody waits for ever
     floor_of = "server"  # S7: a LOW is compared with the purge of: its server | all | none
     whole_by = "each"  # shown once: each server has a whole round | any of them
     told_of = "each"  # S9': the position of each server is: its own connector's | where its log ends now
@@ -52,13 +56,14 @@ class Cfg(Settings):
         return (("deliver", 0), ("deliver", 1), ("merge",))
 
     def init(self, _cfg):
-        s = {"topic": (), "done": 0, "clock": 0, "round": 0, "over": 0}
+        s = {"topic": (), "done": 0, "clock": 0}
         for v in SERVERS:
             s["n", v] = s["sent", v] = 0
             s["purged", v], s["marker", v], s["begins", v] = 0, (0, 0), None
             s["at", v] = (0,)  # when each state of the server began
             s["from", v] = 0 if self.connected else None
             s["whole", v] = v in self.copied
+            s["round", v] = s["newest", v] = s["over", v] = 0
             if v in self.copied:
                 s.update({("row", self.key(v, k)): ((0, 0), False, value, v) for k, value in self.base[v]})
         return s
@@ -128,12 +133,17 @@ def merge(s, cfg):
     return "ok"
 
 
+def is_open(s, cfg, v, of):
+    """Whether a round is, of one of the servers that a rule is about."""
+    return any(s["round", w] > s["over", w] for w in cfg.others(v, of))
+
+
 def low(s, cfg, r, v):
     """LOW of a round, once one may begin (S6) and the topic has shown that it began before (S4)."""
     shown = [s["begins", w] is not None for w in cfg.others(v, cfg.begins_of)]
-    if s["over"] < r - 1 or not any(shown):
+    if is_open(s, cfg, v, cfg.turn) or not any(shown):
         return BLOCK
-    s["round"] = r
+    s["round", v] = r
     return cfg.position[v][s["n", v]]
 
 
@@ -142,10 +152,12 @@ def select(s, cfg, v):
 
 
 def chunk(s, cfg, r, v, at, rows):
-    """All rows of the server, in one commit (S1, S7)."""
-    if any(at < s["purged", w] for w in cfg.others(v, cfg.floor_of)):
+    """All rows of the server, in one commit (S1, S6, S7)."""
+    below = any(at < s["purged", w] for w in cfg.others(v, cfg.floor_of))
+    if below or any(r < s["newest", w] for w in cfg.others(v, cfg.order)):
         s["refused"] = at
-        return "refused: below the purge"
+        return "refused: below the purge, or a newer round is in the table"
+    s["newest", v] = r
     for k, value in rows:
         found = s.get(("row", cfg.key(v, k)))
         if found is None or found[0] < (at, r):
@@ -160,15 +172,15 @@ def sweep(s, cfg, r, v, at):
             del s[k]
     for w in cfg.others(v, cfg.marker_of):
         s["marker", w] = max(s["marker", w], (at, r))
-    s["whole", v], s["over"] = True, r
+    s["whole", v], s["over", v] = True, r
     return "ok"
 
 
 def purge(s, cfg):
-    """Drop, in one commit, tombstones of each server below the newest merged position of it (M5); whatever comes later
-    is above (M6)."""
-    below = {v: at for v, at, *_ in s["topic"][: s["done"]]}
-    if not below or (cfg.purge_waits and s["round"] != s["over"]):
+    """Drop, in one commit, tombstones of each server of which no round is open, below the newest merged position of it
+    (M5); whatever comes later is above (M6)."""
+    below = {v: at for v, at, *_ in s["topic"][: s["done"]] if not is_open(s, cfg, v, cfg.waits_for)}
+    if not below:
         return BLOCK
     if cfg.purge_of == "all":
         below = dict.fromkeys(SERVERS, max(below.values()))
@@ -260,11 +272,19 @@ def late_source(cfg, v, before):
 def copier(cfg, *servers):
     """Rounds 1, 2, ... of these servers, one after the other."""
     for r, v in enumerate(servers, 1):
-        at = yield ("low", r, v)
-        rows = yield ("select", v)
-        if (yield ("chunk", r, v, at, rows)) != "ok":
-            return
+        yield from reader(cfg, r, v)
+
+
+def reader(cfg, r, v):
+    at = yield ("low", r, v)
+    rows = yield ("select", v)
+    if (yield ("chunk", r, v, at, rows)) == "ok":
         yield ("sweep", r, v, at)
+
+
+def dying(cfg, r, v):
+    """A round whose server gives no answer any more."""
+    yield ("low", r, v)
 
 
 def purger(cfg):
@@ -279,11 +299,20 @@ def observer(cfg):
     yield ("tell", tuple(looks), end)
 
 
-PROGRAMS = {f.__name__: f for f in (source, late_source, copier, purger, observer)}
+PROGRAMS = {f.__name__: f for f in (source, late_source, copier, reader, dying, purger, observer)}
 DONE = (write, connect, deliver, merge, low, select, chunk, sweep, purge, look, ends, tell)
 OPS = {f.__name__: f for f in DONE}
 
 
+class Apart(Resting):
+    """A model that looks whether a process waits for ever, where the scenario says that none does."""
+
+    def check(self, st):
+        super().check(st)
+        if self.cfg.apart and st[1] and next(self.succ(st), None) is None:
+            raise Violation(f"{', '.join(proc[0] for proc in st[1])} waits for ever")
+
+
 def build(**settings):
     """A model of a scenario's settings."""
-    return Resting(Cfg(**settings), PROGRAMS, OPS, invariant, rest)
+    return Apart(Cfg(**settings), PROGRAMS, OPS, invariant, rest)

@@ -45,11 +45,34 @@ SCENARIOS = {
         },
         {
             "a LOW is compared with the purge of the other server (S7)": {"floor_of": "all"},
-            "a purge does not wait for a round that is open, and is refused for ever (S7)": {"purge_waits": False},
+            "a purge does not wait for a round that is open, and is refused for ever (S7)": {"waits_for": "none"},
             "a purge does not wait for a round, whose LOW is compared with none (S7)": {
-                "purge_waits": False,
+                "waits_for": "none",
                 "floor_of": "none",
             },
+        },
+    ),
+    "servers-apart": (
+        {
+            "scripts": (DELETES[:1], DELETES),
+            **COPIED,
+            "apart": True,
+            "procs": (*BOTH, ("D", ("dying", 1, 0), 0), ("P", ("purger",), 0), ("R", ("reader", 2, 1), 0)),
+        },
+        {
+            "no round begins while one of another server is open (S6)": {"turn": "all"},
+            "no tombstone goes while a round of another server is open (S7)": {"waits_for": "all"},
+        },
+    ),
+    "servers-both": (
+        {
+            "scripts": (CHANGES, DELETES),
+            **COPIED,
+            "apart": True,
+            "procs": (*BOTH, ("R", ("reader", 1, 0), 0), ("Q", ("reader", 2, 1), 0)),
+        },
+        {
+            "a chunk is refused once a newer round of another server is in the table (S6)": {"order": "all"},
         },
     ),
     "servers-told": (
