@@ -117,8 +117,16 @@ def _of_any_server(original, self, number, server=""):
     return max((one.top for one in self.rounds if one.number < number), default=START)
 
 
+def _of_any_servers_copy(original, self, server):
+    return self.newest
+
+
 def _whatever_the_server(original, self, server):
     return self
+
+
+def _marked_all_the_same(original, plan, open_storage):
+    return original(replace(plan, held=()), open_storage)
 
 
 def _of_the_first_server(original, found):
@@ -324,6 +332,12 @@ COPY_BUGS = {
         _bug("a sweep is of all servers", "S5", (seams.MIRROR_SWEPT, _of_all_keys)),
         _bug("a marker is of all servers", "S5", (seams.MIRROR_SWEPT_BELOW, _of_all_servers)),
         _bug("LOW is compared with copies of other servers", "S5", (seams.COPY_FLOOR, _of_any_server)),
+        _bug("copies of all servers come in one order", "S6", (seams.COPY_NEWEST_OF, _of_any_servers_copy)),
+        _bug(
+            "tombstones go while a copy of their server is under way",
+            "S7",
+            (seams.MIRROR_LIMITED, _marked_all_the_same),
+        ),
         _bug("any server's event shows where the topic begins", "S4", (seams.COPY_OF_SERVER, _whatever_the_server)),
         _bug("whole once one server is", "S11", (seams.COPY_WHOLE, _a_part_too)),
         _bug("events of any server are taken", "S11", (seams.EVENT_OF_TABLE, nothing)),
@@ -340,7 +354,7 @@ COPY_BUGS = {
             "the marker of one server keeps out events of the other", "M5", (seams.MIRROR_PURGED_BELOW, _the_greatest)
         ),
         _bug("a purge sets one marker for all servers", "M5", (seams.MIRROR_LIMITED, _one_for_all)),
-        _bug("a purge does not wait for a copy of another server", "S7", (seams.MIRROR_IS_COPIED, always(False))),
+        _bug("a purge does not wait for a copy", "S7", (seams.MIRROR_IS_COPIED, always(frozenset()))),
         _bug("positions go back by any server's clock", "M8", (seams.MIRROR_NEWEST_MERGED, _by_any_clock)),
         _bug("a checksum leaves a column out", "compare", (seams.COPY_NARROW, _without_the_last_column)),
         _bug("a checksum does not count rows", "compare", (seams.COPY_DIFFERING, _by_the_sums_alone)),

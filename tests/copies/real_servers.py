@@ -24,11 +24,8 @@ from tests.databases.servers import Server
 from tests.mirror.audits import Here
 from tests.real_kafka import RealKafka
 from tidegate.adapters.clock import SystemClock
-from tidegate.core.base.errors import NotReady
 from tidegate.core.copy.port import LogPosition, Place
 from tidegate.databases import connector, kinds
-from tidegate.workflow.base.servers import to_read_now
-from tidegate.workflow.copy import copy as reading
 
 Rows = dict[tuple[str, int], str]
 
@@ -109,18 +106,9 @@ class RealServers(ServersWorld):
         return self.ingest(f"run {self.runs}")
 
     def step(self) -> bool:
-        """A job of the copy of the server whose turn it is, if its connector has noted a place (S4). Returns whether
-        nothing is left of any."""
-        ctx = self.context()
-        try:
-            server = to_read_now(ctx)
-            if server is not None:
-                reading.copy(ctx, self.bases[server], go_on=lambda: False, server=server)
-            return server is None
-        except NotReady:
-            return False
-        finally:
-            self.close()
+        """A job of the copy of each server that has something left, if its connector has noted a place (S4). Returns
+        whether nothing is left of any."""
+        return not self.read(go_on=lambda: False)
 
     def waits(self) -> Callable[[], bool]:
         """While a comparison waits, the servers go on, and what has come lands."""

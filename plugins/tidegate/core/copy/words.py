@@ -15,7 +15,7 @@ MANY_PARTS = 100
 
 
 def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequence[str] = ()) -> str:
-    """What stands in the table of copies, what the newest one waits for, and since when nothing is older. `reading`: by
+    """What stands in the table of copies, what those under way wait for, and since when nothing is older. `reading`: by
     the ledger; None before the first copy. `asks`: whether anybody says how far the connector is. `unread`: columns
     that came after the newest whole copy."""
     table = NOTHING if told is None else told.copied
@@ -42,11 +42,10 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
     if reading is None:
         said.append("nothing of the source's table is read yet")
         return "; ".join(said)
-    if reading.round.state == RoundState.OPEN:
-        said.append(_under_way(reading, table))
-    elif reading.round.state == RoundState.COMPARED:
-        said.append(f"{reading.round.words} is read to be compared")
-    elif reading.round.state in BRINGS_NOTHING:
+    for each in reading.under_way:
+        is_open = each.round.state == RoundState.OPEN
+        said.append(_under_way(each, table) if is_open else f"{each.round.words} is read to be compared")
+    if reading.round.state in BRINGS_NOTHING:
         said.append(f"{reading.round.words} has ended: {reading.round.why}")
     return "; ".join(said)
 

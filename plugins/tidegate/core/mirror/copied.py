@@ -78,6 +78,10 @@ class Copied:
         """The newest round with a chunk in the table; 0 for none."""
         return self.rounds[-1].number if self.rounds else 0
 
+    def newest_of(self, server: str) -> int:
+        """The same of a server alone (S6); of the only one, empty, `newest`."""
+        return max((one.number for one in self.rounds if one.server == server), default=0)
+
     @property
     def whole(self) -> RoundIn | None:
         """The newest round of the whole table that is whole itself; of several servers, once each has one that is."""

@@ -30,7 +30,7 @@ from tidegate.core.target.port import PrefixTarget
 from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.workflow.apply import complete
 from tidegate.workflow.apply.copies import next_of_copy, same_for_a_copy
-from tidegate.workflow.apply.upkeep import buckets_now, cut_before, settled_batch
+from tidegate.workflow.apply.upkeep import buckets_now, cut_before, purge_due
 from tidegate.workflow.base import preflight, servers
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import applied
@@ -81,10 +81,10 @@ def apply(
     upkept = False
     while True:
         now = look(ctx, most_events)
-        settled = None if upkept else partial(settled_batch, ctx, table, now.told)
+        purge = None if upkept else partial(purge_due, ctx, table, now.told)
         copy = next_of_copy(ctx, now.told, most_events)
         tell = None if upkept else partial(complete.further, ctx, now.told)
-        commit = next_commit(now.range, cut_before(ctx, table, now.told), settled, copy, tell)
+        commit = next_commit(now.range, cut_before(ctx, table, now.told), purge, copy, tell)
         if commit is None:
             ctx.say(f"{table.name}: all that has landed is in it, up to batch {now.told.upto}")
         if commit is None or (merges and not go_on()):
@@ -252,8 +252,8 @@ def _upkeep(ctx: Context, table: PrefixTarget, commit: Commit) -> dict[str, Any]
         case Cut(before):
             ctx.say(f"{table.name}: its {before} buckets become {table.buckets}")
             return {"buckets": table.buckets, "cut_before": before}
-        case Purge(settled):
-            return {"settled": tuple(event_files(ctx, settled))}
+        case Purge(settled, held):
+            return {"settled": tuple(event_files(ctx, settled)), "held": held}
         case CopyIn(step, files) if step.sweep:
             return {"sweep": True, "swept_below": step.low, "part": step.part}
         case CopyIn(step, files):
