@@ -161,7 +161,7 @@ def test_an_event_of_another_server_is_refused(world: ServersWorld) -> None:
 
 
 def test_a_server_that_comes_later_is_read_by_itself(tmp_path: Path) -> None:
-    """What readers have seen stays; until the new one is whole nothing is told."""
+    """What readers have seen stays; until the new one is whole nothing is told of it, and no time."""
     world = ServersWorld(tmp_path)
     both, copy = world.pipeline, world.pipeline.copy
     assert copy is not None
@@ -179,7 +179,12 @@ def test_a_server_that_comes_later_is_read_by_itself(tmp_path: Path) -> None:
     world.deliver()
     world.apply()
     assert world.found() == {(A, 1): "an event", (A, 7): "row of before", (B, 1): "an event"}
-    assert (world.standing().copied.whole, world.standing().copied.complete) == (None, None)
+    told = world.standing().copied.complete
+    assert told is not None
+    assert (world.standing().copied.whole, told.at_ms, list(dict(told.servers))) == (None, None, [A])
+    assert f"nothing in it is older than {told.spelled}; of server {B} it cannot say so" in how_far(
+        None, world.standing(), True
+    )
     assert world.mirror() == world.source
     world.close()
 
@@ -205,7 +210,7 @@ def test_each_server_is_told_of_and_the_smallest_time(tmp_path: Path) -> None:
     world.close()
 
 
-def test_nothing_is_told_where_one_connector_says_nothing(tmp_path: Path) -> None:
+def test_nothing_is_told_of_a_server_whose_connector_says_nothing(tmp_path: Path) -> None:
     world = ServersWorld(tmp_path)
     world.connectors = {A: world.source_tables[A].how_far}
     for name in (A, B):
@@ -213,7 +218,9 @@ def test_nothing_is_told_where_one_connector_says_nothing(tmp_path: Path) -> Non
     assert world.mirror() == world.source
     assert world.standing().copied.whole is not None
     assert {one.server for one in world.context().ledger.copies.looks(world.pipeline.name)} == {A}
-    assert world.standing().copied.complete is None
+    told = world.standing().copied.complete
+    assert told is not None
+    assert (told.at_ms, list(dict(told.servers))) == (None, [A])
     world.close()
 
 
@@ -298,7 +305,8 @@ def test_a_column_that_came_later_is_read_of_each_server(tmp_path: Path) -> None
     for last, name in enumerate((A, B)):
         world.source_tables[name].set(1, f"changed {last}")
         world.mirror()
-        assert world.standing().copied.complete is None
+        told = world.standing().copied.complete
+        assert ([] if told is None else list(dict(told.servers))) == [A][:last]
         assert "column shade came after copy" in copy_words(world)
         world.again(name)
         world.mirror()

@@ -75,6 +75,23 @@ SCENARIOS = {
             "a chunk is refused once a newer round of another server is in the table (S6)": {"order": "all"},
         },
     ),
+    "servers-kept-out": (
+        {
+            "scripts": (CHANGES[:1], (("late", "b", "1"), ("u", "a", "1"))),
+            **COPIED,
+            "procs": (*BOTH, ("P", ("purger",), 0), ("O", ("observer",), 0)),
+        },
+        {"a server of which a purge has kept an event out is told of (S9', M5)": {"silent": False}},
+    ),
+    "servers-new": (
+        {
+            "scripts": (CHANGES[:1], CHANGES[:1]),
+            "base": ((("a", "0"),), (("a", "0"), ("c", "0"))),
+            "copied": frozenset((0,)),
+            "procs": (*BOTH, ("R", ("reader", 1, 1), 0), ("O", ("observer",), 0)),
+        },
+        {"a server without a whole copy is told of (S9')": {"tells": "any"}},
+    ),
     "servers-told": (
         {"scripts": (CHANGES[:1], CHANGES[:1]), **COPIED, "procs": (*BOTH, ("O", ("observer",), 0))},
         {

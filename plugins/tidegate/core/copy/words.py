@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
@@ -24,6 +24,8 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
         said.append(_of_servers(table))
     elif whole is not None:
         said.append(f"whole since copy {whole.number}, read from {_position(whole.low[:2])} on")
+    if told is not None and whole is None and table.complete is not None:
+        said.append(_age(told, asks, None))
     if told is not None and whole is not None:
         one = " --server" if table.servers else ""
         helps = f"compare{one} tells, and copy --again{one} reads them"
@@ -114,7 +116,8 @@ def _age(told: Told, asks: bool, asked_ms: int | None) -> str:
             instant = "" if at is None else f", at {at} or a moment later"
             return f"it is exactly what the source had at {_position(found.position)}{instant}"
         instant = "" if at is None else f", what the source had at {at}"
-        return f"nothing in it is older than {found.spelled if found.servers else _position(found.position)}{instant}"
+        since = f"nothing in it is older than {found.spelled if found.servers else _position(found.position)}{instant}"
+        return "; ".join([since, *_silent(told, [name for name, _ in found.servers])])
     if told.copied.by_hand:
         return f"{unknown}: a person has let the order decide between events that contradict each other"
     if told.below_purge:
@@ -127,6 +130,14 @@ def _age(told: Told, asks: bool, asked_ms: int | None) -> str:
         f"{unknown}: what the connector had delivered at {iso(asked_ms)} is not merged, or records were lost "
         f"(tidegate apply --dry-run names the partitions)"
     )
+
+
+def _silent(told: Told, known: Sequence[str]) -> Iterator[str]:
+    """Servers of which nothing is known, and why if a purge is to blame."""
+    for log in told.copied.servers:
+        if log.name not in known:
+            why = ": a purge has kept events out" if told.of_server(log.name).below_purge else ""
+            yield f"of server {log.name} it cannot say so{why}"
 
 
 def _position(at: tuple[int, int]) -> str:

@@ -198,6 +198,10 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         ctx.say(f"{_words(mine, commit)}: nothing to do")
         return prefix
     step = commit.step if isinstance(commit, CopyIn) else None
+    known = receipt.servers if mine.merges or isinstance(commit, Purge) else ()  # what was read is no event
+    logs = logs_after(prefix.copied.servers, servers.names(ctx), known)
+    kept_out = prefix.below_purge + add_up(b.counts for b in receipt.buckets).below_purge
+    then = replace(prefix, below_purge=kept_out, copied=replace(prefix.copied, servers=logs))
     merged = Merged(
         mine.first,
         mine.last,
@@ -207,13 +211,9 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         job.buckets,
         bool(job.cut_before),
         step,
-        complete.told(ctx, prefix, mine.last, step),
+        complete.told(ctx, then, mine.last, step),
         bool(taken),
-        logs_after(
-            prefix.copied.servers,
-            servers.names(ctx),
-            receipt.servers if mine.merges or isinstance(commit, Purge) else (),  # what was read is no event
-        ),
+        logs,
     )
     try:
         after = table.apply(prefix, merged, lambda: ctx.ledger.applies.holds(mine))
