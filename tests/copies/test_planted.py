@@ -30,6 +30,7 @@ from tests.copies import (
     test_shards,
 )
 from tests.copies.planted import COPY_BUGS
+from tests.copies.planted_servers import SERVER_BUGS
 from tests.copies.test_copy import world
 from tests.core import test_core_copy_ranges
 from tests.mirror import test_checksums
@@ -138,11 +139,14 @@ FOUND_BY: dict[str, Callable[..., None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COPY_BUGS)
+BUGS = COPY_BUGS | SERVER_BUGS
+
+
+@pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     found_by = FOUND_BY[name]
     given = {p: _given(p, found_by, tmp_path, request) for p in inspect.signature(found_by).parameters}
-    with Planted(COPY_BUGS[name]) as planted:
+    with Planted(BUGS[name]) as planted:
         with pytest.raises((AssertionError, TidegateError, pytest.fail.Exception)):
             found_by(**given)
         assert planted.never_called() == []

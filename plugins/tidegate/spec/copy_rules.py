@@ -62,8 +62,8 @@ def _servers(told: CopySpec, by_days: bool) -> Iterator[Problem]:
         yield Problem(
             ("copy", "servers"),
             (
-                "a mirror by days is of one server: a day says up to which position of one log it is. Make one for each "
-                "server, of a topic of its own, or leave sink.store out (docs/mirrors.md)"
+                "a mirror by days is of one server: a day says up to which position of one log it is. Make one for "
+                "each server, of a topic of its own, or leave sink.store out (docs/mirrors.md)"
             ),
         )
     seen = set[str]()

@@ -111,8 +111,8 @@ def _whose(server: str) -> str:
 
 def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> Complete | None:
     """What the table may tell once it holds batches 1 to `upto`, and what `step` brings, if a copy of it is whole; no
-    more than `caught_up_with`: nothing where that copy lacks a column, and nothing of looks at a connector that may have
-    left out something since that copy began (S12). Of several servers it tells of each that it can (S11)."""
+    more than `caught_up_with`: nothing where that copy lacks a column, and nothing of looks at a connector that may
+    have left out something since that copy began (S12). Of several servers it tells of each that it can (S11)."""
     after = table.copied if step is None else step.after(table.copied)
     whole = {server: after.whole_of(server) for server in names(ctx) or ("",)}
     known = {one.number: one for one in ctx.ledger.copies.rounds(ctx.name)}
