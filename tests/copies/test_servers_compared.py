@@ -142,7 +142,7 @@ def test_a_server_that_is_down_holds_up_nobody_and_is_named(world: ServersWorld)
         world.compared(server=A)
 
 
-def test_a_comparison_that_died_with_its_server_is_ended_for_the_next_one(world: ServersWorld) -> None:
+def test_a_comparison_that_died_with_its_server_holds_up_no_other(world: ServersWorld) -> None:
     def dies() -> None:
         raise SourceUnavailable("it is gone")
 
