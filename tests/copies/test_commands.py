@@ -133,7 +133,7 @@ def test_servers_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytes
     world.again(A, "it died in its copy")
     world.source_tables[B].lose(2)
     found = tide("copy", "readings", "--again", "--server", B, "--why", "it was restored")
-    assert (found.exit_code, "3 rows of 1 chunk read; the copy is not whole yet" in found.stdout) == (0, True), (
+    assert (found.exit_code, "3 rows of 2 chunks read; the copy is not whole yet" in found.stdout) == (0, True), (
         found.output
     )
     found = tide("copy", "readings")
