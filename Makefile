@@ -47,7 +47,7 @@ test-clickhouse: setup ## deliveries to ClickHouse: a server of 18.16, two as sh
 	@TIDEGATE_CLICKHOUSE=all $(VENV)/python -m pytest tests/deliver -k clickhouse
 
 test-copies: setup ## copies of tables of a real PostgreSQL and MariaDB, by Debezium, while random transactions go on and things die (minutes)
-	@TIDEGATE_COPIES=all $(VENV)/python -m pytest tests/copies/test_real.py tests/copies/test_real_exact.py tests/copies/test_real_places.py tests/contract/test_compare_collations.py -s
+	@TIDEGATE_COPIES=all $(VENV)/python -m pytest tests/copies/test_real.py tests/copies/test_real_exact.py tests/copies/test_real_places.py tests/copies/test_real_servers.py tests/contract/test_compare_collations.py -s
 
 # Debian has MySQL in sid alone, its distribution that changes daily: 60 MB with the libraries it needs, kept once unpacked.
 test-mysql: setup ## deliveries to, tables without a log of, and copies from a real MySQL 9.7, by its own Debezium connector (minutes)

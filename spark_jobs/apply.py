@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -131,16 +132,19 @@ def _receipt(plan: ApplyPlan, handed: Sequence[Handed], done: Sequence[GroupDone
         round(time.monotonic() - started, 3),
         max((h.newest_ms for h in handed), default=0),
         plan.purged_below if plan.settled else None,
-        markers(plan) or _servers(handed),
+        markers(plan) or _servers(handed, done),
     )
 
 
-def _servers(handed: Sequence[Handed]) -> tuple[ServerLog, ...]:
-    """What all events have said of each server, by name."""
+def _servers(handed: Sequence[Handed], done: Sequence[GroupDone]) -> tuple[ServerLog, ...]:
+    """What all events have said of each server, by name, and how many of them a purge has kept out."""
     found: dict[str, ServerLog] = {}
+    kept_out: Counter[str] = Counter()
+    for name, count in (one for group in done for one in group.kept_out):
+        kept_out[name] += count
     for log in (log for one in handed for log in one.servers.values()):
         found[log.name] = further(found.get(log.name, log), log)
-    return tuple(replace(found[name], begins=None) for name in sorted(found))
+    return tuple(replace(found[name], begins=None, below_purge=kept_out[name]) for name in sorted(found))
 
 
 def _summary(receipt: ApplyReceipt, plan: ApplyPlan) -> str:

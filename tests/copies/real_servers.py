@@ -18,17 +18,15 @@ from dev.demo.mirror.connect import Connect
 from dev.stack.ports import choose_ports
 from dev.stack.topics import create_topic
 from tests.copies.real_parts import FLUSH_MS, LANES, launcher_of, settings_of
-from tests.copies.servers import ServersWorld
+from tests.copies.servers import SERVERS, ServersWorld
 from tests.copies.writer import Table
 from tests.databases.servers import Server
 from tests.mirror.audits import Here
 from tests.real_kafka import RealKafka
 from tidegate.adapters.clock import SystemClock
-from tidegate.core.base.errors import NotReady
+from tidegate.core.base.errors import NotReady, SourceUnavailable
 from tidegate.core.copy.port import LogPosition, Place
 from tidegate.databases import connector, kinds
-from tidegate.workflow.base.servers import to_read_now
-from tidegate.workflow.copy import copy as reading
 
 Rows = dict[tuple[str, int], str]
 
@@ -36,8 +34,10 @@ Rows = dict[tuple[str, int], str]
 class RealServers(ServersWorld):
     """The same table on two servers, with `rows` rows of the same keys. The log of the second one is files ahead."""
 
-    def __init__(self, folder: Path, servers: tuple[Server, Server], bootstrap: str, seed: int, rows: int) -> None:
-        super().__init__(folder)
+    def __init__(
+        self, folder: Path, servers: tuple[Server, Server], bootstrap: str, seed: int, rows: int, yaml: str
+    ) -> None:
+        super().__init__(folder, yaml)
         self.rng, self.topic = random.Random(seed), f"both{seed}"
         self.servers = {f"{letter}{seed}": server for letter, server in zip("ab", servers, strict=True)}
         self.table = f"shop.t{seed}"
@@ -109,18 +109,11 @@ class RealServers(ServersWorld):
         return self.ingest(f"run {self.runs}")
 
     def step(self) -> bool:
-        """A job of the copy of the server whose turn it is, if its connector has noted a place (S4). Returns whether
-        nothing is left of any."""
-        ctx = self.context()
-        try:
-            server = to_read_now(ctx)
-            if server is not None:
-                reading.copy(ctx, self.bases[server], go_on=lambda: False, server=server)
-            return server is None
-        except NotReady:
-            return False
-        finally:
-            self.close()
+        """A job of the copy of each server that has something left, if its connector has noted a place (S4). Returns
+        whether nothing is left of any."""
+        found = self.read(go_on=lambda: False).values()
+        assert all(one.error is None or isinstance(one.error, NotReady) for one in found), found
+        return not found
 
     def waits(self) -> Callable[[], bool]:
         """While a comparison waits, the servers go on, and what has come lands."""
@@ -135,6 +128,8 @@ class RealServers(ServersWorld):
 
     @contextmanager
     def opened_database(self, server: str) -> Iterator[Any]:
+        if server in self.down:
+            raise SourceUnavailable(f"{server} gives no answer")
         yield self.bases[server], Here()
 
     def lose(self, name: str) -> None:
@@ -153,9 +148,9 @@ class RealServers(ServersWorld):
 
 @contextmanager
 def real_servers(
-    folder: Path, servers: tuple[Server, Server], bootstrap: str, seed: int, rows: int
+    folder: Path, servers: tuple[Server, Server], bootstrap: str, seed: int, rows: int, yaml: str = SERVERS
 ) -> Iterator[RealServers]:
-    world = RealServers(folder, servers, bootstrap, seed, rows)
+    world = RealServers(folder, servers, bootstrap, seed, rows, yaml)
     try:
         world.connect.start()
         yield world

@@ -13,9 +13,9 @@ from tests.mirror.audits import Here
 from tests.mirror.worlds import YAML, MirrorWorld
 from tidegate.core.base.errors import SourceUnavailable
 from tidegate.core.mirror.servers import ServerLog
-from tidegate.workflow.base.servers import to_read_now
 from tidegate.workflow.copy import copy as reading
 from tidegate.workflow.copy.compare import Report, compare_each
+from tidegate.workflow.copy.each import Tried, copy_each
 from tidegate.workflow.copy.tables import Keys
 
 A, B = "shop-a", "shop-b"
@@ -85,14 +85,10 @@ class ServersWorld(MirrorWorld):
             found += some
         return self.land(*found) if found else None
 
-    def read(self, **options: Any) -> reading.Read | None:
-        """The task that reads chunks, of the server whose turn it is; None if each is read."""
-        ctx = self.context()
+    def read(self, **options: Any) -> dict[str, Tried]:
+        """The task that reads chunks, of each server of which some are left."""
         try:
-            server = to_read_now(ctx)
-            if server is None:
-                return None
-            return reading.copy(ctx, self.source_tables[server], server=server, **options)
+            return {one.server: one for one in copy_each(self.context(), self.opened_database, **options)}
         finally:
             self.close()
 

@@ -97,7 +97,10 @@ class Life(Mortal):
         self.world.apply()
 
     def read(self) -> None:
-        self.world.read(go_on=lambda: self.rng.random() < 0.5)
+        """One that is down holds up no other."""
+        self.world.down = {self.rng.choice((A, B))} if self.rng.random() < 0.2 else set()
+        found = self.world.read(go_on=lambda: self.rng.random() < 0.5)
+        assert all(one.error is not None for name, one in found.items() if name in self.world.down)
 
     def again(self) -> None:
         self.world.again(self.rng.choice((A, B)))

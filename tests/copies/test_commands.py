@@ -81,7 +81,7 @@ def test_some_keys_are_compared_and_read_again(tide: Tide, world: CopyWorld) -> 
     assert "1 key in the mirror, not in the source" in found.stdout
     assert tide("compare", "readings", "--from", "7").exit_code == 0, "one key alone"
     found = tide("copy", "readings", "--again", "--from", "7", "--until", "9", "--why", "deleted by hand")
-    assert found.exit_code == 0
+    assert found.exit_code == 0, found.output
     assert found.stdout == (
         "readings: 2 rows of 1 chunk read; copy 4 (id 7 to 9) is in; copy 1 is whole: 11 rows up to batch 1\n"
     )
@@ -128,6 +128,19 @@ def test_servers_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytes
     world.source_tables[B].lose(1)
     found = tide("copy", "readings", "--again", "--server", B, "--why", "it was restored")
     assert found.stdout == "readings: 4 rows of 2 chunks read; copy 3 is whole: 12 rows up to batch 1\n"
+    assert world.found() == world.source
+    world.down = {A}
+    world.again(A, "it died in its copy")
+    world.source_tables[B].lose(2)
+    found = tide("copy", "readings", "--again", "--server", B, "--why", "it was restored")
+    assert (found.exit_code, "3 rows of 2 chunks read; the copy is not whole yet" in found.stdout) == (0, True), (
+        found.output
+    )
+    found = tide("copy", "readings")
+    assert (found.exit_code, f"server {A}: not read: {A} gives no answer" in found.stdout) == (3, True)
+    assert f"{A} gives no answer" in the_json(tide("copy", "readings", "--json"))["not_read"][A]
+    world.down = set()
+    assert "copy 5 is whole" in tide("copy", "readings").stdout
     assert world.found() == world.source
     for arguments, why in (
         (("copy", "readings", "--again", "--why", "x"), f"--again needs --server: one of {A}, {B}"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import airflow_home
 import pytest
-from airflow.exceptions import AirflowFailException, AirflowSkipException
+from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.models.dagbag import DagBag
 from airflow.serialization.serialized_objects import SerializedDAG
 
@@ -21,9 +21,10 @@ from tidegate import inspection, wiring
 from tidegate.adapters import mirror_comparison
 from tidegate.airflow import runs, task
 from tidegate.airflow.operators import CompareOperator, CopyOperator
-from tidegate.core.base.errors import NotReady, SourceUnavailable
+from tidegate.core.base.errors import LedgerError, NotReady, SourceUnavailable
+from tidegate.workflow.base import servers
 from tidegate.workflow.copy import compare as comparing
-from tidegate.workflow.copy import copy as reading
+from tidegate.workflow.copy import each
 from tidegate.workflow.copy import narrow as narrowing
 from tidegate.workflow.copy.compare import Report
 from tidegate.workflow.copy.copy import Read
@@ -90,7 +91,7 @@ def test_what_was_read_triggers_its_merge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triggered: list[Any]
 ) -> None:
     monkeypatch.setattr(
-        reading, "copy", lambda ctx, database, go_on, greatest, server: Read(round=1, chunks=3, rows=9, left=True)
+        each, "copy", lambda ctx, database, go_on, greatest, server: Read(round=1, chunks=3, rows=9, left=True)
     )
     run(CopyOperator, tmp_path)
     (dag_id, run_id), (again, _) = triggered
@@ -99,16 +100,48 @@ def test_what_was_read_triggers_its_merge(
 
 
 def test_nothing_to_read_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triggered: list[Any]) -> None:
-    monkeypatch.setattr(reading, "copy", lambda *_, **__: Read())
+    monkeypatch.setattr(each, "copy", lambda *_, **__: Read())
     with pytest.raises(AirflowSkipException, match="every chunk of the newest copy is read"):
         run(CopyOperator, tmp_path)
 
     def too_early(*_: Any, **__: Any) -> Read:
         raise NotReady("no event yet")
 
-    monkeypatch.setattr(reading, "copy", too_early)
+    monkeypatch.setattr(each, "copy", too_early)
     with pytest.raises(AirflowSkipException, match="no event yet"):
         run(CopyOperator, tmp_path)
+    assert triggered == []
+
+
+def test_one_of_several_servers_that_is_not_read_fails_the_task_behind_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triggered: list[Any]
+) -> None:
+    """What was read of the others is merged, and goes on; one that has no event yet fails nothing."""
+    monkeypatch.setattr(servers, "to_read", lambda _: [A, B])
+
+    def run_with(**errors: Exception) -> None:
+        def copied(*_: Any, server: str, **__: Any) -> Read:
+            if server in errors:
+                raise errors[server]
+            return Read(round=1, chunks=3, rows=9, left=True)
+
+        monkeypatch.setattr(each, "copy", copied)
+        triggered.clear()
+        run(CopyOperator, tmp_path, SERVERS)
+
+    with pytest.raises(AirflowFailException, match=rf"server {A}: not read: gone(?s:.)*server {B}: 9 rows read"):
+        run_with(**{A: SourceUnavailable("gone")})
+    assert [of for of, _ in triggered][:1] == ["readings.apply"]
+    assert len(triggered) == 2
+    run_with(**{A: NotReady("no event yet")})
+    assert len(triggered) == 2
+    with pytest.raises(AirflowSkipException, match="nothing to read: server"):
+        run_with(**{A: NotReady("no event yet"), B: NotReady("no event yet")})
+    with pytest.raises(AirflowException, match="the ledger is gone"):
+        run_with(**{A: LedgerError("the ledger is gone")})
+    monkeypatch.setattr(servers, "to_read", lambda _: [])
+    with pytest.raises(AirflowSkipException, match="the newest copy of each server is whole"):
+        run_with()
     assert triggered == []
 
 

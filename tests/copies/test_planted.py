@@ -24,11 +24,13 @@ from tests.copies import (
     test_overtaken,
     test_parts,
     test_servers,
+    test_servers_apart,
     test_servers_compared,
     test_servers_purge,
     test_shards,
 )
 from tests.copies.planted import COPY_BUGS
+from tests.copies.planted_servers import SERVER_BUGS
 from tests.copies.test_copy import world
 from tests.core import test_core_copy_ranges
 from tests.mirror import test_checksums
@@ -68,6 +70,10 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "a sweep is of all servers": test_servers.test_s5_a_sweep_is_of_one_server,
     "a marker is of all servers": test_servers.test_s5_the_marker_of_one_server_stops_no_event_of_the_other,
     "LOW is compared with copies of other servers": test_servers.test_rows_of_equal_keys_are_told_apart,
+    "copies of all servers come in one order":
+        test_servers_apart.test_s6_rows_that_were_read_are_merged_though_a_later_copy_of_another_server_is_in,
+    "tombstones go while a copy of their server is under way":
+        test_servers_purge.test_s7_tombstones_of_a_server_stay_while_a_copy_of_it_is_under_way,
     "any server's event shows where the topic begins":
         test_servers.test_s4_an_event_of_one_server_says_nothing_of_the_others_topic,
     "whole once one server is": test_servers.test_readers_see_nothing_before_each_server_has_a_whole_copy,
@@ -84,8 +90,8 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "the marker of one server keeps out events of the other":
         test_servers_purge.test_m5_the_marker_of_one_server_keeps_out_no_event_of_the_other,
     "a purge sets one marker for all servers": test_servers_purge.test_m5_each_server_has_a_marker_of_its_own,
-    "a purge does not wait for a copy of another server":
-        test_servers_purge.test_s7_no_purge_while_a_copy_of_any_server_is_under_way,
+    "a purge does not wait for a copy":
+        test_servers_purge.test_s7_tombstones_of_a_server_stay_while_a_copy_of_it_is_under_way,
     "positions go back by any server's clock":
         test_servers.test_positions_that_go_back_are_seen_whatever_the_clock_of_the_other_server_says,
     "a checksum leaves a column out": test_narrow.test_keys_outside_what_was_read_are_no_surplus,
@@ -133,11 +139,14 @@ FOUND_BY: dict[str, Callable[..., None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COPY_BUGS)
+BUGS = COPY_BUGS | SERVER_BUGS
+
+
+@pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     found_by = FOUND_BY[name]
     given = {p: _given(p, found_by, tmp_path, request) for p in inspect.signature(found_by).parameters}
-    with Planted(COPY_BUGS[name]) as planted:
+    with Planted(BUGS[name]) as planted:
         with pytest.raises((AssertionError, TidegateError, pytest.fail.Exception)):
             found_by(**given)
         assert planted.never_called() == []
@@ -159,6 +168,7 @@ def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest
         test_overtaken,
         test_parts,
         test_servers,
+        test_servers_apart,
         test_servers_compared,
         test_servers_purge,
         test_shards,

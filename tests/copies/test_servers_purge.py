@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from tests.copies.servers import SERVERS, A, B, ServersWorld
 from tests.fakes.source_table import position
 from tests.mirror.audits import deep, dropped
 from tests.mirror.test_where_key import ask
+from tidegate.core.copy.words import how_far
 from tidegate.core.mirror.balance import imbalance
-from tidegate.core.mirror.jobs import START
+from tidegate.core.mirror.jobs import START, ServerLog
 
 DAY = 86_400_000
 KEPT = SERVERS.replace("buckets: 3", "buckets: 3, tombstones: 2d")
@@ -79,8 +81,8 @@ def test_m5_the_marker_of_one_server_keeps_out_no_event_of_the_other(world: Serv
     assert [e.state for e in ask(world, f"server={B}", "id=40").events] == ["row"]
 
 
-def test_m5_an_event_below_the_marker_of_its_server_is_kept_out(world: ServersWorld) -> None:
-    """The connector breaks its promise, and sends what was long ago again."""
+def kept_out(world: ServersWorld) -> None:
+    """The second server's connector breaks its promise, and sends what was long ago."""
     second = world.source_tables[B]
     log_before = list(second.log)
     second.end -= 15
@@ -91,10 +93,43 @@ def test_m5_an_event_below_the_marker_of_its_server_is_kept_out(world: ServersWo
     assert purged(world) == 4
     world.land(late)
     world.apply()
+
+
+def test_m5_an_event_below_the_marker_of_its_server_is_kept_out(world: ServersWorld) -> None:
+    kept_out(world)
     assert world.found() == world.source
     assert world.standing().below_purge == 1
     assert [e.state for e in ask(world, f"server={B}", "id=41").events] == ["below-purge"]
     assert deep(world).problems == ()
+
+
+def test_m5_what_is_kept_out_of_one_server_silences_that_one_alone(world: ServersWorld) -> None:
+    """So it does where others are compared with their source."""
+    kept_out(world)
+    assert {log.name: log.below_purge for log in world.standing().copied.servers} == {A: 0, B: 1}
+    told = world.standing().copied.complete
+    assert told is not None
+    assert (dict(told.servers), told.at_ms) == ({A: position(world.source_tables[A].delivered)}, None)
+    said = world.loaded().metadata.current_snapshot().summary
+    assert (said.get("tidegate.complete-to"), said.get("tidegate.complete-ms")) == (told.spelled, None)
+    words = how_far(None, world.standing(), True)
+    assert f"nothing in it is older than {told.spelled}; of server {B} it cannot say so: a purge has kept" in words
+    for of in world.source_tables.values():
+        of.lose(5)
+    assert {name: one.exact for name, one in world.compared().items()} == {A: True, B: False}
+    world.source_tables[B].set(4, "later")
+    world.mirror()
+    assert {log.name: log.below_purge for log in world.standing().copied.servers} == {A: 0, B: 1}
+
+
+def test_m5_what_an_earlier_release_has_kept_out_may_be_of_any_server(world: ServersWorld) -> None:
+    """Its tables say how many, and not whose; so do those of a server that is named no more."""
+    kept_out(world)
+    told = world.standing()
+    assert (told.of_server(A).below_purge, told.of_server(B).below_purge) == (0, 1)
+    older = replace(told, copied=replace(told.copied, servers=(world.log_of(A), ServerLog(B))))
+    assert (older.of_server(A).below_purge, older.of_server(B).below_purge) == (1, 1)
+    assert older.of_server("").below_purge == 1
 
 
 def test_m6_a_server_without_an_old_event_keeps_its_marker(tmp_path: Path) -> None:
@@ -114,16 +149,23 @@ def test_m6_a_server_without_an_old_event_keeps_its_marker(tmp_path: Path) -> No
     world.close()
 
 
-def test_s7_no_purge_while_a_copy_of_any_server_is_under_way(world: ServersWorld) -> None:
-    """A row that was read and then deleted would come back; of the other server, too."""
+def test_s7_tombstones_of_a_server_stay_while_a_copy_of_it_is_under_way(world: ServersWorld) -> None:
+    """A row that was read and then deleted would come back. Those of the other server go."""
     world.again(B)
-    assert purged(world) == 0
-    assert world.standing().tombstones == 4
-    assert world.mirror() == world.source
-    assert world.standing().tombstones == 2, "the sweep took its own server's"
-    world.clock.advance(DAY)
+    end = position(world.source_tables[A].end)
     assert purged(world) == 2
-    assert world.found() == world.source
+    assert {name: world.log_of(name).purged_below for name in (A, B)} == {A: (*end, 0), B: START}
+    assert world.standing().tombstones == 2
+    assert world.mirror() == world.source
+    assert world.standing().tombstones == 0, "the sweep took its own server's"
+    assert deep(world).problems == ()
+
+
+def test_s7_nothing_is_purged_while_a_copy_of_each_server_is_under_way(world: ServersWorld) -> None:
+    for name in (A, B):
+        world.again(name)
+    assert purged(world) == 0
+    assert world.mirror() == world.source
 
 
 def test_s7_a_copy_is_compared_with_the_purge_of_its_own_server(world: ServersWorld) -> None:

@@ -47,6 +47,12 @@ def test_a_copy_that_does_not_go_on() -> None:
     assert not found(copying(reading=reading(begun_ms=NOW - SLA)))
 
 
+def test_each_copy_that_does_not_go_on() -> None:
+    """Of several servers: also one behind which another one's is whole."""
+    later = replace(reading(RoundState.WHOLE), others=(reading(), reading(begun_ms=NOW)))
+    assert only(copying(reading=later)).what == "copy 3 has not gone on for 2.0 h"
+
+
 @pytest.mark.parametrize("state", [one for one in RoundState if one != RoundState.OPEN])
 def test_what_is_no_copy_under_way(state: RoundState) -> None:
     assert not found(copying(reading=reading(state)))

@@ -219,10 +219,10 @@ def test_what_was_given_up_brings_nothing_more() -> None:
 def test_a_copy_comes_before_batches_and_after_a_cut() -> None:
     copy = CopyIn(CopyStep(round=1, chunks=(1,)))
     lacking = BatchRange(1, 2)
-    assert next_commit(lacking, 3, lambda: 1, copy) == Cut(3)
-    assert next_commit(lacking, None, lambda: 1, copy) == copy
-    assert next_commit(lacking, None, lambda: 1, None) == Merge(lacking)
-    assert next_commit(None, None, lambda: 1, None) == Purge(1)
+    assert next_commit(lacking, 3, lambda: Purge(1), copy) == Cut(3)
+    assert next_commit(lacking, None, lambda: Purge(1), copy) == copy
+    assert next_commit(lacking, None, lambda: Purge(1), None) == Merge(lacking)
+    assert next_commit(None, None, lambda: Purge(1), None) == Purge(1)
 
 
 # ---------------------------------------------------------------- a ledger that was restored (R11)

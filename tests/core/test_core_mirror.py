@@ -161,9 +161,9 @@ def test_the_next_commit_is_a_cut_then_a_merge_then_a_purge_then_what_is_told() 
     unasked = partial(pytest.fail, "it is asked for while there is other work")
     assert next_commit(batches, 3, unasked) == next_commit(None, 3, unasked) == Cut(3)
     assert next_commit(batches, None, unasked) == Merge(batches)
-    assert next_commit(None, None, lambda: 2) == Purge(2)
+    assert next_commit(None, None, lambda: Purge(2)) == Purge(2)
     told = Complete((7, 0), 1_000)
-    assert next_commit(None, None, lambda: 2, None, unasked) == Purge(2)
+    assert next_commit(None, None, lambda: Purge(2), None, unasked) == Purge(2)
     assert next_commit(None, None, lambda: None, None, lambda: told) == Tell(told)
     assert next_commit(None, None, None, None, lambda: None) is None
     assert next_commit(None, None, lambda: None) is None

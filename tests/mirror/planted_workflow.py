@@ -65,9 +65,9 @@ def _taken_from_then_on(original, ctx, table, told, commit, conflicts):
     return original(ctx, table, told, commit, asked)
 
 
-def _as_if_no_cut_were_wanted(original, lacking, cut_before, settled, copy=None, tell=None):
+def _as_if_no_cut_were_wanted(original, lacking, cut_before, purge, copy=None, tell=None):
     """Merges go first."""
-    return original(lacking, None if lacking is not None else cut_before, settled, copy, tell)
+    return original(lacking, None if lacking is not None else cut_before, purge, copy, tell)
 
 
 def _without_why(original, apply, conflicts="", *more, **named):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.copies import planted as copied
 from tests.copies import planted_places as lost
+from tests.copies import planted_servers as of_servers
 from tests.deliver import planted as delivered
 from tests.failover import planted as failed_over
 from tests.mirror import planted as mirrored
@@ -137,6 +138,7 @@ def test_each_seam_is_one_line_that_a_bug_needs() -> None:
         mirrored.DAY_BUGS,
         applied.WORKFLOW_BUGS,
         copied.COPY_BUGS,
+        of_servers.SERVER_BUGS,
         lost.PLACE_BUGS,
         offline.OFFLINE_BUGS,
         delivered.DELIVERY_BUGS,

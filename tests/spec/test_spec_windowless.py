@@ -204,6 +204,9 @@ def test_a_copy_is_of_a_mirror() -> None:
     assert not loaded(days).windows.copied
     said = "copy.compare: a mirror by days is not compared with its source"
     assert said in refused(f"{days}{copied[:-2]}, compare: '0 3 * * 0'}}\n")
+    several = refused(f"{days}{copied.replace('conn_id: shop', 'servers: [{name: a, conn_id: a}]')}")
+    assert "copy.servers: a mirror by days is of one server" in several
+    assert "Make one for each server, of a topic of its own, or leave sink.store out" in several
 
 
 def test_a_copy_has_defaults() -> None:

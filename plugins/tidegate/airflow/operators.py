@@ -192,30 +192,27 @@ class CopyOperator(PipelineOperator):
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Read for LONGEST_APPLY_S seconds; the next run goes on.
 
-        Raises AirflowSkipException where nothing was left to read, or no event has been merged yet (S4)."""
+        Raises AirflowSkipException where nothing was left to read, or no event has been merged yet (S4);
+        AirflowFailException behind the last of several servers with those that gave no answer."""
         from tidegate.wiring import open_copy
-        from tidegate.workflow.base.servers import to_read_now
-        from tidegate.workflow.copy.copy import copy
+        from tidegate.workflow.copy.each import copy_each
 
-        until = time.monotonic() + LONGEST_APPLY_S
-        server = to_read_now(ctx)
-        if server is None:
-            raise AirflowSkipException("nothing to read: the newest copy of each server is whole")
+        until, opened = time.monotonic() + LONGEST_APPLY_S, partial(open_copy, self.pipeline, airflow_connection)
         try:
-            with open_copy(self.pipeline, airflow_connection, server) as (database, reader):
-                done = copy(
-                    ctx, database, go_on=lambda: time.monotonic() < until, greatest=reader.greatest, server=server
-                )
+            found = list(copy_each(ctx, opened, lambda: time.monotonic() < until))
         except NotReady as e:
             raise AirflowSkipException(str(e)) from None
-        if not done.chunks:
-            why = "another task reads what is left" if done.left else "every chunk of the newest copy is read"
-            raise AirflowSkipException(f"nothing to read: {why}")
+        read = [one.read for one in found if one.read.chunks]
         run = context["dag_run"].run_id
-        if ctx.keyed is not None:  # a day takes a copy once it is whole
+        if read and ctx.keyed is not None:  # a day takes a copy once it is whole
             self.log.info(runs.trigger_apply(f"{self.pipeline.name}.apply", f"copied_by_{run}"))
-        if done.left:
+        if any(one.left for one in read):
             self.log.info(runs.trigger(self.dag_id, f"after_{run}"[:250]))
+        words = "\n".join(one.words for one in found) or "the newest copy of each server is whole"
+        if any(one.error is not None and not isinstance(one.error, NotReady) for one in found):
+            raise AirflowFailException(words)
+        if not read:
+            raise AirflowSkipException(f"nothing to read: {words}")
 
 
 class CompareOperator(PipelineOperator):

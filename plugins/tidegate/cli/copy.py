@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from tidegate.core.spec.pipeline import Copy, Pipeline
     from tidegate.workflow.base.context import Context
     from tidegate.workflow.copy.copy import Read
+    from tidegate.workflow.copy.each import Tried
 
 _NOT_WHOLE = "the copy is not whole yet"
 
@@ -46,8 +49,8 @@ def copy(
     included, and rows of them that the source does not have any more go, too. Such a key is made of whole numbers, with
     commas between the values of several columns, in the order of the source's primary key.
 
-    Where copy.servers names several servers they are read one after the other, each by a copy of its own: the next
-    one begins once the one before is merged. --again needs --server then, and leaves all others alone.
+    Where copy.servers names several servers they are read one after the other, each by a copy of its own; one that
+    gives no answer is named, and holds up none of the others. --again needs --server then, and leaves all others alone.
 
     \b
     Examples:
@@ -137,10 +140,14 @@ def _run(spec: Pipeline, why: str, keys: tuple[str, str] | None, server: str, as
         if why:
             with open_copy(spec, command_lookup, server) as (database, reader):
                 workflow.again(ctx, database, why, keys, reader.greatest, server)
-        done, told = _read_and_merged(ctx)
-        newest = ctx.ledger.copies.newest(spec.name)
+        done, told, failed = _read_and_merged(ctx, server)
+        rounds = ctx.ledger.copies.rounds(spec.name)
+        newest = next((one for one in rounds if one.state == RoundState.OPEN), rounds[-1] if rounds else None)
     if as_json:
-        print_json({"pipeline": spec.name, "read": done, **({"copy": newest} if told is None else {"table": told})})
+        of = {"copy": newest} if told is None else {"table": told}
+        not_read = {"not_read": {one.server: str(one.error) for one in failed}} if failed else {}
+        print_json({"pipeline": spec.name, "read": done, **of, **not_read})
+        _raise_first(failed)
         return
     did = f"{many(done.rows, 'row')} of {many(done.chunks, 'chunk')} read" if done.chunks else "nothing to read"
     if told is None:
@@ -148,24 +155,34 @@ def _run(spec: Pipeline, why: str, keys: tuple[str, str] | None, server: str, as
     else:
         stands = f"{_in_table(newest, told.copied.whole)}: {many(told.rows, 'row')} up to batch {told.upto}"
     click.echo(f"{spec.name}: {did}; {stands}")
+    for one in failed:
+        click.echo(f"{spec.name}: {one.words}")
+    _raise_first(failed)
 
 
-def _read_and_merged(ctx: Context) -> tuple[Read, Told | None]:
-    """What was read, of several servers one after the other; and the table with it, None by days."""
+def _raise_first(failed: Sequence[Tried]) -> None:
+    """For the exit code: what is the matter with one server held up none of the others."""
+    if failed and failed[0].error is not None:
+        raise failed[0].error
+
+
+def _read_and_merged(ctx: Context, server: str) -> tuple[Read, Told | None, list[Tried]]:
+    """What was read, of several servers one after the other, or of one; the table with it, None by days; and servers
+    that were not read."""
     from tidegate.wiring import command_lookup, open_copy
     from tidegate.workflow.apply.apply import apply
-    from tidegate.workflow.base.servers import to_read_now
-    from tidegate.workflow.copy.copy import Read, copy
+    from tidegate.workflow.copy.copy import Read
+    from tidegate.workflow.copy.each import copy_each
 
-    done, told, before = Read(), None, None
-    while True:
-        server = to_read_now(ctx)
-        if server is None or server == before:
-            return done, told if told is not None or ctx.keyed is None else apply(ctx).told
-        with open_copy(ctx.pipeline, command_lookup, server) as (database, reader):
-            read = copy(ctx, database, greatest=reader.greatest, server=server)
-        told, before = None if ctx.keyed is None else apply(ctx).told, server
+    done, told = Read(), None
+    failed: list[Tried] = []
+    for one in copy_each(ctx, partial(open_copy, ctx.pipeline, command_lookup), server=server):
+        if one.error is not None:
+            failed.append(one)
+            continue
+        told, read = None if ctx.keyed is None else apply(ctx).told, one.read
         done = Read(round=read.round, chunks=done.chunks + read.chunks, rows=done.rows + read.rows, left=read.left)
+    return done, told if told is not None or ctx.keyed is None else apply(ctx).told, failed
 
 
 def _next_day(newest: Round | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import and_, case, delete, func, insert, or_, select, union_all, update
+from sqlalchemy import and_, case, delete, func, insert, or_, select, union, union_all, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql import ColumnElement
 
@@ -118,9 +118,9 @@ class SqlCopies(Part):
         )
         with self._store.begin() as c:
             others = and_(r.c.pipeline == name, r.c.state.in_(UNDER_WAY))
-            other = c.scalar(select(r.c.round).where(others))
-            if other is not None:
-                raise LostComparison(f"{name}: copy {other} is under way")
+            for other in (_round(row) for row in c.execute(select(r).where(others))):
+                if other.server == found.server:
+                    raise LostComparison(f"{name}: {other.words} is under way")
             sets = {"table_name": table, "key": dumps(list(key)), "ended": False, "why": why}
             sets |= {"part": None if part is None else dumps(part), "columns": dumps(list(columns))}
             detail = {"table": table} | ({} if part is None else {"part": part.words})
@@ -217,24 +217,29 @@ def _of(arrow: Any, chunk: Chunk, after: Chunk, sets: dict[str, Any], detail: An
 
 
 def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
-    """How far the newest round of these pipelines is; those that have none are left out. Four statements."""
+    """How far the newest round of these pipelines is, and others that are under way; pipelines that have none are left
+    out. Four statements."""
     newest = select(r.c.pipeline, func.max(r.c.round).label("round")).where(r.c.pipeline.in_(names))
-    last = newest.group_by(r.c.pipeline).subquery()
-    of_newest = select(r).select_from(r.join(last, matched(r, last, "round")))
-    rounds = {row.pipeline: _round(row) for row in c.execute(of_newest)}
+    under_way = select(r.c.pipeline, r.c.round).where(r.c.pipeline.in_(names), r.c.state.in_(UNDER_WAY))
+    last = union(newest.group_by(r.c.pipeline), under_way).subquery()
+    of_newest = select(r).select_from(r.join(last, matched(r, last, "round"))).order_by(r.c.round)
+    rounds: dict[str, list[Round]] = {}
+    for row in c.execute(of_newest):
+        rounds.setdefault(row.pipeline, []).append(_round(row))
     read = case((k.c.state == ChunkState.READ, 1), else_=0)
     sums = (
         select(
             k.c.pipeline,
+            k.c.round,
             func.count().label("chunks"),
             func.sum(read).label("read"),
             func.sum(k.c.rows).label("rows"),
             func.max(k.c.read_ms).label("since_ms"),
         )
         .select_from(k.join(last, matched(k, last, "round")))
-        .group_by(k.c.pipeline)
+        .group_by(k.c.pipeline, k.c.round)
     )
-    counts = {row.pipeline: row for row in c.execute(sums)}
+    counts = {(row.pipeline, row.round): row for row in c.execute(sums)}
     newest_look = select(s.c.pipeline, func.max(s.c.look).label("look")).where(s.c.pipeline.in_(names))
     last_look = newest_look.group_by(s.c.pipeline, s.c.server).subquery()
     asked: dict[str, int] = {}
@@ -251,21 +256,27 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
     for row in c.execute(of_whole):
         whole.setdefault(row.pipeline, []).append(_round(row))
     found = {}
-    for name, one in rounds.items():
-        row, some = counts.get(name), whole.get(name, [])
-        copied = next((each for each in some if each.part is None), None)
-        found[name] = Reading(
-            round=one,
-            chunks=0 if row is None else int(row.chunks),
-            read=0 if row is None else int(row.read),
-            rows=0 if row is None else int(row.rows),
-            since_ms=None if row is None else row.since_ms,
+    for name, each in rounds.items():
+        some = whole.get(name, [])
+        copied = next((one for one in some if one.part is None), None)
+        *others, last_one = (_reading(one, counts.get((name, one.number))) for one in each)
+        found[name] = replace(
+            last_one,
             asked_ms=asked.get(name),
             whole=None if copied is None else copied.number,
             columns=_in_all(some),
             gaps=uncured(gaps.get(name, {}), some),
+            others=tuple(others),
         )
     return found
+
+
+def _reading(one: Round, counts: Any) -> Reading:
+    """How far it is; `counts` of its chunks, None without any."""
+    if counts is None:
+        return Reading(round=one)
+    chunks, read, rows = int(counts.chunks), int(counts.read), int(counts.rows)
+    return Reading(round=one, chunks=chunks, read=read, rows=rows, since_ms=counts.since_ms)
 
 
 def _in_all(copied: Sequence[Round]) -> tuple[str, ...]:

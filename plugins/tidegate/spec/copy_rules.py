@@ -59,7 +59,13 @@ def _servers(told: CopySpec, by_days: bool) -> Iterator[Problem]:
         if getattr(told, name) is not None:
             yield Problem(("copy", name), "each of copy.servers says its own: leave it out")
     if by_days:
-        yield Problem(("copy", "servers"), "a mirror by days is of one server; make one for each of them")
+        yield Problem(
+            ("copy", "servers"),
+            (
+                "a mirror by days is of one server: a day says up to which position of one log it is. Make one for "
+                "each server, of a topic of its own, or leave sink.store out (docs/mirrors.md)"
+            ),
+        )
     seen = set[str]()
     for i, one in enumerate(told.servers):
         yield from _told(one, ("servers", i))

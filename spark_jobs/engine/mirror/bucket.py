@@ -45,8 +45,11 @@ class Group:
 
 @dataclass(frozen=True)
 class GroupDone:
+    """`below_purge`: samples of events that a purge has kept out; `kept_out`: how many, by server of several."""
+
     buckets: tuple[BucketDone, ...]
     below_purge: tuple[str, ...] = ()
+    kept_out: tuple[tuple[str, int], ...] = ()
 
 
 def merge_group(plan: ApplyPlan, open_storage: Callable[[str], Any], group: Group, attempt: int) -> GroupDone:
@@ -55,14 +58,16 @@ def merge_group(plan: ApplyPlan, open_storage: Callable[[str], Any], group: Grou
     writing = _Writing(plan, shape, open_storage, attempt)
     done: list[BucketDone] = []
     samples: list[str] = []
+    kept_out: list[tuple[str, int]] = []
     events = taken(open_storage, group.handed, group.low, group.high)
     also = {n for n in base if plan.visits_all and group.low <= n <= group.high}
     for number in sorted(events.keys() | also):
-        one, kept_out = _merged(plan, shape, open_storage, base.get(number), number, events.pop(number, None), writing)
+        one, merged = _merged(plan, shape, open_storage, base.get(number), number, events.pop(number, None), writing)
         done.append(one)
-        samples += kept_out
+        samples += merged.below_purge
+        kept_out += merged.kept_out
     writing.tell_bounds(group)
-    return GroupDone(tuple(done), tuple(samples))
+    return GroupDone(tuple(done), tuple(samples), tuple(kept_out))
 
 
 def recut_group(plan: ApplyPlan, open_storage: Callable[[str], Any], group: Group, attempt: int) -> GroupDone:
@@ -94,10 +99,11 @@ def _merged(
     number: int,
     events: pa.Table | None,
     writing: _Writing,
-) -> tuple[BucketDone, tuple[str, ...]]:
+) -> tuple[BucketDone, Merged]:
+    """What stands now; of what was merged its rows are written, and let go."""
     ids = dict(plan.fields)
     if plan.drops and bucket is not None and not has_any(shape, ids, open_storage, bucket, plan):
-        return _untouched(bucket), ()
+        return _untouched(bucket), Merged(Counts())
     rows = read_base(shape, ids, open_storage, bucket, plan.buckets)
     before = len(rows)
     if plan.sweep and not plan.whole:
@@ -115,7 +121,7 @@ def _merged(
     files = writing.files(number, now)
     changed, counts = now is not None, merged.counts
     done = BucketDone(number, changed, counts, files, before, merged.tombstones_before, merged.purged, merged.swept)
-    return done, merged.below_purge
+    return done, replace(merged, rows=None)
 
 
 def _as_a_whole(plan: ApplyPlan, shape: Shape, rows: pa.Table, merged: Merged) -> Merged:

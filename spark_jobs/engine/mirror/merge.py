@@ -35,6 +35,8 @@ class Merged:
     below_purge: tuple[str, ...] = ()
     purged: int = 0
     swept: int = 0
+    kept_out: tuple[tuple[str, int], ...] = ()
+    """Events below the purge by server, where there are several."""
 
 
 class _Sorted(NamedTuple):
@@ -71,13 +73,14 @@ def merge_bucket(shape: Shape, base: pa.Table, events: pa.Table, purged_below: t
         )
         refuse_below_a_reading(shape, base, events, found.at, fate.stale, found.key)
     counts = Counts(**{name: int(mask.sum()) for name, mask in fate._asdict().items()})
-    samples = _samples(shape, events.take(column_of(found.at[fate.below_purge][:_SAMPLES])))
+    out = events.take(column_of(found.at[fate.below_purge]))
+    samples, kept_out = _samples(shape, out.slice(0, _SAMPLES)), shape.by_server(out)
     if not counts.inserted + counts.changed:
-        return Merged(counts, None, tombstones, tombstones, samples)
+        return Merged(counts, None, tombstones, tombstones, samples, kept_out=kept_out)
     rows, left = _rows(base, events, found, fate)
     now = tombstones - int(table.deleted[fate.changed].sum()) + int(found.versions.deleted[fate.stands].sum())
     assert len(rows) == left + counts.inserted + counts.changed
-    return Merged(counts, rows, now, tombstones, samples)
+    return Merged(counts, rows, now, tombstones, samples, kept_out=kept_out)
 
 
 def unmerged(shape: Shape, base: pa.Table) -> Merged:

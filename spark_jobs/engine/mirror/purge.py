@@ -37,6 +37,8 @@ def limited(plan: ApplyPlan, open_storage: Callable[[str], Any]) -> ApplyPlan:
     names = [shape.source[shape.commit], *([] if of is None else [of.column])]
     for one in (_greatest(names, open_storage, file) for file in plan.settled if file.rows):
         found = {name: max(one.get(name, 0), found.get(name, 0)) for name in {*one, *found}}
+    for name in plan.held:
+        found.pop(name, None)
     if of is None:
         return replace(plan, purged_below=marker(plan.purged_below, (found.get("", 0), 0, 0)))
     logs = (replace(log, purged_below=marker(log.purged_below, (found.get(log.name, 0), 0, 0))) for log in of.logs)

@@ -119,6 +119,14 @@ class Shape:
                 key |= self.key_values(rows, one.part)
         return swept_below(key, self._plan.swept_below, self.swept_parts)
 
+    def by_server(self, rows: pa.Table) -> tuple[tuple[str, int], ...]:
+        """How many of the rows each server of several has, of those that have any."""
+        if self.servers is None or not len(rows):
+            return ()
+        counts = np.bincount(self.places_of_servers(rows), minlength=len(self.servers.logs))
+        named = zip(self.servers.logs, counts.tolist(), strict=False)
+        return tuple((log.name, count) for log, count in named if count)
+
     def purged_below(self, rows: pa.Table) -> tuple[Any, Any, Any]:
         """M5: below which position tombstones of each row's key have been purged; one of all where there is one log."""
         if self.servers is None:

@@ -45,12 +45,52 @@ SCENARIOS = {
         },
         {
             "a LOW is compared with the purge of the other server (S7)": {"floor_of": "all"},
-            "a purge does not wait for a round that is open, and is refused for ever (S7)": {"purge_waits": False},
+            "a purge does not wait for a round that is open, and is refused for ever (S7)": {"waits_for": "none"},
             "a purge does not wait for a round, whose LOW is compared with none (S7)": {
-                "purge_waits": False,
+                "waits_for": "none",
                 "floor_of": "none",
             },
         },
+    ),
+    "servers-apart": (
+        {
+            "scripts": (DELETES[:1], DELETES),
+            **COPIED,
+            "apart": True,
+            "procs": (*BOTH, ("D", ("dying", 1, 0), 0), ("P", ("purger",), 0), ("R", ("reader", 2, 1), 0)),
+        },
+        {
+            "no round begins while one of another server is open (S6)": {"turn": "all"},
+            "no tombstone goes while a round of another server is open (S7)": {"waits_for": "all"},
+        },
+    ),
+    "servers-both": (
+        {
+            "scripts": (CHANGES, DELETES),
+            **COPIED,
+            "apart": True,
+            "procs": (*BOTH, ("R", ("reader", 1, 0), 0), ("Q", ("reader", 2, 1), 0)),
+        },
+        {
+            "a chunk is refused once a newer round of another server is in the table (S6)": {"order": "all"},
+        },
+    ),
+    "servers-kept-out": (
+        {
+            "scripts": (CHANGES[:1], (("late", "b", "1"), ("u", "a", "1"))),
+            **COPIED,
+            "procs": (*BOTH, ("P", ("purger",), 0), ("O", ("observer",), 0)),
+        },
+        {"a server of which a purge has kept an event out is told of (S9', M5)": {"silent": False}},
+    ),
+    "servers-new": (
+        {
+            "scripts": (CHANGES[:1], CHANGES[:1]),
+            "base": ((("a", "0"),), (("a", "0"), ("c", "0"))),
+            "copied": frozenset((0,)),
+            "procs": (*BOTH, ("R", ("reader", 1, 1), 0), ("O", ("observer",), 0)),
+        },
+        {"a server without a whole copy is told of (S9')": {"tells": "any"}},
     ),
     "servers-told": (
         {"scripts": (CHANGES[:1], CHANGES[:1]), **COPIED, "procs": (*BOTH, ("O", ("observer",), 0))},

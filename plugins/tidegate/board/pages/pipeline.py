@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidegate.board.pages import calendar
 from tidegate.board.pages.calendar import Calendar
 from tidegate.board.reach import Reach
 from tidegate.core.copy.chunk_map import ChunkMap, chunk_map
-from tidegate.core.copy.rounds import UNDER_WAY
 from tidegate.core.deliver.due import in_words
 from tidegate.core.deliver.states import Backlog
 from tidegate.core.look import overdue
@@ -42,7 +42,7 @@ class PartitionLag:
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """`asked_ms`: when Kafka answered (UTC ms), else `silence` says why not. `spec_error`: the YAML is broken, and
-    what is shown is by the spec that the ledger has. `chunks`: of a copy that is under way."""
+    what is shown is by the spec that the ledger has. `chunks`: of copies that are under way."""
 
     pipeline: Pipeline
     status: PipelineStatus
@@ -54,7 +54,7 @@ class Page:
     address: str
     spec_error: str
     now_ms: int
-    chunks: ChunkMap | None = None
+    chunks: tuple[ChunkMap, ...] = ()
 
     @property
     def dags(self) -> tuple[str, ...]:
@@ -123,17 +123,16 @@ def gather(reach: Reach, name: str, period: str | None, address: str) -> Page:
         address=address,
         spec_error="" if error is None else str(error),
         now_ms=now_ms,
-        chunks=_chunks(reach, found, now_ms),
+        chunks=tuple(_chunks(reach, found, now_ms)),
     )
 
 
-def _chunks(reach: Reach, found: PipelineStatus, now_ms: int) -> ChunkMap | None:
-    """Of the newest copy, while it is under way; None for none."""
-    if found.reading is None or found.reading.round.state not in UNDER_WAY:
-        return None
-    round_, told = found.reading.round, None if found.merging is None else found.merging.told
-    chunks = reach.ledger().copies.chunks(found.name, round_.number)
-    return chunk_map(round_, chunks, None if told is None else told.copied.round(round_.number), now_ms)
+def _chunks(reach: Reach, found: PipelineStatus, now_ms: int) -> Iterator[ChunkMap]:
+    """Of each copy that is under way."""
+    told = None if found.merging is None else found.merging.told
+    for round_ in () if found.reading is None else [one.round for one in found.reading.under_way]:
+        chunks = reach.ledger().copies.chunks(found.name, round_.number)
+        yield chunk_map(round_, chunks, None if told is None else told.copied.round(round_.number), now_ms)
 
 
 def _lags(found: PipelineStatus, topic: LogState | None) -> list[PartitionLag]:

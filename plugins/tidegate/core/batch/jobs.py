@@ -132,8 +132,9 @@ class ApplyPlan(JobPlan):
     `newest_ms`: the newest time at the source (UTC) of all events that are merged; 0: none is known. `whole`: every
     bucket of the base is written anew, so that the new files are the whole table; rows and tombstones in files of their
     own; files know no field ids, and an event file may hold events of several batches (`batch_id` 0). `settled`: landed
-    events; it is a purge of tombstones below their greatest commit (M6), without `events`. `cut_before`: how
-    many buckets the base has, where all of its rows are cut into another number of them; 0: nothing is cut.
+    events; it is a purge of tombstones below their greatest commit (M6), without `events`; those of servers
+    that are `held` stay (S7). `cut_before`: how many buckets the base has, where all of its rows are cut into another
+    number of them; 0: nothing is cut.
     `swept_below`: what is older says nothing of the source any more (S5). `sweep`: it ends a round of a copy: rows and
     tombstones below `swept_below` go, without `events`; of a `whole` table once its `events` are in. `swept_parts`: the
     same of parts of the keys. `part`: the keys that a sweep, or a comparison with the source, is about; None: all.
@@ -156,6 +157,7 @@ class ApplyPlan(JobPlan):
     newest_ms: int = field(default=0, metadata=LEFT_OUT)
     whole: bool = field(default=False, metadata=LEFT_OUT)
     settled: tuple[EventFile, ...] = field(default=(), metadata=LEFT_OUT)
+    held: tuple[str, ...] = field(default=(), metadata=LEFT_OUT)
     cut_before: int = field(default=0, metadata=LEFT_OUT)
     swept_below: Position = field(default=START, metadata=LEFT_OUT)
     sweep: bool = field(default=False, metadata=LEFT_OUT)

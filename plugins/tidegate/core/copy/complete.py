@@ -64,21 +64,19 @@ def worth_telling(said: Complete | None, found: Complete | None) -> bool:
     tells; `found`: what it may tell now. That says more if it is so for the first time, or since an hour later, or
     exactly. What was told stays true of that snapshot, and is never taken back."""
     if found is None or found.at_ms is None:
-        return False
+        return bool(found and found.servers) and said is None
     if said is None or said.at_ms is None:
         return True
     return found.at_ms >= said.at_ms + TOLD_EVERY_MS or (found.exact and not said.exact)
 
 
 def of_all(found: Mapping[str, Complete | None]) -> Complete | None:
-    """What is told of several servers (S11): a position of each, and the smallest time; None where nothing is known of
-    one. Never exact: no moment is known at which all of them were so."""
+    """What is told of several servers (S11): a position of each of which anything is known, and the smallest time
+    where that is known of all. Never exact: no moment is known at which all of them were so."""
     known = {name: one for name, one in found.items() if one is not None}
-    if not found or len(known) < len(found):
-        return None
-    times = [one.at_ms for one in known.values()]
-    at_ms = None if None in times else min(ms for ms in times if ms is not None)
-    return Complete((0, 0), at_ms, servers=tuple((name, one.position) for name, one in known.items()))
+    times = [None if one is None else one.at_ms for one in found.values()]
+    at_ms = None if None in times else min((ms for ms in times if ms is not None), default=None)
+    return Complete((0, 0), at_ms, servers=tuple((n, one.position) for n, one in known.items())) if known else None
 
 
 def unmerged(look: Look, merged: Mapping[int, int]) -> list[tuple[int, int, int]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidegate.core.base.choice import Choice
+from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.copy.complete import Look
 from tidegate.core.copy.port import KeyRange, LogPosition, TableRange
 from tidegate.core.mirror.jobs import Position
@@ -44,7 +45,7 @@ class ChunkState(Choice):
 
 
 UNDER_WAY = (RoundState.OPEN, RoundState.COMPARED)
-"""One round of a pipeline at most."""
+"""One round of a pipeline at most, or of each of its servers where there are several (S11)."""
 BRINGS_NOTHING = (RoundState.GIVEN_UP, RoundState.ENDED)
 """Nothing more of it is read or merged."""
 
@@ -151,7 +152,8 @@ class Reading:
     with their rows. `since_ms`: when the newest chunk was read (UTC); None: none was. `asked_ms`: when the connector
     last said how far it is (UTC); None: never. `whole`: the newest round of the whole table that is whole, with its
     `columns`; None: none is, or the ledger has forgotten it. `gaps`: servers whose connector may have left out what no
-    copy has read since (S12), empty of the only one."""
+    copy has read since (S12), empty of the only one. `others`: of older rounds that are under way, of other servers
+    (S11)."""
 
     round: Round
     chunks: int = 0
@@ -162,6 +164,13 @@ class Reading:
     whole: int | None = None
     columns: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
+    others: tuple[Reading, ...] = field(default=(), metadata=LEFT_OUT)
+
+    @property
+    def under_way(self) -> tuple[Reading, ...]:
+        """Of rounds that are, in the order of their numbers."""
+        mine = (self,) if self.round.state in UNDER_WAY else ()
+        return (*self.others, *mine)
 
 
 class CopyLedger(Protocol):
@@ -210,7 +219,7 @@ class CopyLedger(Protocol):
         columns: Sequence[str] = (),
     ) -> Round:
         """A new round, OPEN, or `only` to be COMPARED; of a `part` of the keys. Raises LostComparison if there is one
-        of that number, or another one is under way."""
+        of that number, or another one of that server is under way."""
         ...
 
     def cut(self, round_: Round, after: int, ranges: Sequence[TableRange], ended: bool) -> Sequence[Chunk]:

@@ -29,9 +29,9 @@ def read_again_by(one: Round, rounds: Iterable[Round]) -> Round | None:
 
 
 def brings(one: Round, rounds: Sequence[Round], table: Copied) -> bool:
-    """Whether the table may get anything of the round (S6): rounds come in the order of their numbers; those that were
-    given up bring nothing more, and nor do those of which a later one has read all keys."""
-    if one.state in (*BRINGS_NOTHING, RoundState.COMPARED) or one.number < table.newest:
+    """Whether the table may get anything of the round (S6): rounds of a server come in the order of their numbers;
+    those that were given up bring nothing more, and nor do those of which a later one has read all keys."""
+    if one.state in (*BRINGS_NOTHING, RoundState.COMPARED) or one.number < table.newest_of(one.server):
         return False
     return read_again_by(one, rounds) is None
 
@@ -39,14 +39,12 @@ def brings(one: Round, rounds: Sequence[Round], table: Copied) -> bool:
 # ---------------------------------------------------------------- reading
 
 
-def next_server(names: Sequence[str], rounds: Sequence[Round]) -> str | None:
-    """The server whose round is open, or which has no whole one of all its keys, in the order of `names`; None if each
-    has. One round is open at a time (S6), whatever its server: the next one begins once it is whole."""
-    opened = next((one.server for one in rounds if one.state == RoundState.OPEN and one.server in names), None)
-    if opened is not None:
-        return opened
+def unread_servers(names: Sequence[str], rounds: Sequence[Round]) -> list[str]:
+    """Servers whose round is open, or which have no whole one of all their keys, in the order of `names`. Each has
+    rounds of its own (S6): one that is down holds up no other."""
+    opened = {one.server for one in rounds if one.state == RoundState.OPEN}
     whole = {one.server for one in rounds if one.state == RoundState.WHOLE and is_all(one.part)}
-    return next((name for name in names if name not in whole), None)
+    return [name for name in names if name in opened or name not in whole]
 
 
 def to_read(rounds: Iterable[Round], chunks: Chunks, compared: bool = False) -> tuple[Round, list[Chunk]] | None:
@@ -129,15 +127,19 @@ class CopyCommit:
 
 def to_merge(rounds: Sequence[Round], chunks: Chunks, table: Copied, most_rows: int) -> CopyCommit | None:
     """The next commit, by what the table says is in it (S8): read chunks of the oldest round that has any which it
-    lacks, and once it has all of a round, the sweep that ends it. None if the table has all that is read."""
+    lacks, and once it has all of a round, the sweep that ends it. None if the table has all that is read. A round that
+    is not read to its end stops later ones of its server alone."""
+    stopped: set[str] = set()
     for one in (each for each in rounds if brings(each, rounds, table)):
+        if one.server in stopped:
+            continue
         mine, inside = chunks.get(one.number, ()), table.round(one.number)
         lacking = [c for c in mine if c.state == ChunkState.READ and (inside is None or c.number not in inside)]
         if lacking:
             return _merge(one, _some(lacking, most_rows))
         if not one.ended or any(c.state != ChunkState.READ for c in mine):
-            return None
-        if inside is not None and not inside.swept:
+            stopped.add(one.server)
+        elif inside is not None and not inside.swept:
             return CopyCommit(CopyStep(round=one.number, low=inside.low, sweep=True, part=one.part))
     return None
 
@@ -170,14 +172,16 @@ def _merge(one: Round, chunks: Sequence[Chunk]) -> CopyCommit:
 
 def unknown(rounds: Iterable[Round], chunks: Chunks, table: Copied, all_of_them: bool = False) -> str | None:
     """What the table holds and the ledger does not know (R11): the same numbers would be given to other key ranges.
-    None if it knows all of its newest round, which alone brings more; `all_of_them`: of every round."""
+    None if it knows all of its newest round, of each server, which alone brings more; `all_of_them`: of every round."""
     known = {one.number: {c.number for c in chunks.get(one.number, ()) if c.state == ChunkState.READ} for one in rounds}
+    newest = {one.server: one.number for one in sorted(rounds, key=lambda one: one.number)}
     for inside in table.rounds:
-        if not all_of_them and any(inside.number < number for number in known):
+        if not all_of_them and inside.number < newest.get(inside.server, 0):
             continue
+        of = f"copy {inside.number}" + (f" of server {inside.server}" if inside.server else "")
         if inside.number not in known:
-            return f"the table holds rows of copy {inside.number}, which the ledger does not know"
+            return f"the table holds rows of {of}, which the ledger does not know"
         missing = [n for n in numbers(inside.chunks) if n not in known[inside.number]]
         if missing:
-            return f"the table holds chunk {missing[0]} of copy {inside.number}, which the ledger does not have as read"
+            return f"the table holds chunk {missing[0]} of {of}, which the ledger does not have as read"
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
@@ -15,7 +15,7 @@ MANY_PARTS = 100
 
 
 def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequence[str] = ()) -> str:
-    """What stands in the table of copies, what the newest one waits for, and since when nothing is older. `reading`: by
+    """What stands in the table of copies, what those under way wait for, and since when nothing is older. `reading`: by
     the ledger; None before the first copy. `asks`: whether anybody says how far the connector is. `unread`: columns
     that came after the newest whole copy."""
     table = NOTHING if told is None else told.copied
@@ -24,6 +24,8 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
         said.append(_of_servers(table))
     elif whole is not None:
         said.append(f"whole since copy {whole.number}, read from {_position(whole.low[:2])} on")
+    if told is not None and whole is None and table.complete is not None:
+        said.append(_age(told, asks, None))
     if told is not None and whole is not None:
         one = " --server" if table.servers else ""
         helps = f"compare{one} tells, and copy --again{one} reads them"
@@ -42,11 +44,10 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
     if reading is None:
         said.append("nothing of the source's table is read yet")
         return "; ".join(said)
-    if reading.round.state == RoundState.OPEN:
-        said.append(_under_way(reading, table))
-    elif reading.round.state == RoundState.COMPARED:
-        said.append(f"{reading.round.words} is read to be compared")
-    elif reading.round.state in BRINGS_NOTHING:
+    for each in reading.under_way:
+        is_open = each.round.state == RoundState.OPEN
+        said.append(_under_way(each, table) if is_open else f"{each.round.words} is read to be compared")
+    if reading.round.state in BRINGS_NOTHING:
         said.append(f"{reading.round.words} has ended: {reading.round.why}")
     return "; ".join(said)
 
@@ -115,7 +116,8 @@ def _age(told: Told, asks: bool, asked_ms: int | None) -> str:
             instant = "" if at is None else f", at {at} or a moment later"
             return f"it is exactly what the source had at {_position(found.position)}{instant}"
         instant = "" if at is None else f", what the source had at {at}"
-        return f"nothing in it is older than {found.spelled if found.servers else _position(found.position)}{instant}"
+        since = f"nothing in it is older than {found.spelled if found.servers else _position(found.position)}{instant}"
+        return "; ".join([since, *_silent(told, [name for name, _ in found.servers])])
     if told.copied.by_hand:
         return f"{unknown}: a person has let the order decide between events that contradict each other"
     if told.below_purge:
@@ -128,6 +130,14 @@ def _age(told: Told, asks: bool, asked_ms: int | None) -> str:
         f"{unknown}: what the connector had delivered at {iso(asked_ms)} is not merged, or records were lost "
         f"(tidegate apply --dry-run names the partitions)"
     )
+
+
+def _silent(told: Told, known: Sequence[str]) -> Iterator[str]:
+    """Servers of which nothing is known, and why if a purge is to blame."""
+    for log in told.copied.servers:
+        if log.name not in known:
+            why = ": a purge has kept events out" if told.of_server(log.name).below_purge else ""
+            yield f"of server {log.name} it cannot say so{why}"
 
 
 def _position(at: tuple[int, int]) -> str:

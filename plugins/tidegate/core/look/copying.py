@@ -23,13 +23,10 @@ def of_copy(status: PipelineStatus) -> Iterator[Concern]:
     copy, name, now_ms = status.pipeline.copy, status.name, status.now_ms
     if copy is None or copy.schedule is None or KIND in silent((status.survey or NOTHING).pause, now_ms):
         return
-    found = _waits(status.reading, status.merging)
-    if found is None:
-        return
-    what, since_ms = found
-    if now_ms - since_ms > max(status.pipeline.archive.sla_ms, _patience_ms(copy)):
-        advice = f"is {name}.copy or {name}.apply paused, or failing? To go on now: tidegate copy {name}"
-        yield Concern(f"{what} for {span(now_ms - since_ms)}", advice, KIND)
+    for what, since_ms in _waits(status.reading, status.merging):
+        if now_ms - since_ms > max(status.pipeline.archive.sla_ms, _patience_ms(copy)):
+            advice = f"is {name}.copy or {name}.apply paused, or failing? To go on now: tidegate copy {name}"
+            yield Concern(f"{what} for {span(now_ms - since_ms)}", advice, KIND)
 
 
 def of_connectors(status: PipelineStatus) -> Iterator[Concern]:
@@ -40,14 +37,16 @@ def of_connectors(status: PipelineStatus) -> Iterator[Concern]:
         yield Concern(what, helps(status.name), LOST_PLACE, f"server {server}" if server else "")
 
 
-def _waits(reading: Reading | None, merging: Merging | None) -> tuple[str, int] | None:
+def _waits(reading: Reading | None, merging: Merging | None) -> Iterator[tuple[str, int]]:
     """What has not gone on, and since when (UTC ms). Nothing is read before an event is merged (S4)."""
     if reading is not None:
-        last_ms = reading.since_ms or reading.round.begun_ms
-        return (f"{reading.round.words} has not gone on", last_ms) if reading.round.state == RoundState.OPEN else None
+        for one in reading.under_way:
+            if one.round.state == RoundState.OPEN:
+                yield f"{one.round.words} has not gone on", one.since_ms or one.round.begun_ms
+        return
     if merging is None or merging.first_ms is None or merging.told is None or merging.told.begins is None:
-        return None
-    return "the first copy of the source's table has not begun", merging.first_ms
+        return
+    yield "the first copy of the source's table has not begun", merging.first_ms
 
 
 def _patience_ms(copy: Copy) -> int:

@@ -95,8 +95,13 @@ class Told(Totals):
         """The same with what is known of positions of that server alone (S11); of the only one, empty, this."""
         if not server:
             return self
-        log = next((one for one in self.copied.servers if one.name == server), ServerLog(server))
-        return replace(self, begins=log.begins, last_position=log.last, purged_below=log.purged_below)
+        logs = self.copied.servers
+        log = next((one for one in logs if one.name == server), ServerLog(server))
+        # whose the others are nobody knows: a commit of an earlier release has kept them out, or they are of a server
+        # that is named no more
+        kept_out = log.below_purge + max(0, self.below_purge - sum(one.below_purge for one in logs))
+        mine = replace(self, begins=log.begins, last_position=log.last, purged_below=log.purged_below)
+        return replace(mine, below_purge=kept_out)
 
     @property
     def purge_words(self) -> str:

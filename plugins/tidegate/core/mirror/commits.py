@@ -27,9 +27,10 @@ class Cut:
 
 @dataclass(frozen=True)
 class Purge:
-    """Of tombstones below the positions of batch `settled`."""
+    """Of tombstones below the positions of batch `settled`; those of servers that are `held` stay (S7)."""
 
     settled: int
+    held: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,23 +54,23 @@ Commit = Merge | Cut | CopyIn | Purge | Tell
 def next_commit(
     lacking: BatchRange | None,
     cut_before: int | None,
-    settled: Callable[[], int | None] | None,
+    purge: Callable[[], Purge | None] | None,
     copy: CopyIn | None = None,
     tell: Callable[[], Complete | None] | None = None,
 ) -> Commit | None:
     """None if the table is as it should be. `lacking`: landed batches that it does not have. `cut_before`: how many
-    buckets it has; None if the spec wants as many. `settled`: names the batch to purge by, or None for no purge; it is
-    asked only where nothing else is to be done, and is None where the run has just done its upkeep. `copy`: what is
-    read of a copy and not in the table. `tell`: returns what the table is to tell, if that is worth a commit; it is
-    asked last, and is None as `settled` is."""
+    buckets it has; None if the spec wants as many. `purge`: returns one that is due; it is asked only where nothing
+    else is to be done, and is None where the run has just done its upkeep. `copy`: what is read of a copy and not in
+    the table. `tell`: returns what the table is to tell, if that is worth a commit; it is asked last, and is None as
+    `purge` is."""
     if cut_before is not None:
         return Cut(cut_before)
     if copy is not None:
         return copy
     if lacking is not None:
         return Merge(lacking)
-    batch = settled() if settled is not None else None
-    if batch is not None:
-        return Purge(batch)
+    due = purge() if purge is not None else None
+    if due is not None:
+        return due
     found = tell() if tell is not None else None
     return None if found is None else Tell(found)

@@ -78,6 +78,10 @@ class Copied:
         """The newest round with a chunk in the table; 0 for none."""
         return self.rounds[-1].number if self.rounds else 0
 
+    def newest_of(self, server: str) -> int:
+        """The same of a server alone (S6); of the only one, empty, `newest`."""
+        return max((one.number for one in self.rounds if one.server == server), default=0)
+
     @property
     def whole(self) -> RoundIn | None:
         """The newest round of the whole table that is whole itself; of several servers, once each has one that is."""
@@ -100,9 +104,13 @@ class Copied:
 
     def may_tell(self, found: Complete | None) -> Complete | None:
         """What of `found` a table with these copies tells (S9', S9): nothing before one is whole, nor once a person has
-        decided between events; exactly P, unless what was read of the source may be newer."""
-        if found is None or self.whole is None or self.by_hand:
+        decided between events; exactly P, unless what was read of the source may be newer. Of several servers it tells
+        of those that have a whole one, once readers see the table."""
+        if found is None or self.by_hand or (self.whole is None and (self.hidden or not self.servers)):
             return None
+        if self.whole is None:
+            mine = tuple(one for one in found.servers if self.whole_of(one[0]) is not None)
+            return replace(found, at_ms=None, servers=mine) if mine else None
         return replace(found, exact=found.exact and self.high[:2] <= found.position)
 
     def whole_of(self, server: str) -> RoundIn | None:

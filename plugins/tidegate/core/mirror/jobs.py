@@ -97,13 +97,15 @@ class BucketDone:
 class ServerLog:
     """What events of a server have said of its log. `begins`: the greatest position of the first merge that had any of
     them (S4), `last`: of all merges; None before any. `newest_ms`: their newest time at the source (UTC); 0: none.
-    `purged_below`: where tombstones of its keys have been purged (M5)."""
+    `purged_below`: where tombstones of its keys have been purged (M5); `below_purge`: its events that this has kept
+    out, in a receipt those of its merge, in a table those of its life."""
 
     name: str
     begins: Position | None = None
     last: Position | None = None
     newest_ms: int = 0
     purged_below: Position = field(default=START, metadata=LEFT_OUT)
+    below_purge: int = field(default=0, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ class ApplyReceipt:
     """`_receipt.json` of an apply job: written last. `events`: rows that were read from each batch's files.
 
     `first_position`, `last_position`: of all events; None without any. `newest_ms`: their newest time at the source
-    (UTC); 0: none says it. `purged_below`: of a purge, where its tombstones ended (M5). `servers`: `last` and
-    `newest_ms` of each that had events, where the plan names servers (S11); of a purge `purged_below` of each."""
+    (UTC); 0: none says it. `purged_below`: of a purge, where its tombstones ended (M5). `servers`: `last`, `newest_ms`
+    and `below_purge` of each that had events, where the plan names servers (S11); of a purge `purged_below` of each."""
 
     attempt: str
     events: tuple[tuple[int, int], ...]

@@ -32,5 +32,5 @@ def purge_words(below: Position, logs: Sequence[ServerLog]) -> str:
 def further(old: ServerLog, new: ServerLog) -> ServerLog:
     """What both have said of a server, `new` by later merges."""
     last = max((log.last for log in (old, new) if log.last is not None), default=None)
-    below = max(old.purged_below, new.purged_below)
-    return ServerLog(old.name, old.begins or new.last, last, max(old.newest_ms, new.newest_ms), below)
+    below, kept_out = max(old.purged_below, new.purged_below), old.below_purge + new.below_purge
+    return ServerLog(old.name, old.begins or new.last, last, max(old.newest_ms, new.newest_ms), below, kept_out)

@@ -30,7 +30,7 @@ from tidegate.core.target.port import PrefixTarget
 from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.workflow.apply import complete
 from tidegate.workflow.apply.copies import next_of_copy, same_for_a_copy
-from tidegate.workflow.apply.upkeep import buckets_now, cut_before, settled_batch
+from tidegate.workflow.apply.upkeep import buckets_now, cut_before, purge_due
 from tidegate.workflow.base import preflight, servers
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import applied
@@ -81,10 +81,10 @@ def apply(
     upkept = False
     while True:
         now = look(ctx, most_events)
-        settled = None if upkept else partial(settled_batch, ctx, table, now.told)
+        purge = None if upkept else partial(purge_due, ctx, table, now.told)
         copy = next_of_copy(ctx, now.told, most_events)
         tell = None if upkept else partial(complete.further, ctx, now.told)
-        commit = next_commit(now.range, cut_before(ctx, table, now.told), settled, copy, tell)
+        commit = next_commit(now.range, cut_before(ctx, table, now.told), purge, copy, tell)
         if commit is None:
             ctx.say(f"{table.name}: all that has landed is in it, up to batch {now.told.upto}")
         if commit is None or (merges and not go_on()):
@@ -198,6 +198,10 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         ctx.say(f"{_words(mine, commit)}: nothing to do")
         return prefix
     step = commit.step if isinstance(commit, CopyIn) else None
+    known = receipt.servers if mine.merges or isinstance(commit, Purge) else ()  # what was read is no event
+    logs = logs_after(prefix.copied.servers, servers.names(ctx), known)
+    kept_out = prefix.below_purge + add_up(b.counts for b in receipt.buckets).below_purge
+    then = replace(prefix, below_purge=kept_out, copied=replace(prefix.copied, servers=logs))
     merged = Merged(
         mine.first,
         mine.last,
@@ -207,13 +211,9 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         job.buckets,
         bool(job.cut_before),
         step,
-        complete.told(ctx, prefix, mine.last, step),
+        complete.told(ctx, then, mine.last, step),
         bool(taken),
-        logs_after(
-            prefix.copied.servers,
-            servers.names(ctx),
-            receipt.servers if mine.merges or isinstance(commit, Purge) else (),  # what was read is no event
-        ),
+        logs,
     )
     try:
         after = table.apply(prefix, merged, lambda: ctx.ledger.applies.holds(mine))
@@ -252,8 +252,8 @@ def _upkeep(ctx: Context, table: PrefixTarget, commit: Commit) -> dict[str, Any]
         case Cut(before):
             ctx.say(f"{table.name}: its {before} buckets become {table.buckets}")
             return {"buckets": table.buckets, "cut_before": before}
-        case Purge(settled):
-            return {"settled": tuple(event_files(ctx, settled))}
+        case Purge(settled, held):
+            return {"settled": tuple(event_files(ctx, settled)), "held": held}
         case CopyIn(step, files) if step.sweep:
             return {"sweep": True, "swept_below": step.low, "part": step.part}
         case CopyIn(step, files):

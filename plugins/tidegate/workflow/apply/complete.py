@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tidegate.core.base.errors import LedgerError, LostComparison, NoPlace, TidegateError
 from tidegate.core.copy import places
 from tidegate.core.copy.complete import Look, complete, of_all, unmerged, unread, worth_telling
@@ -113,19 +111,19 @@ def _whose(server: str) -> str:
 
 def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> Complete | None:
     """What the table may tell once it holds batches 1 to `upto`, and what `step` brings, if a copy of it is whole; no
-    more than `caught_up`, nothing where that copy, or that of any server, lacks a column, and nothing of looks at a
-    connector that may have left out something since that copy began (S12)."""
+    more than `caught_up_with`: nothing where that copy lacks a column, and nothing of looks at a connector that may
+    have left out something since that copy began (S12). Of several servers it tells of each that it can (S11)."""
     after = table.copied if step is None else step.after(table.copied)
     whole = {server: after.whole_of(server) for server in names(ctx) or ("",)}
     known = {one.number: one for one in ctx.ledger.copies.rounds(ctx.name)}
-    cured = dict[str, int]()
+    found = dict[str, Complete | None]()
     for server, one in whole.items():
         number = 0 if one is None else one.number
         read = known.get(number)
-        if read is not None and unread(ctx.pipeline, read.columns):
-            return None
-        cured[server] = number if read is None else max(number, read.confirmed)
-    return caught_up(ctx, table, upto, cured)
+        lacks = read is not None and unread(ctx.pipeline, read.columns)
+        cured = number if read is None else max(number, read.confirmed)
+        found[server] = None if lacks else caught_up_with(ctx, table, upto, server, cured)
+    return of_all(found) if names(ctx) else found[""]
 
 
 def further(ctx: Context, table: Told) -> Complete | None:
@@ -134,18 +132,12 @@ def further(ctx: Context, table: Told) -> Complete | None:
     return found if worth_telling(table.copied.complete, found) else None
 
 
-def caught_up(ctx: Context, table: Told, upto: int, cured: Mapping[str, int]) -> Complete | None:
-    """Up to where all events are merged once the table holds batches 1 to `upto`; nothing where a purge has kept one
-    out, which may have been news (M5), or a person has decided between events. `cured`: by server, the newest copy or
-    comparison of all its keys."""
-    found = {server: caught_up_with(ctx, table, upto, server, number) for server, number in cured.items()}
-    return of_all(found) if names(ctx) else found[""]
-
-
 def caught_up_with(ctx: Context, table: Told, upto: int, server: str = "", cured: int | None = None) -> Complete | None:
-    """The same of one server alone, whatever the connectors of others say. `cured`: as above; None: of what its
-    connector sends, whatever that has left out."""
-    if server not in ctx.connectors or table.below_purge or table.copied.by_hand:
+    """Up to where all events of the only server, or of one, are merged once the table holds batches 1 to `upto`;
+    nothing where a purge has kept one of them out, which may have been news (M5), or a person has decided between
+    events. `cured`: the newest copy or comparison of all its keys; None: of what its connector sends, whatever that has
+    left out."""
+    if server not in ctx.connectors or table.of_server(server).below_purge or table.copied.by_hand:
         return None
     looks = [one for one in ctx.ledger.copies.looks(ctx.name) if one.server == server]
     if cured is not None:

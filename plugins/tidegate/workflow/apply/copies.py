@@ -34,9 +34,10 @@ def gather(ctx: Context, told: Told) -> CopyFacts:
     chunks = {one.number: ctx.ledger.copies.chunks(ctx.name, one.number) for one in wanted}
     what = unknown(rounds, chunks, told.copied)
     if what is not None:
+        one = "--server ... " if told.copied.servers else ""
         raise StorageAhead(
             f"{ctx.name}: {what}: it was restored",
-            advice=f"read the whole source table again: tidegate copy {ctx.name} --again --why ...",
+            advice=f"read the whole source table again: tidegate copy {ctx.name} --again {one}--why ...",
         )
     return CopyFacts(rounds, chunks)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tidegate.core.base.errors import SpecError
-from tidegate.core.copy.rounds import RESUMED_MS, RoundState
+from tidegate.core.copy.rounds import RESUMED_MS, UNDER_WAY, RoundState
 from tidegate.core.mirror import purge, recut
 from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.commits import Purge
 from tidegate.core.target.port import PrefixTarget
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.servers import names
 
 
 def buckets_now(ctx: Context, table: PrefixTarget, told: Told) -> int:
@@ -32,18 +34,21 @@ def cut_before(ctx: Context, table: PrefixTarget, told: Told) -> int | None:
     return now
 
 
-def _is_copied(ctx: Context) -> bool:
-    """Whether a copy is under way: tombstones stay for it (S7). For a comparison, too, but not for one that died."""
-    newest = ctx.ledger.copies.newest(ctx.name)
-    if newest is None or newest.state != RoundState.COMPARED:
-        return newest is not None and newest.state == RoundState.OPEN
-    return ctx.clock.now_ms() - newest.begun_ms < RESUMED_MS
+def _copied(ctx: Context) -> set[str]:
+    """Servers of which a copy is under way, of the only one the empty name: their tombstones stay for it (S7). For a
+    comparison, too, but not for one that died."""
+    rounds, lately = ctx.ledger.copies.rounds(ctx.name), ctx.clock.now_ms() - RESUMED_MS
+    waited = (one for one in rounds if one.state == RoundState.OPEN or one.begun_ms > lately)
+    return {one.server for one in waited if one.state in UNDER_WAY}
 
 
-def settled_batch(ctx: Context, table: PrefixTarget, told: Told) -> int | None:
-    """The batch below whose positions tombstones may be purged now (M6); None if no purge is due, or none is allowed:
-    then it says why."""
-    if table.tombstones_ms is None or not told.upto or _is_copied(ctx):
+def purge_due(ctx: Context, table: PrefixTarget, told: Told) -> Purge | None:
+    """Of tombstones below the positions of a batch that has settled (M6); None if none is due, or none is allowed: then
+    it says why."""
+    if table.tombstones_ms is None or not told.upto:
+        return None
+    held, each = _copied(ctx), names(ctx) or ("",)
+    if held.issuperset(each):
         return None
     now = purge.Standing(
         now_ms=ctx.clock.now_ms(),
@@ -59,4 +64,5 @@ def settled_batch(ctx: Context, table: PrefixTarget, told: Told) -> int | None:
     if why is not None:
         ctx.say(f"{table.name}: its tombstones stay for now: {why}")
         return None
-    return horizon.settled
+    assert horizon.settled is not None
+    return Purge(horizon.settled, tuple(name for name in each if name in held))

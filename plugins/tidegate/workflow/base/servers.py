@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tidegate.core.copy.steps import next_server
+from tidegate.core.copy.steps import unread_servers
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.parts import KeyPart, OfServer
 from tidegate.core.mirror.servers import Servers, logs_after
@@ -44,7 +44,7 @@ def known(ctx: Context, told: Told) -> Servers | None:
     return Servers(_column(ctx), logs_after(told.copied.servers, each, ())) if each else None
 
 
-def to_read_now(ctx: Context) -> str | None:
-    """The server that is to be copied now; empty of the only one, None where nothing of several is left."""
+def to_read(ctx: Context) -> list[str]:
+    """Servers of which something is to be copied; of the only one, always, the empty name."""
     each = names(ctx)
-    return next_server(each, ctx.ledger.copies.rounds(ctx.name)) if each else ""
+    return unread_servers(each, ctx.ledger.copies.rounds(ctx.name)) if each else [""]

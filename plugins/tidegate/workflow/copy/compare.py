@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from tidegate.core.base.errors import JobFailed, LostComparison, NotReady, SourceError, SpecError, StorageError
+from tidegate.core.base.errors import LostComparison, NotReady, StorageError, TidegateError
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.base.wording import many
 from tidegate.core.copy.checksums import fewer, read_all, spelled_keys
@@ -28,6 +28,7 @@ from tidegate.workflow.base import servers
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.copy import standing
 from tidegate.workflow.copy.copy import again, copy, to_compare
+from tidegate.workflow.copy.each import of_each
 from tidegate.workflow.copy.held import Held, begun
 from tidegate.workflow.copy.narrow import Narrowed, keys_of, narrow
 from tidegate.workflow.copy.standing import no_files
@@ -197,18 +198,18 @@ def compare_each(
     `keys` what `compare` takes for it.
 
     Raises as `compare` does; of several servers what is no fault of one of them."""
-    found = list[Report]()
-    for name in (not server and servers.names(ctx)) or (server,):
-        try:
-            with opened(name) as (database, reader):
-                found.append(compare(ctx, database, reader, waits(), fix, keys(database, name), name))
-        except (SourceError, SpecError, NotReady, JobFailed, LostComparison) as e:
-            if name == server:
-                raise
-            found.append(
-                Report(round=0, rows=0, differ={}, server=name, unanswered=str(e), not_yet=isinstance(e, NotReady))
-            )
-    return found
+
+    def of_one(name: str) -> Report:
+        with opened(name) as (database, reader):
+            return compare(ctx, database, reader, waits(), fix, keys(database, name), name)
+
+    each = () if server else servers.names(ctx)
+    return [
+        Report(round=0, rows=0, differ={}, server=name, unanswered=str(one), not_yet=isinstance(one, NotReady))
+        if isinstance(one, TidegateError)
+        else one
+        for name, one in of_each(each, of_one)
+    ] or [of_one(server)]
 
 
 def _confirm(ctx: Context, round_: Round, compared: set[str]) -> None:

@@ -71,7 +71,7 @@ def copy(
 ) -> Read:
     """Read what is left of the newest round; begin the first one. `go_on` is asked before each job but the first.
     `compared`: of the round that is to be compared; `greatest`: of a mirror by days. `server`: the one whose `database`
-    it is, where there are several (`next_server`).
+    it is, where there are several.
 
     Raises NotReady (S4: no event has been merged yet), SpecError (the source's table is another than the spec's),
     SourceError, StorageAhead (R11), JobFailed, LostComparison."""
@@ -115,7 +115,7 @@ def _next(
     facts = gather(ctx, told)
     mine = [one for one in facts.rounds if one.server == tables.server]
     if not compared and all(one.state in (*BRINGS_NOTHING, RoundState.COMPARED) for one in mine):
-        _wait_for_comparison(ctx, facts.rounds)
+        _wait_for_comparison(ctx, mine)
         # a comparison is no copy, and one that was given up has no successor yet
         _begin(ctx, tables, told, facts, part=servers.part(ctx, tables.server))
         return _next(ctx, database, tables, told, compared)
@@ -133,8 +133,8 @@ def _next(
 
 
 def _wait_for_comparison(ctx: Context, rounds: Sequence[Round]) -> None:
-    """One round is under way at a time: the first copy comes behind a comparison, unless that died long ago. Raises
-    NotReady, LostComparison."""
+    """One round of a server is under way at a time: its first copy comes behind a comparison, unless that died long
+    ago. Raises NotReady, LostComparison."""
     for one in (each for each in rounds if each.state == RoundState.COMPARED):
         if ctx.clock.now_ms() - one.begun_ms < RESUMED_MS:
             raise NotReady(
@@ -190,8 +190,7 @@ def again(
     server: str = "",
 ) -> Round:
     """A new round, which reads the whole source table once more, or some `keys` of it, of one `server` where there are
-    several; one that is OPEN is given up for it, but never one of the whole table for some of its keys. A server whose
-    first copy was given up for another one's round is read once that is whole.
+    several; one of them that is OPEN is given up for it, but never one of the whole table for some of its keys.
 
     Raises as `copy` does; LostComparison where another task begins one; for some keys NotReady while all are read, or
     never were, SpecError where the table has no parts."""
@@ -207,7 +206,7 @@ def again(
     for one in rounds:
         if keys is not None and one.state == RoundState.OPEN and is_all(one.part) and covers(one.part, part):
             raise NotReady(f"{ctx.name}: {one.words} is under way: it reads these keys, too")
-        if one.state in UNDER_WAY:
+        if one.state in UNDER_WAY and one.server == tables.server:
             ctx.ledger.copies.give_up(one, f"read again: {why}")
     return _begin(ctx, tables, told, CopyFacts(rounds, {}), why, part=part)
 
@@ -231,15 +230,15 @@ def _part(ctx: Context, tables: SourceTables, told: Told, keys: Keys | None) -> 
 
 def to_compare(ctx: Context, database: Database, keys: Keys | None = None, server: str = "") -> Round:
     """The round that is to be compared: the one that is under way for that, or a new one; of some `keys` only, and of
-    one `server`, where there are several. Raises as `copy` does; NotReady while a copy is under way; for some keys as
-    `again` does."""
+    one `server`, where there are several. Raises as `copy` does; NotReady while a copy of it is under way; for some
+    keys as `again` does."""
     guard(ctx)
     keyed(ctx).prepare()
     tables, told = SourceTables(ctx, database, server), _told(ctx, no_files, server)
     part = _part(ctx, tables, told, keys)
     _look(ctx, server)
     rounds = list(ctx.ledger.copies.rounds(ctx.name))
-    for one in rounds:
+    for one in (each for each in rounds if each.server == tables.server):
         if one.state == RoundState.COMPARED:
             if ctx.clock.now_ms() - one.begun_ms < RESUMED_MS and _reads(one, tables) and one.part == part:
                 return one
