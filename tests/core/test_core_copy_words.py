@@ -5,21 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from core_values import HOUR, PIPELINE
 
 from tidegate.core.copy import chunk_map as maps
 from tidegate.core.copy import transitions as moves
 from tidegate.core.copy.chunk_map import Cell, chunk_map
-from tidegate.core.copy.complete import Look, complete, unmerged
+from tidegate.core.copy.complete import Look, complete, kept, unmerged, unread, worth_telling
 from tidegate.core.copy.port import KeyGroups, KeyRange
-from tidegate.core.copy.rounds import Chunk, ChunkState, Reading, Round, RoundState
+from tidegate.core.copy.rounds import Chunk, ChunkFile, ChunkState, Reading, Round, RoundState, damaged
 from tidegate.core.copy.words import how_far, how_far_by_days
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, CopyStep, RoundIn, ranges, stays_hidden
 from tidegate.core.mirror.jobs import ApplyReceipt
 from tidegate.core.mirror.parts import KeyPart
+from tidegate.core.spec.change_events import SAYS_HOW
 from tidegate.core.target.prefix import Merged
 
-HOUR = 3_600_000
 ROUND = Round(pipeline="p", number=2, table="shop.t", key=("id",), state=RoundState.OPEN)
 
 
@@ -128,6 +129,13 @@ def test_of_many_chunks_a_cell_is_several_neighbours(monkeypatch: pytest.MonkeyP
     assert chunk_map(ROUND, [], None, 0) == maps.ChunkMap(ROUND, 0, 1, ())
 
 
+def test_files_of_a_chunk_are_whole_or_the_first_that_is_not_is_named() -> None:
+    files = [ChunkFile("a", 1, 10), ChunkFile("b", 2, 20), ChunkFile("c", 3, 30)]
+    assert damaged(files, {"a": 10, "b": 20, "c": 30, "d": 1}) is None
+    assert damaged(files, {"a": 10, "b": 21}) == "b is not as long as it was"
+    assert damaged(files, {"a": 10, "c": 31}) == "b is gone"
+
+
 # ---------------------------------------------------------------- since when nothing is older
 
 
@@ -161,6 +169,39 @@ def test_what_a_look_asks_for_and_the_table_lacks() -> None:
     assert unmerged(asked, {0: 5, 1: 2}) == [(1, 2, 3), (2, 0, 7)]
     assert unmerged(look(1, 1, p0=0), {}) == []
     assert unmerged(look(1, 1, p0=1), {}) == [(0, 0, 1)]
+
+
+def test_what_is_worth_a_commit() -> None:
+    said = Complete((7, 0), 1_000)
+    assert not worth_telling(said, None)
+    assert not worth_telling(None, Complete((8, 0), None)), "how old it is would not be known"
+    assert worth_telling(None, said)
+    assert worth_telling(Complete((6, 0), None), said)
+    assert not worth_telling(said, Complete((9, 0), 1_000 + HOUR - 1))
+    assert worth_telling(said, Complete((9, 0), 1_000 + HOUR))
+    assert worth_telling(said, Complete((9, 0), 2_000, exact=True))
+    assert not worth_telling(Complete((7, 0), 1_000, exact=True), Complete((9, 0), 2_000, exact=True))
+
+
+def test_what_a_table_may_tell() -> None:
+    found = Complete((7, 0), 1_000, exact=True)
+    whole = inside(1, swept=True)
+    assert Copied(rounds=(whole,), high=(7, 0, 0)).may_tell(found) == found
+    above = Copied(rounds=(whole,), high=(7, 1, 0)).may_tell(found)
+    assert above == Complete((7, 0), 1_000), "a row that was read may be newer"
+    assert Copied((inside(1),)).may_tell(found) is None
+    assert Copied(rounds=(whole,), by_hand=True).may_tell(found) is None
+    assert Copied(rounds=(whole,)).may_tell(None) is None
+
+
+def test_columns_that_a_whole_copy_has_not_read() -> None:
+    """A position of the source says nothing of them (S9')."""
+    newer = replace(PIPELINE, columns=(*PIPELINE.columns, replace(PIPELINE.columns[0], name="shade")))
+    hidden = replace(newer, columns=(*newer.columns[:3], replace(newer.columns[3], hidden=True)))
+    copied = ("carrier", "leg", "fare")
+    assert (unread(newer, copied), unread(newer, ()), unread(hidden, copied)) == (("shade",), (), ())
+    how = replace(PIPELINE.columns[0], name=min(SAYS_HOW))
+    assert kept(replace(PIPELINE, columns=(how, *newer.columns))) == (*copied, "shade")
 
 
 # ---------------------------------------------------------------- in words

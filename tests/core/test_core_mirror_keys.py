@@ -17,6 +17,7 @@ from tidegate.core.mirror.key_history import (
     ROW,
     SWEPT,
     TOMBSTONE,
+    UNSURE,
     WAITING,
     Event,
     Happened,
@@ -215,6 +216,33 @@ def test_m5_what_is_older_than_the_purge_and_came_after_it_makes_no_row() -> Non
 def test_s5_a_whole_copy_has_swept_what_it_did_not_find() -> None:
     assert states([event(9), event(5)], purge=Purge(swept=(10, 0, 0))) == {9: SWEPT, 5: OLDER}
     assert states([event(10)], purge=Purge(swept=(10, 0, 0))) == {10: ROW}
+
+
+@pytest.mark.parametrize(
+    ("merged", "found"),
+    [
+        ([event(5, 2)], UNSURE),
+        ([event(5, 3)], UNSURE),
+        ([event(5, 4)], KEPT_OUT),
+        ([event(5, 2), event(4, 1)], ROW),
+        ([event(5, 2), event(4, 1, DELETE)], UNSURE),
+        ([event(5, 2), event(4, 1, DELETE), event(3, 1)], UNSURE),
+        ([event(5, 2), event(4, 2)], UNSURE),
+        ([event(5, 2), event(4, 3), event(3, 0)], UNSURE),
+        ([event(6, 2)], ROW),
+        ([event(5, 0)], ROW),
+        ([event(5, 1), event(4, 2)], UNSURE),
+        ([event(5, 2, DELETE)], PURGED),
+    ],
+)
+def test_m5_a_purge_of_which_nobody_knows_may_have_kept_out_what_seems_to_stand(
+    merged: list[Event], found: str
+) -> None:
+    """It was before the newest one, whose marker is the greatest; rows of copies (batch 0) are never kept out."""
+    purge = Purge((6, 0, 0), 3, others=True)
+    assert states(merged, purge=purge)[merged[0].offset] == found
+    if found is UNSURE:
+        assert states(merged, purge=replace(purge, others=False))[merged[0].offset] == ROW
 
 
 # ---------------------------------------------------------------- parts of the keys
