@@ -297,6 +297,9 @@ def test_a_whole_table_says_since_when_nothing_is_older_or_why_not(told, asks, a
 )
 def test_how_far_a_copy_of_a_mirror_by_days_is(more: dict, words: str) -> None:
     assert how_far_by_days(replace(READING, round=replace(ROUND, **more))) == words
+    again = how_far_by_days(replace(READING, round=replace(ROUND, **more), whole=1))
+    whole = more.get("state") == RoundState.WHOLE
+    assert again == ("" if whole else "copy 1 is whole; ") + words
     assert how_far_by_days(None) == "nothing of the source's table is read yet; no day is published before it is"
 
 
@@ -326,6 +329,15 @@ def test_s9_what_was_read_above_the_position_makes_it_no_exact_one() -> None:
     for high, exact in (((9, 1, 0), True), ((9, 1, 7), True), ((9, 2, 0), False), ((10, 0, 0), False)):
         told = replace(plain, complete=Complete((9, 1), 5, exact=True)).copied(replace(WHOLE, high=high))
         assert told.complete == Complete((9, 1), 5, exact=exact), high
+
+
+def test_of_many_copies_of_some_keys_people_are_told() -> None:
+    """Each of them is about 200 bytes of every snapshot's summary."""
+    some = tuple(RoundIn(n, (5, 0, n), (6, 0, n), ((1, 1),), True, KeyPart(("id",), (n,), (n,))) for n in range(3, 104))
+    whole = inside(1, swept=True)
+    few, many = (how_far(None, Told(copied=Copied((whole, *parts))), True) for parts in (some[1:], some))
+    told = "each snapshot names 101 copies of some keys: tidegate copy --again reads all, and they are forgotten"
+    assert ("each snapshot names" in few, f"; {told}; " in many) == (False, True)
 
 
 def test_a_hand_in_the_order_is_never_forgotten() -> None:

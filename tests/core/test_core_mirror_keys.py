@@ -323,6 +323,12 @@ def test_m5_a_tombstone_that_is_left_outdates_events_one_that_was_purged_lets_th
     assert kept_out({1: [deleted], 3: [event(9)], 4: [event(6)]}, d3=6, d4=8) == [], "a row stands by then"
 
 
+def test_m5_of_a_table_by_days_its_days_say_what_was_kept_out() -> None:
+    older, newer = event(5), event(9, 2)
+    found = history([older, newer], [], 2, 100, kept_out={newer})
+    assert [(h.commit, h.state) for h in found.events] == [(9, KEPT_OUT), (5, ROW)]
+
+
 def test_m5_what_was_kept_out_makes_no_row_for_later_days() -> None:
     assert kept_out({3: [event(8)], 1: [event(4)], 2: [event(5)]}, d1=6, d2=6, d3=6) == [4, 5], "in the order of days"
     older = {1: [event(9, operation=DELETE)], 2: [event(4)], 3: [event(5)]}

@@ -8,12 +8,12 @@ import pytest
 
 from tidegate.core.copy.complete import of_all
 from tidegate.core.copy.rounds import Reading, Round, RoundState
-from tidegate.core.copy.steps import next_server
+from tidegate.core.copy.steps import next_server, too_old
 from tidegate.core.copy.words import how_far
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, RoundIn
 from tidegate.core.mirror.jobs import START, ServerLog
-from tidegate.core.mirror.parts import KeyPart, OfServer
+from tidegate.core.mirror.parts import KeyPart, OfServer, covers, holds
 from tidegate.core.mirror.servers import further, logs_after, purge_words
 from tidegate.core.spec.copy import CopiedServer, Copy
 
@@ -121,6 +121,25 @@ def test_s5_a_copy_begins_above_the_earlier_ones_of_its_server() -> None:
     assert both.floor(3, "b") == (60, 0, 2)
     assert both.floor(4, "b") == (60, 0, 2)
     assert both.floor(3, "c") == START
+
+
+def test_s5_a_chunk_is_read_again_where_its_server_was_read_later() -> None:
+    both = table(inside(1, part("a"), top=70), inside(2, part("b"), top=60))
+    assert too_old((65, 0, 3), both, START, START, "b") is None
+    assert too_old((65, 0, 3), both, START, START, "a") == "its LOW is below that of an earlier copy at 70,0,1"
+
+
+def test_keys_of_one_server_are_no_other_ones() -> None:
+    some = part("a", 7, 9)
+    keys = [("a", 7), ("a", 6), ("b", 7)]
+    assert [holds(some, {"shop": shop, "id": n}) for shop, n in keys] == [True, False, False]
+    assert [holds(part("a"), {"shop": shop, "id": n}) for shop, n in keys] == [True, True, False]
+    wider = [None, part("a"), some, part("b"), part("b", 7, 9)]
+    assert [covers(one, some) for one in wider] == [True, True, True, False, False]
+    assert (covers(some, part("a")), covers(part("a"), None)) == (False, False)
+    a, b = inside(1, part("a")), inside(2, part("b", 1, 5))
+    again = inside(3, part("a"), swept=False)
+    assert table(a, b, again).with_sweep(3).rounds == (b, replace(again, swept=True)), "rows of b are left"
 
 
 def test_s9_of_several_the_oldest_time_is_told_and_never_exactly() -> None:
