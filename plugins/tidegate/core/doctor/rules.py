@@ -238,10 +238,11 @@ def dags(
         mend = "airflow dags list-import-errors; is the scheduler alive? At once: airflow dags reserialize"
         return [Finding("dags", WRONG, what, means, mend, pipeline)]
     meant = pause.kinds if pause is not None else ()
-    moving = [ids[kind] for kind in meant if kind in ids and not found[ids[kind]].paused]
+    moving = {kind: ids[kind] for kind in meant if kind in ids and not found[ids[kind]].paused}
     if moving:
-        what = f"the ledger says that {', '.join(moving)} {'is' if len(moving) == 1 else 'are'} paused on purpose"
-        only = " ".join(f"--only {i.rpartition('.')[2]}" for i in moving)
+        names = ", ".join(moving.values())
+        what = f"the ledger says that {names} {'is' if len(moving) == 1 else 'are'} paused on purpose"
+        only = " ".join(f"--only {kind}" for kind in moving)
         means = "they are not: what goes wrong with them is not counted"
         return [Finding("dags", WARNING, what, means, f"tidegate unpause {pipeline} {only}", pipeline)]
     paused = [i for kind, i in ids.items() if found[i].paused and kind != "replay" and kind not in meant]
