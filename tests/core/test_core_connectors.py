@@ -24,7 +24,7 @@ def test_a_connector_that_runs_with_good_settings_is_well() -> None:
     assert not told()
 
 
-TRACE = "It stopped.\n\tat A.java\nCaused by: an error\n\tat B.java\nCaused by: no such file in the log\n\tat C"
+TRACE = "It stopped.\n\tat A.java\nCaused by: one\nCaused by: two\n\tat B\nCaused by: no such file in the log\n\tat C"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_connector_without_a_task_brings_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("skipped", "warns"), [(None, True), ("t", True), ("c, t", True), ("none", False), ("c,u", False)]
+    ("skipped", "warns"), [(None, True), ("t", True), ("c, t", True), ("c,t", True), ("none", False), ("c,u", False)]
 )
 def test_a_truncate_that_is_left_out(skipped: str | None, warns: bool) -> None:
     """Debezium's default leaves it out."""

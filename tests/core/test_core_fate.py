@@ -199,8 +199,9 @@ def test_why_a_row_is_late() -> None:
 
 
 def test_published_rows() -> None:
-    answer = decide(placed(CURRENT), found("data", 2, event_ms=T0 + 5))
+    answer = decide(placed(CURRENT), found("data", 2, event_ms=T0 + 5, kafka_ms=T0 + 6))
     assert (answer.kind, answer.generation, answer.published_ms) == (fate.PUBLISHED, 2, T0 + 777)
+    assert (answer.event_ms, answer.kafka_ms) == (T0 + 5, T0 + 6)
     assert (answer.table, answer.settled) == ("lake.flights", True)
     assert answer.words.endswith("published in generation 2 of 2013-01-05T00:00Z")
     replayed = decide(placed(replace(CURRENT, kind="replay")), found("data", 2))
@@ -315,7 +316,8 @@ def test_what_a_window_waits_for(life: Life, certificate: Certificate | None, sa
     assert answer.kind == fate.WAITING
     assert says in answer.words
     assert "more" not in answer.words
-    assert ("repair" if "alarm" in says else "tidegate explain flights 2013-01-05T00:00Z") in answer.next_step
+    helps = "tidegate repair flights --window" if "alarm" in says else "tidegate explain flights"
+    assert f"{helps} 2013-01-05T00:00Z" in answer.next_step
 
 
 def test_files_that_could_not_be_read() -> None:

@@ -102,6 +102,8 @@ def test_several_ranges_of_ended_runs_are_cleared_one_by_one() -> None:
         ", and likewise for the 2 other ranges: "
         "airflow tasks clear p.archive --yes -s 2013-01-05T00:00Z -e 2013-01-05T01:00Z"
     )
+    (two,) = found(due((0, 20)), since=None, note=replace(NOTE, ended=at(0, 1)))
+    assert two.what.startswith("the archive runs of 2 windows have ended")
     (three,) = found(due((0, 20)), since=None, note=replace(NOTE, ended=at(0, 1, 5)))
     assert three.what.endswith("2013-01-05T05:00Z")
     assert "the 1 other range: " in three.advice

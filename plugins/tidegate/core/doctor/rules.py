@@ -118,12 +118,9 @@ def _within(version: str, least: str, below: str | None) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Release numbers, without zeros at the end: 3 is 3.0."""
+    """Release numbers. 3 is below 3.0: limits have no zeros at their end."""
     found = re.match(r"\d+(?:\.\d+)*", version)
-    numbers = [int(n) for n in found[0].split(".")] if found else [0]
-    while len(numbers) > 1 and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
+    return tuple(int(n) for n in found[0].split(".")) if found else (0,)
 
 
 def installations(places: Sequence[Place]) -> Finding:
