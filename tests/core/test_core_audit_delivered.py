@@ -30,6 +30,10 @@ def test_a_batch_of_a_side_table_stands_as_its_version_is() -> None:
         "delivery shop.late, try 5: its digest is not that of version 2"
     ]
     assert of(replace(ROW, content=None, state=SENDING)) == []
+    due, none = replace(ROW, generation=1), replace(ROW, name="shop.dirty")
+    assert [p.what for p in of_batches([due, none], {"late": {7: Version(2, 3, "x")}})] == [
+        "delivery shop.dirty, try 5: the batch has no version 2"
+    ]
     (found,) = of(replace(ROW, content=None))
     assert found.what == "delivery shop.late, try 5: nothing was read back there, version 2 has 3"
     assert found.advice == "send it again: tidegate deliver p --batch 7 --again --to shop.late --why ..."

@@ -134,4 +134,5 @@ def test_f3_copies_of_copies_that_nobody_reads_are_strays_and_others_need_to_be_
     assert (found.strays, found.to_read, found.stretches) == (2, 1, (Interval(0, 2),))
     (refusal,) = found.refusals
     assert refusal.kind == RefusalKind.ORIGIN
+    assert refusal.advice.startswith("let the active site's brokers answer")
     assert refusal.words.startswith("partition 0: the copy at 3 is of the record at 8 of topic id now, behind the mark")
