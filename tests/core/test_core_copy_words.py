@@ -16,7 +16,7 @@ from tidegate.core.copy.rounds import Chunk, ChunkFile, ChunkState, Reading, Rou
 from tidegate.core.copy.words import how_far, how_far_by_days
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, CopyStep, RoundIn, ranges, stays_hidden
-from tidegate.core.mirror.jobs import ApplyReceipt
+from tidegate.core.mirror.jobs import ApplyReceipt, ServerLog
 from tidegate.core.mirror.parts import KeyPart
 from tidegate.core.spec.change_events import SAYS_HOW
 from tidegate.core.target.prefix import Merged
@@ -318,6 +318,8 @@ def test_what_a_commit_may_tell_of_completeness() -> None:
     told = Complete((9, 1), 5)
     plain = Merged(1, 2, "a", "d", ApplyReceipt(attempt="a", events=(), buckets=()), complete=told)
     assert plain.copied(WHOLE) == replace(WHOLE, complete=told)
+    servers = (ServerLog("a"), ServerLog("b"))
+    assert replace(plain, servers=servers).copied(WHOLE).servers == servers
     assert replace(plain, complete=None).copied(replace(WHOLE, complete=told)).complete is None
     assert plain.copied(Copied((inside(1),))).complete is None, "not before a copy is whole"
     swept = replace(plain, copy=CopyStep(round=2, sweep=True))
