@@ -87,6 +87,7 @@ def test_a_copy_that_began_later_or_a_comparison_of_it_makes_it_good() -> None:
     assert uncured({"": 2}, [whole(3), whole(1)]) == (), "the newest counts"
     assert uncured({"b": 2, "a": 2, "c": 0}, [whole(5, "c")]) == ("a", "b")
     assert uncured({"a": 2, "b": 2}, [whole(5, "b")]) == ("a",)
+    assert uncured({"a": 2}, [whole(5, "gone")]) == ("a",)
 
 
 def test_people_are_told_until_then() -> None:
