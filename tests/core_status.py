@@ -32,7 +32,7 @@ SURVEY = replace(NOTHING, progress=Progress("id"), begun=True)
 def status(**more: Any) -> PipelineStatus:
     said = {
         "pipeline": SPEC,
-        "remedy": lambda t: f"<{t.what}>",
+        "remedy": lambda t: f"<{t.what} {t.topic}>",
         "now_ms": NOW,
         "due": Due(WINDOWS, ()),
         "survey": SURVEY,

@@ -212,10 +212,10 @@ def compare(name: str, seed: int, count: int, library: Any = None, version: int 
         _, look = fast._program.run(chunk.values)  # type: ignore[union-attr]
         one, other = fast.decode(chunk), slow.decode(chunk)
         one.table.validate(full=True)
-        assert one.bad == other.bad, f"{name}, seed {seed}: {_first(chunk.values, one.bad, other.bad)}"
+        assert one.bad == other.bad, f"{name}, seed {seed}: {first(chunk.values, one.bad, other.bad)}"
         assert one.unknown == other.unknown, f"{name}, seed {seed}"
         good = [i for i in range(len(chunk)) if i not in other.bad]
-        for i, left, right in zip(good, _rows(one, good), _rows(other, good), strict=True):
+        for i, left, right in zip(good, rows_of(one, good), rows_of(other, good), strict=True):
             assert left == right, f"{name}, seed {seed}: {chunk.values[i]!r}\n{left}\n{right}"
         found["sure"] += len(chunk) - len(look)
         found["not sure, a row"] += sum(i not in other.bad for i in look)
@@ -223,13 +223,13 @@ def compare(name: str, seed: int, count: int, library: Any = None, version: int 
     return found
 
 
-def _rows(decoded: Any, good: list[int]) -> list[str]:
+def rows_of(decoded: Any, good: list[int]) -> list[str]:
     """As text: there minus zero is not zero, and no digit of a float is left out."""
     rows, times = decoded.table.to_pylist(), decoded.event_ms
     return [f"{rows[i]!r} {None if times is None else times[i]}" for i in good]
 
 
-def _first(values: list[bytes | None], one: dict, other: dict) -> str:
+def first(values: list[bytes | None], one: dict, other: dict) -> str:
     i = min(i for i in {*one, *other} if one.get(i) != other.get(i))
     return f"{values[i]!r}: {one.get(i)}, {other.get(i)}"
 

@@ -33,6 +33,7 @@ from spark_jobs.engine.formats.csv_decoder import CsvDecoder
 from spark_jobs.engine.formats.protobuf_decoder import ProtobufDecoder
 from tests.csv_cases import csv_marks, random_csv
 from tests.engine_fixtures import chunk_of
+from tests.json_differential import first, rows_of
 from tests.value_rules import encode_avro, oracle_avro_binary, seeds_protobuf
 from tests.value_rules.encode_protobuf import Declared
 from tests.value_rules.engine_formats import compiled
@@ -252,26 +253,15 @@ def compare(form: str, case: Case, rng: Random, count: int) -> Counter[str]:
         batch, look = fast._program.run(chunk.values)
         batch.validate(full=True)
         one.table.validate(full=True)
-        assert one.bad == other.bad, f"{case}: {_first(chunk.values, one.bad, other.bad)}"
+        assert one.bad == other.bad, f"{case}: {first(chunk.values, one.bad, other.bad)}"
         assert one.unknown == other.unknown, f"{case}: {one.unknown} {other.unknown}"
         good = [i for i in range(len(chunk)) if i not in other.bad]
-        for i, left, right in zip(good, _rows(one, good), _rows(other, good), strict=True):
+        for i, left, right in zip(good, rows_of(one, good), rows_of(other, good), strict=True):
             assert left == right, f"{case}: {chunk.values[i]!r}\n{left}\n{right}"
         found["sure"] += len(chunk) - len(look)
         found["not sure, a row"] += sum(i not in other.bad for i in look)
         found["not sure, dirty"] += sum(i in other.bad for i in look)
     return found
-
-
-def _rows(decoded: Any, good: list[int]) -> list[str]:
-    """As text: there minus zero is not zero, and no digit of a float is left out."""
-    rows, times = decoded.table.to_pylist(), decoded.event_ms
-    return [f"{rows[i]!r} {None if times is None else times[i]}" for i in good]
-
-
-def _first(values: list[bytes | None], one: dict, other: dict) -> str:
-    i = min(i for i in {*one, *other} if one.get(i) != other.get(i))
-    return f"{values[i]!r}: {one.get(i)}, {other.get(i)}"
 
 
 def main() -> None:

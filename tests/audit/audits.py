@@ -56,6 +56,12 @@ def world(built: tuple[Path, Snapshot]) -> Iterator[World]:
     made.close()
 
 
+def balanced(world: World) -> None:
+    """What the ledger says, the files say; nothing is lost, and nothing is twice in a table."""
+    report = look(world)
+    assert report.balanced, "\n".join(f"{p.subject}: {p.what}" for p in report.problems) or report
+
+
 def look(world: World, footers=in_process, **depth: Any) -> Report:
     ctx = world.context()
     try:

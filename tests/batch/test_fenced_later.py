@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.audits import in_process
+from tests.audit.audits import balanced
 from tests.hooks import Died, Hook, Once, catalogue_of, die, use_catalogue
 from tests.ledger_loss import adopt
 from tests.world import World, make_pipeline, record, window
 from tidegate.core.spec.pipeline import Column, Reopening
-from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.base.context import REQUEST_TTL_MS
 from tidegate.workflow.late import reopen
 from tidegate.workflow.maintain import reconcile
@@ -41,13 +40,6 @@ def world(tmp_path: Path) -> Iterator[World]:
 def other_columns(world: World) -> None:
     id_, site, _ = world.pipeline.columns
     world.change_spec(columns=(id_, site, Column(name="value", type="int", path="$.other")))
-
-
-def balanced(world: World) -> None:
-    ctx = world.context()
-    report = audit(ctx, ctx.ledger.reads, in_process)
-    world.close()
-    assert report.problems == ()
 
 
 def dies_with_swapping_forgotten(world: World) -> None:

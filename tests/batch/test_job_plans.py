@@ -91,6 +91,7 @@ def changed(kind: type[JobPlan], **says: Any) -> str:
             r"mode .odd., this release knows ingest, .*, reopen, apply",
         ),
         (changed(MergePlan, deletes=[]), r"unknown \['deletes'\]: a newer release wrote it"),
+        (changed(MergePlan, deletes=None), r"unknown \['deletes'\]: a newer release wrote it"),
         (changed(MergePlan, parts=json.loads(f"[{PART}]")), r"MergePlan: unknown \['parts'\]"),
         (changed(IngestPlan, late=json.loads(MERGE)), r"IngestPlan: unknown \['late'\]"),
         ('{"attempt":"a"}', "not a plan of a job: 'mode'"),

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.engine.sinks import finished
-from tests.worker.test_each_format import FORMATS, InProcess
+from tests.audit.audits import InProcess
+from tests.worker.test_each_format import FORMATS
 from tests.worker.test_merge import merging
 from tests.world import World, make_pipeline, record
 from tidegate.core.base.partition_values import HIVE_NULL

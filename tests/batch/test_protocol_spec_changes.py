@@ -10,13 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.crash.kept import InProcess
+from tests.audit.audits import balanced
 from tests.hooks import Died, Hook, die, use_catalogue
 from tests.world import HOUR, T0, World, record, window
 from tidegate.core.base.errors import BatchRefused, CatalogueMismatch, SpecError
 from tidegate.core.batch.refusal import RefusalKind
 from tidegate.core.spec.pipeline import Column, Pipeline
-from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.maintain import reconcile
 from tidegate.workflow.publish import archive
@@ -156,12 +155,6 @@ def rows(world: World, table: str = "lake.readings") -> list[dict[str, Any]]:
         for file in sorted(Path(location.removeprefix("file://")).glob("*.parquet")):
             found += [{n: row.get(n) for n in names} for row in pq.ParquetFile(file).read().to_pylist()]
     return sorted(found, key=lambda r: (r["_partition"], r["_offset"]))
-
-
-def balanced(world: World) -> None:
-    ctx = world.context()
-    report = audit(ctx, ctx.ledger.reads, InProcess())  # type: ignore[attr-defined]
-    assert (report.problems, report.balanced) == ((), True)
 
 
 def test_columns_come_and_go_while_the_pipeline_runs(world: World) -> None:

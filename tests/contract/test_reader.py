@@ -13,6 +13,7 @@ from fakes.kafka import FakeKafka
 from dev.stack.topics import create_topic
 from spark_jobs.engine.failures import JobError
 from tests.real_kafka import PATIENCE_S
+from tests.source_suite import read
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.batch.jobs import IngestPlan, JobPart
 from tidegate.core.source.records import Reader
@@ -95,14 +96,6 @@ def _wait_for_end(source: KafkaSource, topic: str, end: int) -> None:
         assert time.monotonic() < deadline
 
 
-def _read(reader: Reader, topic: str, partition: int, start: int, end: int) -> list[tuple]:
-    rows: list[tuple] = []
-    for chunk in reader.read(OffsetRange(topic, partition, start, end)):
-        assert len(chunk) == len(chunk.timestamps) == len(chunk.keys) == len(chunk.values) > 0
-        rows += zip(chunk.offsets, chunk.timestamps, chunk.keys, chunk.values, strict=True)
-    return rows
-
-
 def test_ranges(place):
     reader, topic, _ = place
     whole = [
@@ -116,8 +109,8 @@ def test_ranges(place):
     try:
         for start, end in ((2, 12), (2, 5), (3, 10), (4, 9), (5, 9), (6, 8), (6, 11), (11, 12), (4, 4), (12, 12)):
             expected = [row for row in whole if start <= row[0] < end]
-            assert _read(reader, topic, 0, start, end) == expected, (start, end)
-        assert _read(reader, topic, 1, 0, 0) == []
+            assert read(reader, topic, 0, start, end) == expected, (start, end)
+        assert read(reader, topic, 1, 0, 0) == []
     finally:
         reader.close()
 
@@ -126,7 +119,7 @@ def test_what_retention_took_is_data_loss(place):
     reader, topic, _ = place
     try:
         with pytest.raises(JobError, match=r"data loss.*\[0, 5\)") as lost:
-            _read(reader, topic, 0, 0, 5)
+            read(reader, topic, 0, 0, 5)
         assert not lost.value.failure.retry
         assert (lost.value.failure.partition, lost.value.failure.offset) == (0, 0)
     finally:
@@ -140,7 +133,7 @@ def test_a_range_past_the_end_of_the_log_is_data_loss(place):
     try:
         for start, end in ((9, 13), (14, 15)):
             with pytest.raises(JobError, match=rf"data loss.*\[{start}, {end}\).*the log now holds \[2, 12\)") as lost:
-                _read(reader, topic, 0, start, end)
+                read(reader, topic, 0, start, end)
             assert not lost.value.failure.retry
     finally:
         reader.close()
@@ -156,9 +149,9 @@ def test_uncommitted_records_are_seen_by_ranges_that_were_planned_so(place):
         parts=(JobPart(batch_id=1, clock_ms=0, floor=Floor(0), ranges=(ours,), rules_version=1, pinned=pinned),),
     )
     try:
-        assert [row[0] for row in _read(reader, topic, 0, 4, 12)] == [4, 5, 6, 7, 9, 10, 11]
-        assert [row[0] for row in _read(reader, topic, 0, 5, 8)] == [5, 6, 7], "a task may get a piece of it"
-        assert [row[0] for row in _read(reader, topic, 0, 3, 12)] == [3, 4, 9, 10, 11], "another range: today's spec"
+        assert [row[0] for row in read(reader, topic, 0, 4, 12)] == [4, 5, 6, 7, 9, 10, 11]
+        assert [row[0] for row in read(reader, topic, 0, 5, 8)] == [5, 6, 7], "a task may get a piece of it"
+        assert [row[0] for row in read(reader, topic, 0, 3, 12)] == [3, 4, 9, 10, 11], "another range: today's spec"
     finally:
         reader.close()
 

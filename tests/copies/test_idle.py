@@ -13,9 +13,7 @@ from tests.copies.test_complete import begun, sends, silent, told
 from tests.copies.worlds import CopyWorld
 from tests.fakes.source_table import position
 from tidegate.core.base.instants import MINUTE_MS
-from tidegate.core.copy.complete import worth_telling
-from tidegate.core.mirror.copied import Complete, Copied, RoundIn
-from tidegate.core.mirror.jobs import START
+from tidegate.core.mirror.copied import Complete
 from tidegate.ledger.schema_copies import source_looks
 from tidegate.targets.mirror.table import MirrorTable
 from tidegate.workflow.apply.apply import apply
@@ -129,27 +127,3 @@ def test_a_copy_meanwhile_is_judged_anew(world: CopyWorld, monkeypatch: pytest.M
     assert (world.rows()[1], found.exact) == ("newer than its event", False)
     assert world.standing().copied.newest == 2
     assert any("is no longer what the merge tell-" in line for line in world.said)
-
-
-def test_what_is_worth_a_commit() -> None:
-    hour = 60 * MINUTE_MS
-    said = Complete((7, 0), 1_000)
-    assert not worth_telling(said, None)
-    assert not worth_telling(None, Complete((8, 0), None)), "how old it is would not be known"
-    assert worth_telling(None, said)
-    assert worth_telling(Complete((6, 0), None), said)
-    assert not worth_telling(said, Complete((9, 0), 1_000 + hour - 1))
-    assert worth_telling(said, Complete((9, 0), 1_000 + hour))
-    assert worth_telling(said, Complete((9, 0), 2_000, exact=True))
-    assert not worth_telling(Complete((7, 0), 1_000, exact=True), Complete((9, 0), 2_000, exact=True))
-
-
-def test_what_a_table_may_tell() -> None:
-    found = Complete((7, 0), 1_000, exact=True)
-    whole = RoundIn(1, START, START, ((1, 2),), swept=True)
-    assert Copied(rounds=(whole,), high=(7, 0, 0)).may_tell(found) == found
-    above = Copied(rounds=(whole,), high=(7, 1, 0)).may_tell(found)
-    assert above == Complete((7, 0), 1_000), "a row that was read may be newer"
-    assert Copied(rounds=(RoundIn(1, START, START, ((1, 2),)),)).may_tell(found) is None
-    assert Copied(rounds=(whole,), by_hand=True).may_tell(found) is None
-    assert Copied(rounds=(whole,)).may_tell(None) is None

@@ -26,6 +26,7 @@ def key(hour: int) -> WindowKey:
 def test_nothing_said_means_a_replay_of_the_runs_own_window() -> None:
     assert asked({}, HOURS, OWN) == Asked("replay", (OWN,))
     assert asked({"do": "reopen"}, HOURS, OWN) == Asked("reopen", (OWN,))
+    assert asked({"do": "reread", "why": "x"}, HOURS, OWN) == Asked("reread", (OWN,), "x")
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,11 @@ HOSTILE: list[tuple[Any, str]] = [
     (
         {"do": "rollback", "generation": 1, "why": "x", "from": "2013-01-05T04:00Z", "until": "2013-01-05T06:00Z"},
         "of one window",
+    ),
+    ({"do": "reread"}, "a second reading needs a reason"),
+    (
+        {"do": "reread", "why": "x", "from": "2013-01-05T04:00Z", "until": "2013-01-05T06:00Z"},
+        "a second reading is of one window",
     ),
     ({"do": "rollback", "generation": True, "why": "x"}, "not True"),
     ({"do": "rollback", "generation": "1", "why": "x"}, "not '1'"),

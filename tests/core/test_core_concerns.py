@@ -16,6 +16,7 @@ from tidegate.core.daily.purge import KeptOut
 from tidegate.core.deliver.port import Content
 from tidegate.core.deliver.states import PENDING, REFUSED, Backlog, Delivered
 from tidegate.core.deliver.states import Due as Undelivered
+from tidegate.core.deliver.units import held_way_on
 from tidegate.core.late.reopen import Choice
 from tidegate.core.look import concerns as rules
 from tidegate.core.look.overdue import Concern, Since
@@ -96,7 +97,7 @@ def test_offsets_that_are_gone_or_soon_will_be() -> None:
     near = only(status(lag=Lag(records=1), loss=loss(CRITICAL)))
     assert near.kind == "loss_ahead"
     assert near.what.startswith("partition 0 loses unread records in about 60 min")
-    assert "<expires>" in near.advice
+    assert "<expires flights>" in near.advice
     assert "p.ingest" in near.advice
     assert found(status(lag=Lag(records=1), loss=loss(WARN))) == []
 
@@ -126,9 +127,11 @@ def test_a_pause_that_loses_records() -> None:
     assert (one.kind, one.what.split(":")[0]) == (
         "loss_ahead", "ingest is paused, and unread records are lost in about 60 min",
     )  # fmt: skip
-    assert one.advice == "tidegate unpause p --only ingest; or <keeps little>"
+    assert one.advice == "tidegate unpause p --only ingest; or <keeps little flights>"
     assert [c.kind for c in found(status(survey=held, loss=loss(CRITICAL)))] == ["loss_ahead"], "said once"
     assert found(status(survey=replace(SURVEY, pause=pause("archive")), loss=loss(WARN))) == []
+    ends = replace(SURVEY, pause=pause("ingest", until_ms=NOW + 1))
+    assert only(status(survey=ends, loss=loss(WARN))).kind == "loss_ahead"
     assert found(status(survey=held, loss=loss(WARN, stopped_ms=3 * HOUR))) == []
 
 
@@ -216,6 +219,14 @@ def test_windows_that_wait_for_a_delivery() -> None:
     assert found(delivering(replace(late, oldest=None))) == []
     assert found(delivering(late, survey=replace(SURVEY, pause=pause("deliver")))) == []
     assert len(found(delivering(late, survey=replace(SURVEY, pause=pause("archive"))))) == 1
+
+
+def test_d11_windows_that_wait_until_rows_have_left_another_table() -> None:
+    held = Backlog(name="ch", due=1, oldest=replace(WAITS, row=ROW), held_by=(("late", 7),))
+    one = only(delivering(held))
+    assert one.what.endswith(f" for 60 min; {held.why}")
+    assert "ch.late does not stand without them yet" in one.what
+    assert one.advice == held_way_on("p", "ch", held.held_by)
 
 
 def test_windows_that_a_further_system_has_refused() -> None:

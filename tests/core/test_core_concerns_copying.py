@@ -69,4 +69,5 @@ def test_who_wants_it_so_is_told_nothing() -> None:
     assert not found(copying(replace(COPY, schedule=None), reading=reading()))
     held = replace(SURVEY, pause=pause("copy"))
     assert not found(copying(reading=reading(), survey=held))
+    assert not found(copying(reading=reading(), survey=replace(SURVEY, pause=pause("copy", until_ms=NOW + 1))))
     assert only(copying(reading=reading(), survey=replace(SURVEY, pause=pause("ingest")))).kind == "late_copy"

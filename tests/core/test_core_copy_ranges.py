@@ -29,6 +29,8 @@ def test_a_range_differs_by_its_rows_or_their_sum() -> None:
     one = [Checksum(1, 7)] * 4
     other = [Checksum(1, 7), Checksum(2, 7), Checksum(1, 8), Checksum(1, 7)]
     assert differing(RANGES, one, other) == RANGES[1:3]
+    with pytest.raises(ValueError, match="zip"):
+        differing(RANGES, one, other[1:])
     assert joined(RANGES[1:3]) == [KeyRange((9,), (29,))]
     assert joined([RANGES[0], *RANGES[2:]]) == [RANGES[0], KeyRange((19,), None)]
 

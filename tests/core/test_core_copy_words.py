@@ -5,21 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from core_values import HOUR, PIPELINE
 
 from tidegate.core.copy import chunk_map as maps
 from tidegate.core.copy import transitions as moves
 from tidegate.core.copy.chunk_map import Cell, chunk_map
-from tidegate.core.copy.complete import Look, complete, unmerged
+from tidegate.core.copy.complete import Look, complete, kept, unmerged, unread, worth_telling
 from tidegate.core.copy.port import KeyGroups, KeyRange
-from tidegate.core.copy.rounds import Chunk, ChunkState, Reading, Round, RoundState
+from tidegate.core.copy.rounds import Chunk, ChunkFile, ChunkState, Reading, Round, RoundState, damaged
 from tidegate.core.copy.words import how_far, how_far_by_days
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, CopyStep, RoundIn, ranges, stays_hidden
-from tidegate.core.mirror.jobs import ApplyReceipt
+from tidegate.core.mirror.jobs import ApplyReceipt, ServerLog
 from tidegate.core.mirror.parts import KeyPart
+from tidegate.core.spec.change_events import SAYS_HOW
 from tidegate.core.target.prefix import Merged
 
-HOUR = 3_600_000
 ROUND = Round(pipeline="p", number=2, table="shop.t", key=("id",), state=RoundState.OPEN)
 
 
@@ -128,6 +129,13 @@ def test_of_many_chunks_a_cell_is_several_neighbours(monkeypatch: pytest.MonkeyP
     assert chunk_map(ROUND, [], None, 0) == maps.ChunkMap(ROUND, 0, 1, ())
 
 
+def test_files_of_a_chunk_are_whole_or_the_first_that_is_not_is_named() -> None:
+    files = [ChunkFile("a", 1, 10), ChunkFile("b", 2, 20), ChunkFile("c", 3, 30)]
+    assert damaged(files, {"a": 10, "b": 20, "c": 30, "d": 1}) is None
+    assert damaged(files, {"a": 10, "b": 21}) == "b is not as long as it was"
+    assert damaged(files, {"a": 10, "c": 31}) == "b is gone"
+
+
 # ---------------------------------------------------------------- since when nothing is older
 
 
@@ -161,6 +169,39 @@ def test_what_a_look_asks_for_and_the_table_lacks() -> None:
     assert unmerged(asked, {0: 5, 1: 2}) == [(1, 2, 3), (2, 0, 7)]
     assert unmerged(look(1, 1, p0=0), {}) == []
     assert unmerged(look(1, 1, p0=1), {}) == [(0, 0, 1)]
+
+
+def test_what_is_worth_a_commit() -> None:
+    said = Complete((7, 0), 1_000)
+    assert not worth_telling(said, None)
+    assert not worth_telling(None, Complete((8, 0), None)), "how old it is would not be known"
+    assert worth_telling(None, said)
+    assert worth_telling(Complete((6, 0), None), said)
+    assert not worth_telling(said, Complete((9, 0), 1_000 + HOUR - 1))
+    assert worth_telling(said, Complete((9, 0), 1_000 + HOUR))
+    assert worth_telling(said, Complete((9, 0), 2_000, exact=True))
+    assert not worth_telling(Complete((7, 0), 1_000, exact=True), Complete((9, 0), 2_000, exact=True))
+
+
+def test_what_a_table_may_tell() -> None:
+    found = Complete((7, 0), 1_000, exact=True)
+    whole = inside(1, swept=True)
+    assert Copied(rounds=(whole,), high=(7, 0, 0)).may_tell(found) == found
+    above = Copied(rounds=(whole,), high=(7, 1, 0)).may_tell(found)
+    assert above == Complete((7, 0), 1_000), "a row that was read may be newer"
+    assert Copied((inside(1),)).may_tell(found) is None
+    assert Copied(rounds=(whole,), by_hand=True).may_tell(found) is None
+    assert Copied(rounds=(whole,)).may_tell(None) is None
+
+
+def test_columns_that_a_whole_copy_has_not_read() -> None:
+    """A position of the source says nothing of them (S9')."""
+    newer = replace(PIPELINE, columns=(*PIPELINE.columns, replace(PIPELINE.columns[0], name="shade")))
+    hidden = replace(newer, columns=(*newer.columns[:3], replace(newer.columns[3], hidden=True)))
+    copied = ("carrier", "leg", "fare")
+    assert (unread(newer, copied), unread(newer, ()), unread(hidden, copied)) == (("shade",), (), ())
+    how = replace(PIPELINE.columns[0], name=min(SAYS_HOW))
+    assert kept(replace(PIPELINE, columns=(how, *newer.columns))) == (*copied, "shade")
 
 
 # ---------------------------------------------------------------- in words
@@ -256,6 +297,9 @@ def test_a_whole_table_says_since_when_nothing_is_older_or_why_not(told, asks, a
 )
 def test_how_far_a_copy_of_a_mirror_by_days_is(more: dict, words: str) -> None:
     assert how_far_by_days(replace(READING, round=replace(ROUND, **more))) == words
+    again = how_far_by_days(replace(READING, round=replace(ROUND, **more), whole=1))
+    whole = more.get("state") == RoundState.WHOLE
+    assert again == ("" if whole else "copy 1 is whole; ") + words
     assert how_far_by_days(None) == "nothing of the source's table is read yet; no day is published before it is"
 
 
@@ -274,6 +318,8 @@ def test_what_a_commit_may_tell_of_completeness() -> None:
     told = Complete((9, 1), 5)
     plain = Merged(1, 2, "a", "d", ApplyReceipt(attempt="a", events=(), buckets=()), complete=told)
     assert plain.copied(WHOLE) == replace(WHOLE, complete=told)
+    servers = (ServerLog("a"), ServerLog("b"))
+    assert replace(plain, servers=servers).copied(WHOLE).servers == servers
     assert replace(plain, complete=None).copied(replace(WHOLE, complete=told)).complete is None
     assert plain.copied(Copied((inside(1),))).complete is None, "not before a copy is whole"
     swept = replace(plain, copy=CopyStep(round=2, sweep=True))
@@ -285,6 +331,15 @@ def test_s9_what_was_read_above_the_position_makes_it_no_exact_one() -> None:
     for high, exact in (((9, 1, 0), True), ((9, 1, 7), True), ((9, 2, 0), False), ((10, 0, 0), False)):
         told = replace(plain, complete=Complete((9, 1), 5, exact=True)).copied(replace(WHOLE, high=high))
         assert told.complete == Complete((9, 1), 5, exact=exact), high
+
+
+def test_of_many_copies_of_some_keys_people_are_told() -> None:
+    """Each of them is about 200 bytes of every snapshot's summary."""
+    some = tuple(RoundIn(n, (5, 0, n), (6, 0, n), ((1, 1),), True, KeyPart(("id",), (n,), (n,))) for n in range(3, 104))
+    whole = inside(1, swept=True)
+    few, many = (how_far(None, Told(copied=Copied((whole, *parts))), True) for parts in (some[1:], some))
+    told = "each snapshot names 101 copies of some keys: tidegate copy --again reads all, and they are forgotten"
+    assert ("each snapshot names" in few, f"; {told}; " in many) == (False, True)
 
 
 def test_a_hand_in_the_order_is_never_forgotten() -> None:

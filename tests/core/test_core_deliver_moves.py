@@ -15,7 +15,15 @@ from tidegate.core.base.transition import NO_ROW
 from tidegate.core.deliver import transitions as moves
 from tidegate.core.deliver import units
 from tidegate.core.deliver.columns import delivered_columns, table_of
-from tidegate.core.deliver.due import differs, in_words, is_late, lag_ms, of_window_in_words, unknown_generation
+from tidegate.core.deliver.due import (
+    by_columns_of_today,
+    differs,
+    in_words,
+    is_late,
+    lag_ms,
+    of_window_in_words,
+    unknown_generation,
+)
 from tidegate.core.deliver.nested import text_of
 from tidegate.core.deliver.port import Attempt, Content, Standing
 from tidegate.core.deliver.states import (
@@ -29,6 +37,7 @@ from tidegate.core.deliver.states import (
     DeliveryState,
     Due,
 )
+from tidegate.core.deliver.units import held_in_words, held_way_on, sides_beside
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.core.target.port import Token
 from tidegate.core.window.states import WindowKey
@@ -182,6 +191,50 @@ def test_d8_what_stands_there_is_what_was_read_back() -> None:
         "values there are not those that were delivered"
     )
     assert differs(replace(ROW, content=None), Standing(content=CONTENT)) == "nobody has read it back"
+
+
+def test_d8_values_may_differ_for_the_columns_of_today_alone() -> None:
+    """Rows and the token are of no columns."""
+    other = Standing(content=replace(CONTENT, checksum=1))
+    assert by_columns_of_today(ROW, other)
+    assert by_columns_of_today(ROW, replace(other, token=ROW.token))
+    assert not by_columns_of_today(ROW, replace(other, token=replace(ROW.token, epoch=1)))
+    assert not by_columns_of_today(ROW, Standing(content=replace(CONTENT, rows=1)))
+    assert not by_columns_of_today(replace(ROW, content=None), other)
+
+
+def test_d11_a_window_waits_until_its_rows_have_left_another_table() -> None:
+    assert held_in_words("shop", ()) == ""
+    for count, shown in (
+        (1, "batch 1"),
+        (2, "batches 1, 2"),
+        (3, "batches 1, 2, 3"),
+        (5, "batches 1, 2, 3 and 2 more"),
+    ):
+        held = [("late", n + 1) for n in range(count)]
+        assert held_in_words("shop", held) == (
+            f"it holds late rows of {shown}, and shop.late does not stand without them yet"
+        )
+    assert held_in_words("shop.late", [("dirty", 7), ("late", 8)]) == (
+        "it holds dirty rows of batch 7, late rows of batch 8, "
+        "and shop.dirty and shop.late do not stand without them yet"
+    )
+    assert sides_beside("shop", ["shop", "shop.late", "other.dirty"]) == ["late"]
+    assert sides_beside("shop.late", ["shop", "shop.late", "shop.dirty"]) == ["late", "dirty"]
+    assert Backlog(name="shop").why == ""
+
+
+def test_d11_what_to_do_about_a_window_that_waits() -> None:
+    send = "tidegate deliver p --to "
+    assert held_way_on("p", "shop", [("late", 7), ("late", 8)]) == (
+        f"nothing, if shop.late gets on: the next run sends it; to send now: {send}shop.late, then {send}shop; if that "
+        f"table cannot be sent: {send}shop.late --batch 7 --skip --why '...' (such a row may be in two tables there "
+        "then)"
+    )
+    both = held_way_on("p", "shop.late", [("dirty", 7), ("late", 8)])
+    assert both.startswith("nothing, if shop.dirty and shop.late get on: the next run sends it; to send now: ")
+    assert f"{send}shop.dirty, {send}shop.late, then {send}shop.late; " in both
+    assert f"{send}shop.dirty --batch 7 --skip" in both
 
 
 def test_the_lag_is_that_of_the_window_that_has_waited_longest() -> None:

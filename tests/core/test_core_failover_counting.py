@@ -135,6 +135,21 @@ def test_f2_a_shift_the_other_way_is_found_too() -> None:
     assert found == refusal(RefusalKind.NO_PROOF, said, "say an earlier pair, or let more records land")
 
 
+def test_f6_on_the_way_back_no_other_pair_is_asked_for() -> None:
+    more = "the pair is right: let more records land at site oslo, and be copied back; then again"
+    anew = "name the returned site anew, with another name, and copy into a new topic"
+    for count, times, known, advice in (
+        (FEWEST - 1, range(FEWEST), KNOWN, more),
+        (FEWEST, [5] * (FEWEST + 1), KNOWN, more),
+        (FEWEST, range(FEWEST), replace(KNOWN, unknown="batch 3 was given up"), anew),
+    ):
+        rows = [Row(i, 3 + i, times[i]) for i in range(count)]
+        found = proof(0, PAIR, known, rows, [70 + i for i in range(len(times))], times, back_from="oslo")
+        assert found is not None
+        assert (found.kind, found.advice) == (RefusalKind.NO_PROOF, advice)
+        assert proof(0, PAIR, known, rows, [70 + i for i in range(len(times))], times).advice != advice  # type: ignore[union-attr]
+
+
 def test_f2_equal_times_between_two_others_prove_a_pair() -> None:
     times = [9, *[5] * 100, 9]
     assert proof(0, PAIR, KNOWN, [Row(i, 3 + i, 5) for i in range(1, 101)], range(102), times) is None

@@ -11,6 +11,7 @@ from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.look import fate
+from tidegate.core.look.another_reading import fate_of_another
 from tidegate.core.look.fate import Fate, fate_of, late_because
 from tidegate.core.look.sighting import (
     Candidate,
@@ -198,8 +199,9 @@ def test_why_a_row_is_late() -> None:
 
 
 def test_published_rows() -> None:
-    answer = decide(placed(CURRENT), found("data", 2, event_ms=T0 + 5))
+    answer = decide(placed(CURRENT), found("data", 2, event_ms=T0 + 5, kafka_ms=T0 + 6))
     assert (answer.kind, answer.generation, answer.published_ms) == (fate.PUBLISHED, 2, T0 + 777)
+    assert (answer.event_ms, answer.kafka_ms) == (T0 + 5, T0 + 6)
     assert (answer.table, answer.settled) == ("lake.flights", True)
     assert answer.words.endswith("published in generation 2 of 2013-01-05T00:00Z")
     replayed = decide(placed(replace(CURRENT, kind="replay")), found("data", 2))
@@ -314,7 +316,8 @@ def test_what_a_window_waits_for(life: Life, certificate: Certificate | None, sa
     assert answer.kind == fate.WAITING
     assert says in answer.words
     assert "more" not in answer.words
-    assert ("repair" if "alarm" in says else "tidegate explain flights 2013-01-05T00:00Z") in answer.next_step
+    helps = "tidegate repair flights --window" if "alarm" in says else "tidegate explain flights"
+    assert f"{helps} 2013-01-05T00:00Z" in answer.next_step
 
 
 def test_files_that_could_not_be_read() -> None:
@@ -349,3 +352,24 @@ def test_an_event_of_a_mirror_is_merged_with_its_whole_batch(upto: int | None, k
     assert answer.words.endswith(words)
     assert answer.table == ("lake.flights" if kind == fate.MERGED else "")
     assert answer.next_step == ("" if kind == fate.MERGED else "tidegate apply flights")
+
+
+# ---------------------------------------------------------------- of a window that was read again
+
+
+def test_an_offset_of_a_window_that_was_read_again_is_of_the_second_reading() -> None:
+    """What the batch knows of it is of the first one, whose rows were numbered otherwise."""
+    seen = found("data", 2).found
+    reading = "generation 1, the second reading of window 2013-01-05T00:00Z"
+    first = "what batch 7 read before is in earlier generations"
+    published = fate_of_another("lake.t", BATCH, T0, CURRENT, 1, seen, "")
+    assert published == Fate(
+        kind=fate.PUBLISHED, words=f"a row of {reading}, published in generation 2; {first}", batch_id=7, window_ms=T0,
+        generation=2, published_ms=T0 + 777, table="lake.t", file="file:///a",
+    )  # fmt: skip
+    assert fate_of_another("lake.t", BATCH, T0, CURRENT, 1, None, "") == Fate(
+        kind=fate.GAP, words=f"no row of {reading}, has this number; {first}", batch_id=7
+    )
+    unread = fate_of_another("lake.t", BATCH, T0, CURRENT, 1, None, "no answer")
+    words = f"perhaps a row of {reading}: its files were not read: no answer"
+    assert unread == Fate(kind=fate.UNDECIDED, words=words, next_step="ask again when the files can be read")

@@ -57,6 +57,8 @@ def test_a_good_set_of_libraries_is_one_line() -> None:
     assert told(found) == [("versions", OK, "")]
     assert found.what == "apache-airflow 2.11.2, pyspark 3.5.9, pyarrow 21.0.0, and 12 more libraries are as needed"
     assert set(GOOD) == set(rules.PACKAGES)
+    limits = [limit for least, below, _ in rules._VERSIONS.values() for limit in (least, below or "")]
+    assert not [limit for limit in limits if limit.endswith(".0")], "3 is below 3.0 as they are compared"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,7 @@ def test_a_good_set_of_libraries_is_one_line() -> None:
         ("SQLAlchemy", "2.0.1", "<2"),
         ("confluent-kafka", "2.9.9", ">=2.10"),
         ("pyarrow", "what is this", "'pyarrow>=18'"),
+        ("pyhive", "what is this", "'pyhive>=0.7'"),
     ],
 )
 def test_a_library_that_does_not_fit_is_named_with_what_to_install(name: str, version: str | None, mend: str) -> None:

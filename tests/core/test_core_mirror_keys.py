@@ -17,6 +17,7 @@ from tidegate.core.mirror.key_history import (
     ROW,
     SWEPT,
     TOMBSTONE,
+    UNSURE,
     WAITING,
     Event,
     Happened,
@@ -217,6 +218,33 @@ def test_s5_a_whole_copy_has_swept_what_it_did_not_find() -> None:
     assert states([event(10)], purge=Purge(swept=(10, 0, 0))) == {10: ROW}
 
 
+@pytest.mark.parametrize(
+    ("merged", "found"),
+    [
+        ([event(5, 2)], UNSURE),
+        ([event(5, 3)], UNSURE),
+        ([event(5, 4)], KEPT_OUT),
+        ([event(5, 2), event(4, 1)], ROW),
+        ([event(5, 2), event(4, 1, DELETE)], UNSURE),
+        ([event(5, 2), event(4, 1, DELETE), event(3, 1)], UNSURE),
+        ([event(5, 2), event(4, 2)], UNSURE),
+        ([event(5, 2), event(4, 3), event(3, 0)], UNSURE),
+        ([event(6, 2)], ROW),
+        ([event(5, 0)], ROW),
+        ([event(5, 1), event(4, 2)], UNSURE),
+        ([event(5, 2, DELETE)], PURGED),
+    ],
+)
+def test_m5_a_purge_of_which_nobody_knows_may_have_kept_out_what_seems_to_stand(
+    merged: list[Event], found: str
+) -> None:
+    """It was before the newest one, whose marker is the greatest; rows of copies (batch 0) are never kept out."""
+    purge = Purge((6, 0, 0), 3, others=True)
+    assert states(merged, purge=purge)[merged[0].offset] == found
+    if found is UNSURE:
+        assert states(merged, purge=replace(purge, others=False))[merged[0].offset] == ROW
+
+
 # ---------------------------------------------------------------- parts of the keys
 
 
@@ -293,6 +321,12 @@ def test_m5_a_tombstone_that_is_left_outdates_events_one_that_was_purged_lets_th
     assert kept_out({1: [deleted], 3: [event(4)]}, d3=6) == [4], "the tombstone is gone"
     assert kept_out({1: [deleted], 3: [event(4)]}, d3=5) == [], "it is there, and newer"
     assert kept_out({1: [deleted], 3: [event(9)], 4: [event(6)]}, d3=6, d4=8) == [], "a row stands by then"
+
+
+def test_m5_of_a_table_by_days_its_days_say_what_was_kept_out() -> None:
+    older, newer = event(5), event(9, 2)
+    found = history([older, newer], [], 2, 100, kept_out={newer})
+    assert [(h.commit, h.state) for h in found.events] == [(9, KEPT_OUT), (5, ROW)]
 
 
 def test_m5_what_was_kept_out_makes_no_row_for_later_days() -> None:

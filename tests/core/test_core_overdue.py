@@ -102,6 +102,8 @@ def test_several_ranges_of_ended_runs_are_cleared_one_by_one() -> None:
         ", and likewise for the 2 other ranges: "
         "airflow tasks clear p.archive --yes -s 2013-01-05T00:00Z -e 2013-01-05T01:00Z"
     )
+    (two,) = found(due((0, 20)), since=None, note=replace(NOTE, ended=at(0, 1)))
+    assert two.what.startswith("the archive runs of 2 windows have ended")
     (three,) = found(due((0, 20)), since=None, note=replace(NOTE, ended=at(0, 1, 5)))
     assert three.what.endswith("2013-01-05T05:00Z")
     assert "the 1 other range: " in three.advice
@@ -153,8 +155,7 @@ def test_what_is_being_published_is_left_alone() -> None:
     assert overdue.to_fill("p", due((0, 3)), (), (), PUBLISHING).startswith("being published")
     assert overdue.to_fill("p", due((0, 3)), at(0), (), PUBLISHING).startswith("to fill: ")
     soon = overdue.to_fill("p", due((0, 3)), (), (), 0, just_now=True)
-    assert soon.startswith("nothing yet, runs begin by themselves")
-    assert soon.endswith(f"to fill: {BACKFILL}")
+    assert soon == f"nothing yet, runs begin by themselves; if none has in 3 minutes, to fill: {BACKFILL}"
     assert overdue.to_fill("p", due((0, 3)), at(0), (), 0, just_now=True).startswith("to fill: "), "a run has ended"
     assert [overdue.just_now(at_ms, None, 600_000) for at_ms in (None, 0, 420_000, 420_001)] == [False] * 3 + [True]
     assert not overdue.just_now(600_000, ArchiveNote(paused=True, noted_ms=1), 600_000)

@@ -106,7 +106,7 @@ def test_a_partition_whose_whole_name_the_metastore_cannot_store_has_none() -> N
 
 def test_a_partition_whose_files_keys_an_object_store_cannot_take_has_none() -> None:
     """Beside the prefix in the bucket, and what is left for the attempt and the file: bytes, as they are escaped."""
-    time, workdir = (("date", "2013-01-05"), ("hour", "04")), "s3://bucket/" + "p" * 300
+    time, workdir = (("date", "2013-01-05"), ("hour", "04")), "s3://bucket/" + "p" * 200 + "/" + "q" * 99
     room = 1024 - 300 - OWN_BYTES - 23  # as in the test above
     for value, size in (("v" * 200, 200), (" " * 66, 198), ("\u6f22" * 66, 198)):
         for last, fits in ((room - 2 * (3 + size) - 3, True), (room - 2 * (3 + size) - 2, False)):

@@ -44,3 +44,7 @@ def test_each_key_has_a_path(keys: list[str]) -> None:
 @given(st.text())
 def test_a_key_in_quotes(key: str) -> None:
     assert unquoted(quoted(key)[1:-1]) == key
+
+
+def test_whatever_is_escaped_stands_for_itself() -> None:
+    assert unquoted("\\a\\\n") == "a\n"

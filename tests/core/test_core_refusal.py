@@ -14,6 +14,7 @@ DIRTY = "batch 3: 5 of 9 records are dirty, over dirty.max_count 1"
 
 def test_a_refusal_is_what_its_error_says() -> None:
     error = BatchRefused("gone", advice="`tidegate source reset <pipeline>`", kind="job", partition=1, offset=7)
+    assert str(error).startswith("gone\n")
     assert Refusal.of(error) == Refusal(
         kind=RefusalKind.JOB, said=str(error), advice="`tidegate source reset <pipeline>`", partition=1, offset=7
     )

@@ -21,6 +21,7 @@ from tidegate.core.files.receipt import (
 )
 from tidegate.core.look.concerns import left_behind
 from tidegate.core.replay.abandoned import Unfinished
+from tidegate.core.replay.origin import KEPT
 from tidegate.core.replay.reread import mixed, owed, reading_of, unreadable, words, wrong
 from tidegate.core.replay.rollback import Known
 from tidegate.core.source.port import ALL
@@ -89,10 +90,15 @@ def test_which_pipelines_are_read_again() -> None:
     log = unreadable(PIPELINE, ALL)
     assert log is not None
     assert log.advice == "leave --from out, or say --from kafka"
+    assert log.reason == "topic flights has a log: its records can be read again as they were"
     by = replace(PIPELINE, source=replace(PIPELINE.source, options=(("column", "changed"), ("overlap", "0"))))
     column = unreadable(by, TABLE)
     assert column is not None
     assert "rows that have changed since are in a later window by now" in column.reason
+    assert column.advice == OWN
+
+
+OWN = "make a pipeline of its own, which reads its windows as the table is now"
 
 
 def receipt(files: tuple[FileEntry, ...], samples: tuple[DirtySample, ...] = (), **counts: int) -> Receipt:
@@ -116,20 +122,21 @@ def test_a_first_reading_without_dirty_rows_can_be_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "batches", "why"),
+    ("first", "batches", "why", "advice"),
     [
-        (receipt((), read=3, dirty=3), (26,), "3 rows of the first reading were dirty"),
-        (receipt((), read=2, data=2), (26, 27), "a redrive may bring them to this window"),
-        (None, (26,), "storage has no record of batch 26"),
+        (receipt((), read=3, dirty=3), (26,), "3 rows of the first reading were dirty", f"redrive them; or {OWN}"),
+        (receipt((), read=2, data=2), (26, 27), "a redrive may bring them to this window", f"redrive them; or {OWN}"),
+        (None, (26,), "storage has no record of batch 26", KEPT),
     ],
 )
 def test_rows_that_might_lie_beside_another_snapshot_refuse_it(
-    first: Receipt | None, batches: tuple[int, ...], why: str
+    first: Receipt | None, batches: tuple[int, ...], why: str, advice: str
 ) -> None:
     found = mixed(KEY, 26, first, batches)
     assert found is not None
     assert why in found.reason
-    assert found.advice
+    assert found.reason.startswith("1970-01-01T00:00:01Z: ")
+    assert found.advice == advice
 
 
 def test_a_whole_second_reading() -> None:
@@ -139,6 +146,7 @@ def test_a_whole_second_reading() -> None:
 
 
 SAMPLE = DirtySample(0, 102, "null", "word", "{}")
+RAW = DirtySample(0, 102, "odd", "", "[")
 DIRTY_FILE = entry(PartitionRows(0, 1, 102, 102), kind=DIRTY, window_ms=None)
 
 
@@ -147,7 +155,11 @@ DIRTY_FILE = entry(PartitionRows(0, 1, 102, 102), kind=DIRTY, window_ms=None)
     [
         (receipt((entry(ROWS),), read=3, data=3), "does not add up: partition 0: 3 data rows counted, 2 written"),
         (receipt((entry(ROWS),), read=2, data=2), "the receipt's ranges are not the planned ones"),
-        (receipt((entry(ROWS), DIRTY_FILE), (SAMPLE,), read=3, data=2, dirty=1), "1 row of the second reading do not"),
+        (
+            receipt((entry(ROWS), DIRTY_FILE), (SAMPLE,), read=3, data=2, dirty=1),
+            "fit the columns: word: null: {}",
+        ),
+        (receipt((entry(ROWS), DIRTY_FILE), (RAW,), read=3, data=2, dirty=1), "the columns: record: odd: ["),
         (receipt((entry(ROWS, window_ms=7),), read=2, data=2), "has rows of other windows: data/a"),
         (receipt((entry(ROWS),), read=3, data=2, dropped=1), "has rows of other windows"),
     ],

@@ -77,6 +77,16 @@ def test_what_helps_a_window_comes_in_this_order() -> None:
     quiet = blocked(survey=replace(SURVEY, progress=Progress("id", landed, landed)), lag=lag)
     assert "no batch has landed for 60 min" in rules.step(quiet, waits)
     assert rules.step(blocked(), waits).startswith("nothing if p.ingest is running")
+    (drained,) = (replace(one, drained=True) for one in FACTS.partitions)
+    for blocks, words in (
+        (drained, "partition 0 needs a later record"),
+        (
+            replace(drained, open_transaction_since_ms=T0),
+            "commit or abort the transaction that is open in partition 0",
+        ),
+    ):
+        by_facts = certify("p", WINDOWS, replace(FACTS, partitions=(blocks,)), NEXT, NOW)
+        assert rules.step(blocked(), by_facts).startswith(words)
     several = blocked(lag=Lag(records=1, partitions={3: 9}))
     assert rules.step(several, waits).startswith("nothing if p.ingest is running"), "of others nothing waits"
 

@@ -112,6 +112,11 @@ def test_what_is_no_date_names_nothing(text: str) -> None:
         window_named((("date", text),), of("UTC", DAY_MS))
 
 
+def test_an_hour_alone_names_nothing() -> None:
+    with pytest.raises(ValueError, match="0000000000T05:00"):
+        window_named((("hour", "05"),), of("UTC", HOUR_MS))
+
+
 def test_quarters_tell_apart_what_hours_cannot() -> None:
     colombo = of("Asia/Colombo", HOUR_MS, 2000, 1, 1)
     assert shared_directory(colombo, ("date", "hour")) == (ms(2006, 4, 14, 18), ms(2006, 4, 14, 19))

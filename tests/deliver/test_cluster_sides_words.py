@@ -11,8 +11,7 @@ import pytest
 from tests.deliver.side_lab import HiveSides, begun, reopens, sends
 from tidegate.cli.deliver import _print
 from tidegate.core.deliver.due import in_words
-from tidegate.core.deliver.states import Backlog
-from tidegate.core.deliver.units import held_in_words, held_way_on, sides_beside
+from tidegate.core.deliver.units import held_way_on
 from tidegate.core.window.cut import window_from
 from tidegate.workflow.deliver import deliver
 from tidegate.workflow.look import status
@@ -82,17 +81,3 @@ def test_status_says_so_too(lab: HiveSides) -> None:
     assert concern.what.startswith("a published window waits for the delivery shop, the oldest (2013-01-05T00:00Z)")
     assert concern.what.endswith(f"; {WORDS}")
     assert concern.advice == held_way_on("readings", "shop", [("late", 2)])
-
-
-def test_words() -> None:
-    assert held_in_words("shop", ()) == ""
-    assert held_in_words("shop", [("late", n) for n in range(1, 6)]) == (
-        "it holds late rows of batches 1, 2, 3 and 2 more, and shop.late does not stand without them yet"
-    )
-    assert held_in_words("shop.late", [("dirty", 7), ("late", 8)]) == (
-        "it holds dirty rows of batch 7, late rows of batch 8, "
-        "and shop.dirty and shop.late do not stand without them yet"
-    )
-    assert sides_beside("shop", ["shop", "shop.late", "other.dirty"]) == ["late"]
-    assert sides_beside("shop.late", ["shop", "shop.late", "shop.dirty"]) == ["late", "dirty"]
-    assert Backlog(name="shop").why == ""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tests.audit.audits import in_process
 from tests.world import TOPIC, World, record
 from tidegate.core.spec.pipeline import Column
-from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.dirty import redrive
 
 NEVER = b"not json"
@@ -30,14 +28,6 @@ def redriven(world: World, run: str = "redrive 1", **asked: object) -> redrive.R
     found = redrive.carry_out(world.context(), run)
     world.close()
     return found
-
-
-def balanced(world: World) -> None:
-    ctx = world.context()
-    report = audit(ctx, ctx.ledger.reads, in_process)  # type: ignore[attr-defined]
-    world.close()
-    assert report.problems == ()
-    assert report.balanced
 
 
 def once(world: World) -> None:

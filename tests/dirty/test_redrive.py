@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.audits import in_process
-from tests.dirty.redrives import NEVER, balanced, dirty_rows, first_batch, mend, odd, once, redriven
+from tests.audit.audits import balanced, in_process
+from tests.dirty.redrives import NEVER, dirty_rows, first_batch, mend, odd, once, redriven
 from tests.world import T0, TOPIC, World, make_pipeline, record
 from tidegate.core.spec.pipeline import EventTime
 from tidegate.workflow.audit.audit import audit

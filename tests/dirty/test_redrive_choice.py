@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dirty.redrives import balanced, first_batch, mend, odd, once, redriven
+from tests.audit.audits import balanced
+from tests.dirty.redrives import first_batch, mend, odd, once, redriven
 from tests.world import T0, TOPIC, World, make_pipeline, record
 from tidegate.core.base.errors import SpecError, StepMissing
 from tidegate.core.batch.states import AbandonedBatch

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from spark_jobs.handlers.dirty import answer
-from tests.dirty.redrives import balanced, first_batch, mend, odd, once, redriven
+from tests.audit.audits import balanced
+from tests.dirty.redrives import first_batch, mend, odd, once, redriven
 from tests.world import World, record
 from tidegate.adapters.dirty_rows import LineDirty
 from tidegate.core.base.errors import BatchRefused, JobFailed

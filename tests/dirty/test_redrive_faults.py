@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dirty.redrives import balanced, first_batch, mend, once, redriven
+from tests.audit.audits import balanced
+from tests.dirty.redrives import first_batch, mend, once, redriven
 from tests.hooks import Died, Hook, catalogue_of, die, use_catalogue
 from tests.world import World, record
 from tidegate.core.base.errors import CatalogueError, LostComparison, NotReady

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dirty.redrives import balanced, mend, odd, once, redriven
+from tests.audit.audits import balanced
+from tests.dirty.redrives import mend, odd, once, redriven
 from tests.ledger_loss import Past, go_on, lived
 from tests.world import World, record
 from tidegate.core.base.errors import StorageAhead

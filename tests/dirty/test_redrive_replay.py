@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dirty.redrives import balanced, first_batch, mend, odd, once, redriven
+from tests.audit.audits import balanced
+from tests.dirty.redrives import first_batch, mend, odd, once, redriven
 from tests.world import TOPIC, World, record
 from tidegate.core.base.errors import ReplayRefused
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.dirty.redrives import balanced, first_batch, mend, redriven
+from tests.audit.audits import balanced
+from tests.dirty.redrives import first_batch, mend, redriven
 from tests.world import TOPIC, World, record
 from tidegate.workflow.restore import adoption, reset
 

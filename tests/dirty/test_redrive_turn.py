@@ -10,7 +10,8 @@ import pytest
 from airflow.exceptions import AirflowSkipException
 from sqlalchemy import create_engine, text
 
-from tests.dirty.redrives import balanced, first_batch, mend, odd, once
+from tests.audit.audits import balanced
+from tests.dirty.redrives import first_batch, mend, odd, once
 from tests.world import World, record
 from tidegate.adapters.airflow_facts import ingest_facts
 from tidegate.cli.redrive import patience

@@ -17,7 +17,7 @@ from tidegate.cli import examined_copy
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import SourceError, SourceUnavailable
 from tidegate.core.copy.port import SourceColumn
-from tidegate.core.doctor.connectors import ConnectorState, connector
+from tidegate.core.doctor.connectors import ConnectorState
 from tidegate.core.doctor.findings import OK, WARNING, WRONG, Finding
 from tidegate.core.spec.copy import CopiedServer
 
@@ -129,29 +129,3 @@ def test_a_connection_that_is_missing(world: CopyWorld) -> None:
 
     (one,) = examined_copy.examined(world.context(), CopiedServer(name="", conn_id="shop"), none, 1.0)
     assert (one.level, one.what) == (WRONG, "connection shop is missing")
-
-
-def test_what_is_said_of_a_connector() -> None:
-    assert not of(RUNS, WELL)
-    (one,) = of([RUNS[0], ("task 0", "FAILED", "\nthe binlog is gone\n at x")], WELL)
-    assert (one.level, one.what) == (WRONG, "task 0 of orders is FAILED: the binlog is gone")
-    assert "POST /connectors/orders/restart" in one.mend
-    assert "tidegate copy --again" in one.mend
-    trace = "It stopped.\n\tat A.java\nCaused by: an error\n\tat B.java\nCaused by: no such file in the log\n\tat C"
-    (one,) = of([RUNS[0], ("task 0", "FAILED", trace)], WELL)
-    assert one.what == "task 0 of orders is FAILED: It stopped.; no such file in the log"
-    (one,) = of([RUNS[0], ("task 0", "FAILED", "")], WELL)
-    assert one.what == "task 0 of orders is FAILED: it does not say why"
-    assert [f.level for f in of([(RUNS[0][0], "PAUSED", ""), ("task 0", "PAUSED", "")], WELL)] == [WARNING, WARNING]
-    (one,) = of(RUNS[:1], WELL)
-    assert (one.level, one.what) == (WRONG, "connector orders has no task")
-    for skipped in ({}, {"skipped.operations": "c, t"}):
-        (one,) = of(RUNS, {"heartbeat.interval.ms": "1"} | skipped)
-        assert (one.level, one.what) == (WARNING, "connector orders leaves TRUNCATE out")
-    for beats in ({}, {"heartbeat.interval.ms": "0"}):
-        (one,) = of(RUNS, {"skipped.operations": "none"} | beats)
-        assert (one.level, one.what) == (WARNING, "connector orders has no heartbeat")
-
-
-def of(parts: Any, settings: dict[str, str]) -> list[Finding]:
-    return connector("readings", ConnectorState(name="orders", parts=parts, settings=settings))

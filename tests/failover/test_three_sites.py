@@ -16,10 +16,8 @@ from tests.failover.test_there_and_back import landed
 from tests.fakes.kafka import FakeKafka
 from tests.world import TOPIC
 from tidegate.cli.failover import _lines
-from tidegate.core.failover.behind import away_since, left_last
-from tidegate.core.failover.crossing import RefusalKind, Walk
+from tidegate.core.failover.crossing import RefusalKind
 from tidegate.core.failover.states import Certificate
-from tidegate.core.source.coordinates import Coordinate
 from tidegate.core.spec.pipeline import Site
 from tidegate.workflow.failover import switch
 from tidegate.workflow.failover.survey import noted
@@ -108,29 +106,6 @@ def test_a_plan_names_sites_that_were_never_active(world: ThreeSites) -> None:
     said = "was never active: what is copied from it behind a mark is taken for new records"
     assert not any(said in one for one in _lines(world.survey("tromso")))
     assert f"site tromso {said}" in list(_lines(world.survey("oslo")))
-
-
-def test_an_end_of_before_a_site_was_active_again_does_not_hold(world: ThreeSites) -> None:
-    world.fail_over("oslo")
-    history = world.context().ledger.failovers.history("readings")
-    assert [one.number for one in away_since(history, "oslo")] == [2, 1]
-    again = replace(history[0], number=3)
-    assert [one.number for one in away_since([*history, again], "oslo")] == [3]
-    assert left_last([*history, again], "oslo") == again
-    assert away_since(history, "tromso") == []
-
-
-def test_copies_of_other_topics_are_skipped_and_no_repeats() -> None:
-    walk = Walk(0, "now", 5, 0, 9, ("before",))
-    for offset, (topic, at) in enumerate([("before", 7), ("now", 4), ("before", 8), ("now", 5), ("before", 9)]):
-        assert walk.see(offset, [Coordinate(topic, 0, at, at).text()])
-    found = walk.end()
-    assert (found.copies, found.to_read, found.repeats, found.crossed) == (2, 1, 0, 6)
-    assert [(one.start, one.end) for one in found.stretches] == [(0, 3), (4, 9)]
-    for topic, partition in (("another", 0), ("before", 1)):
-        other = Walk(0, "now", 5, 0, 9, ("before",))
-        assert not other.see(0, [Coordinate(topic, partition, 1, 1).text()])
-        assert [one.kind for one in other.end().refusals] == [RefusalKind.OTHER_LOG]
 
 
 # ---------------------------------------------------------------- any order

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dev.stack.java import find_java
-from dev.stack.places import Places
-from dev.stack.spark import recommended_conf
+from tests.integration.submitting import by_submit
 from tests.world import World, make_pipeline, record, window
 from tidegate.core.spec.pipeline import Merge
-from tidegate.spark.launcher import SubprocessLauncher
-from tidegate.workflow.base.context import Context
 from tidegate.workflow.late import reopen
 from tidegate.workflow.publish import archive
 
@@ -28,24 +23,14 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.close()
 
 
-def with_spark(world: World, said: list[str]) -> Context:
-    ctx = world.context()
-    ctx.launcher = SubprocessLauncher(
-        said.append,
-        str(Path(sys.executable).with_name("spark-submit")),
-        conf=recommended_conf(Places.of_checkout()),
-        env={"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
-    )
-    return ctx
-
-
 def test_spark_merges_a_window(world: World) -> None:
     for number in range(3):
         world.produce(record(f"a{number}", 0.1), record(f"b{number}", 0.2, "b"), record("later", 2.5))
         world.produce(record("later", 2.5), partition=1)
         world.ingest(f"r{number}")
     said: list[str] = []
-    ctx = with_spark(world, said)
+    ctx = world.context()
+    ctx.launcher = by_submit(said.append)
     archive.publish(ctx, window(0))
     generation = ctx.ledger.windows.generation("readings", window(0), 1)
     world.close()
@@ -62,7 +47,9 @@ def test_spark_reopens_a_window(world: World) -> None:
     world.produce(record("late 1", 0.2), record("late 2", 0.3, "new"))
     world.ingest("r2")
     said: list[str] = []
-    published = reopen.reopen(with_spark(world, said), window(0))
+    ctx = world.context()
+    ctx.launcher = by_submit(said.append)
+    published = reopen.reopen(ctx, window(0))
     world.close()
     assert (published.generation, published.rows) == (2, 4)
     assert any("copied 2 rows, added 2 late rows, in 4 files" in line for line in said), said

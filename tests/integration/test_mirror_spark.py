@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from dev.stack.java import find_java
-from dev.stack.places import Places
-from dev.stack.spark import recommended_conf
+from tests.integration.submitting import by_submit
 from tests.mirror.files import OnDisk
 from tests.mirror.histories import Event
 from tidegate.core.base.plain import loads
@@ -15,7 +12,6 @@ from tidegate.core.batch.jobs import dumps_plan
 from tidegate.core.mirror.balance import receipt_errors
 from tidegate.core.mirror.counts import Counts, add_up
 from tidegate.core.mirror.jobs import ApplyReceipt
-from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.storage.local import LocalStorage
 
 
@@ -30,12 +26,7 @@ def test_spark_merges_events_into_a_keyed_table(tmp_path: Path) -> None:
     files = mirror.land(2, [event(k % 40_000, 9_000_000 + k, 2) for k in range(110_000)], files=3)
     plan = mirror.plan(files, 2, 2)
     storage.write_new(f"file://{tmp_path}/plans/apply.json", dumps_plan(plan).encode())
-    SubprocessLauncher(
-        said.append,
-        str(Path(sys.executable).with_name("spark-submit")),
-        conf=recommended_conf(Places.of_checkout()),
-        env={"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
-    ).run(f"file://{tmp_path}/plans/apply.json")
+    by_submit(said.append).run(f"file://{tmp_path}/plans/apply.json")
     receipt = loads(ApplyReceipt, storage.read(f"{plan.attempt_dir}/_receipt.json"))
     assert any("merged 110,000 events: 39,700 inserted, 300 changed; wrote 40,000 rows of 8 buckets" in s for s in said)
     listing = {f.path: f.bytes for f in storage.list_files(plan.attempt_dir) or ()}

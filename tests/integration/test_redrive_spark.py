@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dev.stack.java import find_java
-from dev.stack.places import Places
-from dev.stack.spark import recommended_conf
-from tests.dirty.redrives import balanced, mend, odd, once
+from tests.audit.audits import balanced
+from tests.dirty.redrives import mend, odd, once
+from tests.integration.submitting import by_submit
 from tests.world import World, make_pipeline, record
 from tidegate.adapters.dirty_rows import DirtyProcess
-from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.workflow.dirty import redrive, rehearsal
 
 
@@ -35,12 +32,7 @@ def test_spark_reads_dirty_files(world: World) -> None:
     mend(world)
     ctx = world.context()
     said: list[str] = []
-    ctx.launcher = SubprocessLauncher(
-        said.append,
-        str(Path(sys.executable).with_name("spark-submit")),
-        conf=recommended_conf(Places.of_checkout()),
-        env={"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
-    )
+    ctx.launcher = by_submit(said.append)
     with DirtyProcess() as reader:
         tried = rehearsal.rehearse(ctx, reader)
     assert [(c.rows, c.readable) for c in tried.changes] == [(100, 100), (4, 0)], tried

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from dev.stack.info import StackInfo
-from dev.stack.java import find_java
-from dev.stack.places import Places
-from dev.stack.spark import recommended_conf
+from tests.integration.submitting import by_submit
 from tests.real_kafka import Topic, world_on
 from tests.world import World, record, window
 from tidegate.core.base.plain import loads
 from tidegate.core.batch.jobs import loads_plan
 from tidegate.core.files.receipt import ReplayReceipt
 from tidegate.core.spec.pipeline import Column
-from tidegate.spark.launcher import SubprocessLauncher
-from tidegate.workflow.base.context import Context
 from tidegate.workflow.replay import replay
 
 HOURS, RECORDS = range(4), 480
-
-
-def with_spark(world: World, said: list[str]) -> Context:
-    ctx = world.context()
-    ctx.launcher = SubprocessLauncher(
-        said.append,
-        str(Path(sys.executable).with_name("spark-submit")),
-        conf=recommended_conf(Places.of_checkout()),
-        env={"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
-    )
-    return ctx
 
 
 def test_a_range_reads_each_offset_once(kafka: StackInfo, tmp_path: Path) -> None:
@@ -56,7 +40,8 @@ def test_a_range_reads_each_offset_once(kafka: StackInfo, tmp_path: Path) -> Non
     )
 
     said: list[str] = []
-    ctx = with_spark(world, said)
+    ctx = world.context()
+    ctx.launcher = by_submit(said.append)
     found = replay.replay_range(ctx, [window(h) for h in HOURS])
     assert [o.what for o in found] == ["replayed"] * 4, (found, said)
     jobs = sorted((tmp_path / "lake/readings/_tidegate/plans").glob("20130105T*.json"))

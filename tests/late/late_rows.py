@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.audit.audits import in_process
 from tests.look.row_readers import InProcessRows
 from tests.world import HOUR, T0, World, make_pipeline, record
 from tidegate.core.files.balance import Balance
 from tidegate.core.look.fate import Fate
 from tidegate.core.spec.pipeline import Column
-from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.dirty import redrive
 from tidegate.workflow.look.where import where
 
@@ -41,13 +39,6 @@ def totals(world: World) -> Balance:
     survey = world.context().ledger.reads.survey(["readings"], 0)["readings"]
     world.close()
     return survey.totals.balance
-
-
-def balanced(world: World) -> None:
-    ctx = world.context()
-    report = audit(ctx, ctx.ledger.reads, in_process)  # type: ignore[attr-defined]
-    world.close()
-    assert report.problems == ()
 
 
 def fate(world: World, offset: int, partition: int = 0) -> Fate:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.audit.audits import in_process
+from tests.audit.audits import balanced
 from tests.world import World, record, window
-from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.late import reopen
 from tidegate.workflow.publish import archive
 
@@ -33,13 +32,6 @@ def reopened(world: World, hour: int = 0, over_budget: bool = False) -> archive.
         archive.announced(ctx, published)
     world.close()
     return published
-
-
-def balanced(world: World) -> None:
-    ctx = world.context()
-    report = audit(ctx, ctx.ledger.reads, in_process)  # type: ignore[attr-defined]
-    world.close()
-    assert report.balanced, "\n".join(f"{p.subject}: {p.what}" for p in report.problems)
 
 
 def once(world: World, rows: list[tuple[int, int]], late: Sequence[tuple[int, int]] = ()) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.late.late_rows import balanced, begun, fate, lose_a_file, mend, odd, policy, redriven, totals, with_times
+from tests.audit.audits import balanced
+from tests.late.late_rows import begun, fate, lose_a_file, mend, odd, policy, redriven, totals, with_times
 from tests.late.reopenings import reopened
 from tests.ledger_loss import adopt
 from tests.world import World, record, window

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.engine.route import Router
-from tests.audit.audits import in_process
-from tests.late.late_rows import balanced, begun, fate, floor, hour_of, policy, sql, totals, with_times
+from tests.audit.audits import balanced, in_process
+from tests.late.late_rows import begun, fate, floor, hour_of, policy, sql, totals, with_times
 from tests.world import HOUR, T0, World, make_pipeline, record, window
 from tidegate.core.base.errors import ReplayRefused
 from tidegate.core.window.lateness import DROP, POLICIES, REROUTE, SIDE

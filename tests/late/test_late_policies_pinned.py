@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.engine.route import Routed, Router
+from tests.audit.audits import balanced
 from tests.hooks import Hook, Once
 from tests.late.late_rows import (
-    balanced,
     begun,
     fate,
     floor,

@@ -5,6 +5,7 @@
     python -m tests.mutants.core_score --only batch/planning one file, to work on its tests
     python -m tests.mutants.core_score --only ... --tests tests/core/test_core_planning.py   by these alone: soon
     python -m tests.mutants.core_score --only ... --record   the same, and the record of these files is made anew
+    python -m tests.mutants.core_score --only ... --survivors  the same files as the run before: what it did not kill
 
 An interrupted full run goes on where it stopped as long as neither the code nor the tests change. What survives is
 written below `.tidegate/mutation`, with file, line and difference. A file's record stands as long as the file does: a
@@ -37,7 +38,7 @@ TESTS = (
     "tests/batch/test_job_plans.py",
     "tests/worker/test_merge_rules.py",
 )
-HELPERS = ("tests/core_*.py", "tests/zone_windows.py")
+HELPERS = ("tests/core/conftest.py", "tests/core_*.py", "tests/zone_windows.py")
 HERE = Path(__file__).parent / "mutmut_child.py"
 
 _STATUS = {0: "survived", 1: "killed", 3: "killed", 5: "untested", 33: "untested", 36: "killed", 255: "killed"}
@@ -141,11 +142,17 @@ def test_files(only: Iterable[str]) -> list[Path]:
 
 
 def measure(
-    modules: Iterable[str], seconds: float | None, stage: Path, jobs: int = 2, tests: Iterable[str] = ()
+    modules: Iterable[str],
+    seconds: float | None,
+    stage: Path,
+    jobs: int = 2,
+    tests: Iterable[str] = (),
+    survivors: bool = False,
 ) -> dict[str, Score]:
-    """Try the mutants of these modules, for at most `seconds`. `tests`: as `only` of `test_files`."""
+    """Try the mutants of these modules, for at most `seconds`. `tests`: as `only` of `test_files`. `survivors`: those
+    alone that the stage's last run did not kill, and those of functions that have changed since."""
     modules = sorted(modules)
-    _prepare(stage, modules, test_files(tests))
+    _prepare(stage, modules, test_files(tests), survivors)
     command = [sys.executable, str(HERE), "run", "--max-children", str(jobs)]
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     env |= {"TIDEGATE_TEST_SEED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -166,7 +173,7 @@ def measure(
     return scores
 
 
-def _prepare(stage: Path, modules: list[str], tests: list[Path]) -> None:
+def _prepare(stage: Path, modules: list[str], tests: list[Path], survivors: bool) -> None:
     """A copy of the sources and of the tests that matter; kept while both are the same, so that a run can go on."""
     parts = [*(ROOT / "plugins/tidegate").rglob("*.py"), *tests, HERE]
     key = hashlib.sha256("".join(f"{p.relative_to(ROOT)} {hash_of(p)}\n" for p in sorted(parts)).encode())
@@ -174,19 +181,34 @@ def _prepare(stage: Path, modules: list[str], tests: list[Path]) -> None:
     stamp = stage / "of"
     if stamp.exists() and stamp.read_text() == key.hexdigest():
         return
-    shutil.rmtree(stage, ignore_errors=True)
+    if survivors:
+        _keep_killed(stage)
+    else:
+        shutil.rmtree(stage, ignore_errors=True)
     (stage / "tests/unit").mkdir(parents=True)
     shutil.copytree(ROOT / "plugins/tidegate", stage / "src/tidegate", ignore=shutil.ignore_patterns("__pycache__"))
     for test in tests:
         shutil.copy(test, stage / "tests/unit")
     only = "".join(f"\n    src/tidegate/core/{name}.py" for name in modules)
-    (stage / "tests/unit/conftest.py").write_text(_CONFTEST)
+    (stage / "tests/conftest.py").write_text(_CONFTEST)
     (stage / "setup.cfg").write_text(
         f"[mutmut]\nsource_paths=src\nonly_mutate={only}\n"
         "pytest_add_cli_args_test_selection=tests/unit\n"
         "pytest_add_cli_args=" + "".join(f"\n    -p\n    no:{plugin}" for plugin in _WITHOUT) + "\n"
     )
     stamp.write_text(key.hexdigest())
+
+
+def _keep_killed(stage: Path) -> None:
+    """Leave of the last run which mutants it killed; mutmut itself forgets those of functions that have changed."""
+    for gone in ("src", "tests", "mutants/tests"):
+        shutil.rmtree(stage / gone, ignore_errors=True)
+    (stage / "mutants/mutmut-stats.json").unlink(missing_ok=True)
+    for meta in (stage / "mutants").rglob("*.meta"):
+        said = json.loads(meta.read_text())
+        codes = said["exit_code_by_key"]
+        said["exit_code_by_key"] = {k: c if _status(c) == "killed" else None for k, c in codes.items()}
+        meta.write_text(json.dumps(said))
 
 
 def _said(stage: Path) -> str:
@@ -212,11 +234,18 @@ def _ports(source: str) -> list[str]:
 def _score(stage: Path, name: str) -> Score:
     count: Counter[str] = Counter()
     for code in _codes(stage, name).values():
-        count["left" if code is None else _STATUS.get(code, "killed" if code < 0 else "survived")] += 1
+        count[_status(code)] += 1
     return Score(
         hash_of(stage / f"src/tidegate/core/{name}.py"), count.total(), count["killed"], count["survived"],
         count["untested"], count["left"],
     )  # fmt: skip
+
+
+def _status(code: int | None) -> str:
+    """A field of `Score`."""
+    if code is None:
+        return "left"
+    return _STATUS.get(code, "killed" if code < 0 else "survived")
 
 
 def survivors(stage: Path, modules: Iterable[str]) -> str:
@@ -251,6 +280,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", help="these modules; nothing is recorded without --record")
     parser.add_argument("--record", action="store_true", help="record these modules, and leave others as they are")
     parser.add_argument("--tests", nargs="*", default=(), help="with these test files alone")
+    parser.add_argument("--survivors", action="store_true", help="only what the run before did not kill")
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
@@ -260,7 +290,7 @@ def main() -> int:
         return 0
     full = not options.changed and not options.only
     stage = STAGES / ("full" if full else "some")
-    scores = measure(modules, options.seconds, stage, options.jobs, options.tests)
+    scores = measure(modules, options.seconds, stage, options.jobs, options.tests, options.survivors)
     print(table(scores))
     listed = survivors(stage, modules)
     (stage / "survivors.txt").write_text(listed)

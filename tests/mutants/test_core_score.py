@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -39,6 +40,18 @@ def test_ports_are_no_code() -> None:
     """The default of an argument that only an adapter ever sees is nobody's rule."""
     source = "class A(Protocol):\n    def f(self, n: int = 1) -> int: ...\nclass B: ...\nclass C(A, Protocol): ...\n"
     assert core_score._ports(source) == ["A", "C"]
+
+
+def test_what_a_run_killed_is_not_tried_again(tmp_path: Path) -> None:
+    meta = tmp_path / "mutants/src/tidegate/core/a.py.meta"
+    meta.parent.mkdir(parents=True)
+    (tmp_path / "mutants/mutmut-stats.json").write_text("which tests call what")
+    codes = {"killed": 1, "crashed": -9, "slow": 36, "survived": 0, "untested": 33, "left": None}
+    meta.write_text(json.dumps({"exit_code_by_key": codes, "more": 1}))
+    core_score._keep_killed(tmp_path)
+    again = dict.fromkeys(("survived", "untested", "left"))
+    assert json.loads(meta.read_text()) == {"exit_code_by_key": codes | again, "more": 1}
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["a.py.meta"]
 
 
 def test_what_was_measured_is_recorded_beside_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

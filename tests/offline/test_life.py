@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from tests.late.late_rows import in_process
+from tests.audit.audits import balanced
 from tests.offline.worlds import DAY, START, TableWorld, window
 from tidegate.core.base.errors import (
     Alarm,
@@ -25,7 +25,6 @@ from tidegate.core.batch.states import WritingBatch
 from tidegate.core.copy.port import KeyRange
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.replay.origin import KAFKA
-from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.dirty import redrive
 from tidegate.workflow.look.status import statuses
@@ -47,13 +46,6 @@ def world(tmp_path: Path) -> Iterator[TableWorld]:
     made.fake.rows = {key: (f"w{key}", noon(0)) for key in range(1, 11)}
     yield made
     made.close()
-
-
-def balanced(world: TableWorld) -> None:
-    ctx = world.context()
-    report = audit(ctx, ctx.ledger.reads, in_process)  # type: ignore[attr-defined]
-    world.close()
-    assert (report.problems, report.balanced) == ((), True)
 
 
 def ids(world: TableWorld, day: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.models.dagbag import DagBag
 
-from dev.stack.java import find_java
-from dev.stack.places import Places
-from dev.stack.spark import recommended_conf
 from tests.crash.lakehouse import install, live
 from tests.databases.reading import series
 from tests.databases.servers import Server
+from tests.integration.submitting import by_submit
 from tests.offline.test_life import balanced, ids
 from tests.offline.worlds import COLUMNS, SHOP, YAML, TableWorld, window
 from tests.source_suite import plan_for
@@ -28,7 +25,6 @@ from tidegate.core.files.failure import JobError
 from tidegate.core.files.receipt import DATA
 from tidegate.databases import kinds
 from tidegate.kinds import dags_of, source_kind
-from tidegate.spark.launcher import SubprocessLauncher
 from tidegate.spec.loader import load_text
 from tidegate.workflow.look.explanation import explain
 
@@ -137,13 +133,7 @@ def on_spark(tmp_path: Path, server: Server) -> Iterator[TableWorld]:
     said: list[str] = []
     settings = kinds.for_workers(server.connection)
     secrets = {name: settings[name] for name in kinds.SECRETS if name in settings}
-    launcher = SubprocessLauncher(
-        said.append,
-        str(Path(sys.executable).with_name("spark-submit")),
-        conf=recommended_conf(Places.of_checkout()),
-        env={"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
-        secrets=secrets,
-    )
+    launcher = by_submit(said.append, secrets=secrets)
 
     def wrap(name: str, port: Any) -> Any:
         return launcher if name == "launcher" else port

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from spark_jobs.engine.sinks import finished
+from tests.audit.audits import InProcess
 from tests.dirty.redrives import redriven
 from tests.file_values import WORDS
-from tests.worker.test_each_format import InProcess
 from tests.world import TOPIC, World, make_pipeline, record, window
 from tidegate.core.spec.pipeline import Column, Merge, Pipeline
 from tidegate.core.target.tables import told_columns

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 import tests.world
-from tests.audit.audits import in_process
+from tests.audit.audits import balanced
 from tests.upgrade import release
 from tests.upgrade.release import REVISION
 from tests.upgrade.scene import FOLDER, other_sites, produce, renamed
@@ -27,7 +27,6 @@ from tidegate.core.base.errors import LedgerError, WrongRevision
 from tidegate.ledger.migrate import migrate, revisions
 from tidegate.ledger.store import FIRST, HEAD, make_engine
 from tidegate.targets.hive.tables import data_table, dirty_table, late_table
-from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.dirty import redrive
 from tidegate.workflow.late import reopen
@@ -116,13 +115,6 @@ def on_postgres(world: World, code: Path, url: str) -> sa.engine.Engine:
 
 
 # ---------------------------------------------------------------- life goes on
-
-
-def balanced(world: World) -> None:
-    ctx = world.context()
-    report = audit(ctx, ctx.ledger.reads, in_process)  # type: ignore[attr-defined]
-    world.close()
-    assert report.balanced, "\n".join(f"{p.subject}: {p.what}" for p in report.problems)
 
 
 def life_goes_on(world: World) -> None:

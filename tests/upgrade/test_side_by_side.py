@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.audit.audits import in_process
+from tests.audit.audits import balanced
 from tests.cli.test_cli_commands import add_yaml, write_env
 from tests.full_sums import full_sums
 from tests.upgrade.release import REVISION, environment
@@ -27,7 +27,6 @@ from tidegate.core.batch.rules_version import KNOWN_RULES
 from tidegate.ledger import schema
 from tidegate.ledger.migrate import migrate
 from tidegate.ledger.store import HEAD
-from tidegate.workflow.audit.audit import audit
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.restore import adoption
 
@@ -106,13 +105,6 @@ def _stamp(world: World, revision: str) -> None:
     world.close()
     with sqlite3.connect(world.database) as c:
         c.execute("UPDATE alembic_version SET version_num = ?", (revision,))
-
-
-def balanced(world: World) -> None:
-    ctx = world.context()
-    report = audit(ctx, ctx.ledger.reads, in_process)  # type: ignore[attr-defined]
-    world.close()
-    assert report.balanced, "\n".join(f"{p.subject}: {p.what}" for p in report.problems)
 
 
 def push_on(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,11 +17,11 @@ from spark_jobs.engine.job import run_plan
 from spark_jobs.engine.redrive import DirtyReader
 from spark_jobs.engine.sinks import Encoding, finished
 from spark_jobs.engine.write import Files, Place, Run
-from spark_jobs.handlers import footers
+from tests.audit.audits import InProcess
 from tests.engine_fixtures import DAY_ONE, FakeReader, attempt_path, event, job_plan, pipeline, records
 from tests.look.row_readers import InProcessRows
 from tests.world import World, make_pipeline, record, window
-from tidegate.adapters.footers import FooterProcess, LineReader
+from tidegate.adapters.footers import FooterProcess
 from tidegate.adapters.rows import RowProcess
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.files.merge import Source
@@ -37,16 +36,6 @@ from tidegate.workflow.look.where import where
 FORMATS = {"orc": ("zstd", ".orc"), "text": ("gzip", ".txt.gz")}
 HOUR_0 = "lake/readings/date=2013-01-05/hour=00"
 SAID = 'a line\nand \\ another\x01\r"'
-
-
-class InProcess(LineReader):
-    def __init__(self) -> None:
-        self._inspector = footers.Inspector()
-
-    def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
-        found = list(self._inspector.answer(json.loads(json.dumps(request))))
-        assert len(found) == answers
-        return iter(json.loads(json.dumps(found)))
 
 
 def pipeline_of(location: str, name: str) -> Pipeline:

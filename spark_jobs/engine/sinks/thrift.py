@@ -8,7 +8,6 @@ from spark_jobs.engine.varint import varint
 
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 _INTEGERS = (4, 5, 6)
-I64 = 6
 
 Field = list
 """[id, type, value]; a list is [type of its elements, values]."""

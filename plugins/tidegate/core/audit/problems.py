@@ -13,7 +13,7 @@ from tidegate.core.base.instants import DAY_MS, iso
 from tidegate.core.base.wording import many, those
 from tidegate.core.batch.states import ABANDONED
 from tidegate.core.files.balance import Balance, window_difference
-from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest
+from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry, content_digest, manifest_digest, rows_at
 from tidegate.core.look.views import BatchRow, GenerationRow, RangeRow, Spine, WindowPage
 from tidegate.core.replay.reread import read_by
 from tidegate.core.source.stretches import never_read
@@ -325,13 +325,9 @@ def _window_totals(page: WindowPage, landed: Callable[[int], bool]) -> Iterator[
     for key in sorted(set(told) | set(found)):
         batch_id, kind, partition = key
         if told.get(key) != found.get(key) and landed(batch_id):
-            owes, has = _rows(told.get(key)), _rows(found.get(key))
+            owes, has = rows_at(told.get(key)), rows_at(found.get(key))
             where = f"partition {partition}, window {iso(page.window_ms)}"
             yield Problem(f"batch {batch_id}", f"{where}: {kind} in the ledger {owes}, in its files {has}", RESTORE)
-
-
-def _rows(entry: tuple[int, int, int] | None) -> str:
-    return "no rows" if entry is None else f"{many(entry[0], 'row')} at [{entry[1]}, {entry[2]}]"
 
 
 def _window(page: WindowPage, current: GenerationRow | None) -> Iterator[Problem]:

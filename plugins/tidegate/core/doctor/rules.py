@@ -118,12 +118,9 @@ def _within(version: str, least: str, below: str | None) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Release numbers, without zeros at the end: 3 is 3.0."""
+    """Release numbers. 3 is below 3.0: limits have no zeros at their end."""
     found = re.match(r"\d+(?:\.\d+)*", version)
-    numbers = [int(n) for n in found[0].split(".")] if found else [0]
-    while len(numbers) > 1 and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
+    return tuple(int(n) for n in found[0].split(".")) if found else (0,)
 
 
 def installations(places: Sequence[Place]) -> Finding:
@@ -238,10 +235,11 @@ def dags(
         mend = "airflow dags list-import-errors; is the scheduler alive? At once: airflow dags reserialize"
         return [Finding("dags", WRONG, what, means, mend, pipeline)]
     meant = pause.kinds if pause is not None else ()
-    moving = [ids[kind] for kind in meant if kind in ids and not found[ids[kind]].paused]
+    moving = {kind: ids[kind] for kind in meant if kind in ids and not found[ids[kind]].paused}
     if moving:
-        what = f"the ledger says that {', '.join(moving)} {'is' if len(moving) == 1 else 'are'} paused on purpose"
-        only = " ".join(f"--only {i.rpartition('.')[2]}" for i in moving)
+        names = ", ".join(moving.values())
+        what = f"the ledger says that {names} {'is' if len(moving) == 1 else 'are'} paused on purpose"
+        only = " ".join(f"--only {kind}" for kind in moving)
         means = "they are not: what goes wrong with them is not counted"
         return [Finding("dags", WARNING, what, means, f"tidegate unpause {pipeline} {only}", pipeline)]
     paused = [i for kind, i in ids.items() if found[i].paused and kind != "replay" and kind not in meant]

@@ -242,6 +242,11 @@ def arithmetic_errors(
     return errors
 
 
+def rows_at(span: tuple[int, int, int] | None) -> str:
+    """(rows, first offset, last one) in words: `3 rows at [7, 20]`."""
+    return "no rows" if span is None else f"{many(span[0], 'row')} at [{span[1]}, {span[2]}]"
+
+
 def identity_of(checksum: int) -> int:
     """The number of the row identity that a checksum is of."""
     return checksum // CHECKSUM_MODULUS

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidegate.core.base.instants import HOUR_MS, iso
 from tidegate.core.base.wording import many, those
 from tidegate.core.files.overflow import Overflow
-from tidegate.core.files.receipt import CHECKSUM_MODULUS, BatchRows, FileEntry, content_digest
+from tidegate.core.files.receipt import CHECKSUM_MODULUS, BatchRows, FileEntry, content_digest, rows_at
 from tidegate.core.spec.pipeline import Reopening, Windows
 from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import BUILDING, QUIET_MS, GenerationState, WindowKey
@@ -210,15 +210,11 @@ def _by_batch(batches: Iterable[BatchRows], owed: Iterable[OwedSpan]) -> list[st
     told = {(b.batch_id, b.partition): (b.rows, b.min_offset, b.max_offset) for b in batches}
     due = {(s.batch_id, s.partition): (s.rows, s.min_offset, s.max_offset) for s in owed}
     return [
-        f"batch {batch}, partition {partition}: {_rows(told.get((batch, partition)))} written, "
-        f"{_rows(due.get((batch, partition)))} owed"
+        f"batch {batch}, partition {partition}: {rows_at(told.get((batch, partition)))} written, "
+        f"{rows_at(due.get((batch, partition)))} owed"
         for batch, partition in sorted(told.keys() | due.keys())
         if told.get((batch, partition)) != due.get((batch, partition))
     ]
-
-
-def _rows(entry: tuple[int, int, int] | None) -> str:
-    return "no rows" if entry is None else f"{many(entry[0], 'row')} at [{entry[1]}, {entry[2]}]"
 
 
 def _by_partition(receipt: ReopenReceipt) -> list[str]:

@@ -215,8 +215,7 @@ def _redriven(ids: tuple[int, ...], batch: BatchRow, search: Search) -> str:
 
 
 def _landed(facts: OffsetFacts, life: Life, batch: BatchRow, search: Search, around: Surroundings) -> Fate:
-    row = next((r for r in batch.ranges if r.range.partition == facts.partition), None)
-    assert row is not None, "the batch is the one whose range holds the offset"
+    row = next(r for r in batch.ranges if r.range.partition == facts.partition)  # the range that holds the offset
     if any(facts.offset in gap for gap in row.gaps):
         words = "a gap: no record was delivered here (compaction, an aborted transaction or a control record)"
         return Fate(kind=GAP, words=f"{words}, as {_batch(batch)} found")

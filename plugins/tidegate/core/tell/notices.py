@@ -239,7 +239,6 @@ def of_event(event: Happening, columns: str = "") -> Finding | None:
             key=key,
             subject=event.subject,
             what=f"{event.subject} changes the columns: {columns}",
-            advice="",
             once=True,
         )
     if event.what == "topic accepted":

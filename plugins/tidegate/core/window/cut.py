@@ -81,13 +81,12 @@ def window_named(values: PartitionValues, windows: Windows) -> int | None:
     hour = text.get("hour", "00").removesuffix("-fold")
     # directories of years before 1000 have fewer digits
     first = datetime.fromisoformat(f"{text.get('date', '').zfill(10)}T{hour}:{text.get('minute', '00')}")
-    finest = MINUTE_MS if "minute" in names else HOUR_MS if "hour" in names else DAY_MS
     zone = zoneinfo.ZoneInfo(windows.timezone)
     for fold in (0, 1):
         earliest = int(first.replace(tzinfo=zone, fold=fold).timestamp() * 1000)
-        # a window may begin anywhere within the minute, hour or day that names it
+        # a window may begin anywhere within the minute or hour that names it; one that its date names is that day
         start = window_start(earliest, windows)
-        while start <= earliest + finest:
+        while start <= earliest + HOUR_MS:
             if time_values(start, names, windows.timezone) == values:
                 return start
             start = window_end(start, windows)
