@@ -50,6 +50,10 @@ def context(start: pendulum.DateTime = FOUR, end: pendulum.DateTime | None = Non
     }
 
 
+NOTICES = SimpleNamespace(task_works=lambda *_: None)
+"""Of a ledger in which no task has failed."""
+
+
 @pytest.fixture
 def ctx(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What the operators open instead of a real context; `closed` counts."""
@@ -59,7 +63,7 @@ def ctx(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(certificates, "published", lambda c, window, number: {"generation": number})
     parts = {
         "batches": SimpleNamespace(bound=lambda name, run: 7),
-        "notices": SimpleNamespace(task_works=lambda *_: None),
+        "notices": NOTICES,
     }
     made = SimpleNamespace(closed=0, ledger=SimpleNamespace(**parts))
     made.settled = []

@@ -13,7 +13,7 @@ from airflow.exceptions import AirflowException, AirflowFailException, AirflowSk
 from airflow.models.dagbag import DagBag
 from airflow.serialization.serialized_objects import SerializedDAG
 
-from tests.airflow.test_dags_operators import context
+from tests.airflow.test_dags_operators import NOTICES, context
 from tests.copies.servers import SERVERS, A, B
 from tests.copies.worlds import COPYING
 from tests.mirror.worlds import mirror
@@ -64,7 +64,9 @@ def test_comparisons_have_a_dag_where_they_have_a_schedule(tmp_path: Path, monke
 @pytest.fixture
 def triggered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     pipeline = SimpleNamespace(copy=None)
-    made = SimpleNamespace(ledger=SimpleNamespace(close=lambda: None), keyed="the table", pipeline=pipeline)
+    made = SimpleNamespace(
+        ledger=SimpleNamespace(close=lambda: None, notices=NOTICES), keyed="the table", pipeline=pipeline
+    )
     monkeypatch.setattr(task.PipelineOperator, "_open", lambda self, where: made)
     found: list[Any] = []
     monkeypatch.setattr(runs, "trigger_apply", lambda *said: found.append(said) or "triggered")
@@ -163,7 +165,9 @@ def test_one_of_several_servers_that_is_down_fails_the_task_behind_the_others(
 ) -> None:
     """One that has no event yet does not, and where none has the task is skipped."""
     pipeline, asked = mirror(tmp_path, SERVERS), list[str]()
-    made = SimpleNamespace(ledger=SimpleNamespace(close=lambda: None), keyed="the table", pipeline=pipeline)
+    made = SimpleNamespace(
+        ledger=SimpleNamespace(close=lambda: None, notices=NOTICES), keyed="the table", pipeline=pipeline
+    )
     monkeypatch.setattr(task.PipelineOperator, "_open", lambda self, where: made)
     monkeypatch.setattr(narrowing, "next_keys", lambda *_: None)
 

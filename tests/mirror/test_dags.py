@@ -15,7 +15,7 @@ from airflow.models.dagbag import DagBag
 from airflow.serialization.serialized_objects import SerializedDAG
 from airflow.utils.types import DagRunType
 
-from tests.airflow.test_dags_operators import context
+from tests.airflow.test_dags_operators import NOTICES, context
 from tests.mirror.worlds import YAML, mirror
 from tidegate.airflow import factory, gauges, messages, operators, runs, switches, task
 from tidegate.airflow.operators import ApplyOperator
@@ -62,7 +62,7 @@ def test_a_task_that_runs_parses_its_own_dag_only(bag: DagBag, tmp_path: Path, m
 def triggered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the tasks have triggered; their context is empty."""
     made = SimpleNamespace(
-        ledger=SimpleNamespace(batches=SimpleNamespace(bound=lambda name, run: 7), close=lambda: None)
+        ledger=SimpleNamespace(batches=SimpleNamespace(bound=lambda name, run: 7), close=lambda: None, notices=NOTICES)
     )
     monkeypatch.setattr(task.PipelineOperator, "_open", lambda self, context: made)
     found: list[Any] = []
