@@ -84,7 +84,7 @@ def _way_on(name: str, causes: list[Cause]) -> str:
     if not copies:
         return fix
     leave = (
-        f"nothing for {many(copies, 'row')} from another site: they are read there when it is active again (if it never "
-        f"will be: tidegate redrive {name} --copies)"
+        f"nothing for {many(copies, 'row')} from another site: they are read there when it is active again (if it "
+        f"never will be: tidegate redrive {name} --copies)"
     )
     return leave if copies == rows else f"{fix}; {leave}"

@@ -23,6 +23,7 @@ def prepare(ctx: Context, delivery: Delivery, sender: Sender) -> int:
     Raises TidegateError.
 
     They are due before the table is there: an end in between finds it missing once more."""
+    ctx.newest_spec()  # a later one ends the task, however many steps it has
     guard(ctx)
     preflight.check(ctx)
     missing = sender.missing()
