@@ -2,7 +2,7 @@
 settled by the rules D1 to D8. Requests, and their answers:
 
     {"open": {"kind", "settings", "table", "timeout_s"}}    {}; the settings hold secrets, and come by the pipe
-    {"missing": true}                                       {"missing": true or false}
+    {"missing": true}                                       {"missing": {"left": [[ms, rows], ...] or null} or null}
     {"prepare": true}                                       {"done": ["what was done", ...]}
     {"send": {"attempt", "files", "columns"}}               {"standing": ...}
     {"standing": window start ms}                           {"standing": ...}
@@ -82,7 +82,7 @@ class Conversation:
             return {}
         assert self._system is not None, "nothing was opened"
         if "missing" in request:
-            return {"missing": self._system.missing()}
+            return {"missing": to_plain(self._system.missing())}
         if "prepare" in request:
             return {"done": self._system.prepare()}
         if "send" in request:

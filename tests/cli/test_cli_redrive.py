@@ -14,6 +14,8 @@ from tests.world import World, record
 from tidegate.cli import redrive as command
 from tidegate.cli import surroundings
 from tidegate.core.base.errors import LostComparison, NotReady
+from tidegate.core.dirty.redrive import Cause
+from tidegate.core.source import behind
 from tidegate.spec import load_file
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.dirty import redrive
@@ -60,6 +62,21 @@ def test_dirty_says_what_to_mend(working: Tide) -> None:
     found = the_json(working("dirty", "readings", "--batch", "2", "--json"))
     assert found["batches"] == [{"batch_id": 2, "rows": 2, "topic_id": found["batches"][0]["topic_id"]}]
     assert [(c["field"], c["rows"], c["batches"]) for c in found["causes"]] == [("value", 2, [2])]
+
+
+@pytest.mark.parametrize(("batch", "fix"), [("1", True), ("2", False)])
+def test_dirty_says_that_a_redrive_leaves_copies_alone(
+    working: Tide, monkeypatch: pytest.MonkeyPatch, batch: str, fix: bool
+) -> None:
+    def causes(ctx: Any, reader: Any, batches: Any) -> Any:
+        others = [Cause(field="", reason="not json", rows=1, batches=(1,))] if fix else []
+        return [Cause(field=behind.FIELD, reason=behind.REASON, rows=2, batches=(1, 2)), *others], []
+
+    monkeypatch.setattr(redrive, "causes", causes)
+    told = words(working("dirty", "readings", "--batch", batch).stdout)
+    assert "nothing for 2 rows from another site: they are read there when it is active again" in told
+    assert "tidegate redrive readings --copies" in told
+    assert ("fix the spec, then: tidegate redrive readings;" in told) == fix
 
 
 def test_nothing_dirty(working: Tide, world: World) -> None:

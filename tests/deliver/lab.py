@@ -19,7 +19,18 @@ from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUn
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.deliver.columns import table_of
 from tidegate.core.deliver.parts import added, paired
-from tidegate.core.deliver.port import Attempt, Content, FurtherSystem, Holds, Needed, Part, Rows, Standing, Table
+from tidegate.core.deliver.port import (
+    Attempt,
+    Content,
+    FurtherSystem,
+    Holds,
+    Missing,
+    Needed,
+    Part,
+    Rows,
+    Standing,
+    Table,
+)
 from tidegate.core.deliver.sender import Generation
 from tidegate.core.files.failure import JobError
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
@@ -63,9 +74,9 @@ class _System:
     def __init__(self, server: Server, table: Table) -> None:
         self.server, self.table = server, table
 
-    def missing(self) -> bool:
+    def missing(self) -> Missing | None:
         self._up()
-        return not self.server.columns
+        return None if self.server.columns else Missing()
 
     def prepare(self) -> list[str]:
         self._up()

@@ -86,6 +86,31 @@ def test_an_outage_holds_up_nothing_else_and_is_caught_up(real: Real) -> None:
     assert (real.ids(), real.states()) == (["0-0", "0-1"], ["STANDING 2.2"])
 
 
+def test_a_shard_whose_table_is_gone_gets_its_rows_again(real: Real) -> None:
+    """Hours of which it had no row are left alone."""
+    real.hours(6)
+    real.deliver()
+    every = real.ids()
+    *_, last = real.place.clients()
+    its = len(last.ask(f"SELECT DISTINCT _window FROM {real.place.name}"))
+    assert its
+    last.do(f"DROP TABLE {real.place.name}")
+    assert real.deliver() == ["delivered"] * its
+    assert (real.ids(), real.deliver()) == (every, [])
+    assert sum(state == "STANDING 1.2" for state in real.states()) == its
+    assert real.verify(*range(6)) == ["unchanged"] * 6
+
+
+def test_a_shard_that_is_added_sends_nothing_again(real: Real) -> None:
+    there, real.hosts = real.hosts, real.place.addresses[0]
+    real.hours(2)
+    assert real.deliver() == ["delivered"] * 2
+    real.hosts = there
+    assert real.deliver() == []
+    assert real.ids() == ["0-0", "0-1", "1-0", "1-1"]
+    assert real.verify(0, 1) == ["unchanged"] * 2
+
+
 @pytest.mark.parametrize("marker", [b"INSERT INTO", b"REPLACE PARTITION"])
 def test_answers_that_are_lost_on_the_way(real: Real, marker: bytes) -> None:
     real.hours(2)

@@ -22,7 +22,7 @@ from tests.deliver.test_clickhouse_rules import ATTACKS
 from tests.world import make_pipeline
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import DeliveryRefused
-from tidegate.core.deliver.port import WINDOW_COLUMN, Table
+from tidegate.core.deliver.port import WINDOW_COLUMN, Missing, Table
 from tidegate.core.doctor.findings import OK, WRONG, Finding
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.kinds import delivery_kind
@@ -188,6 +188,35 @@ def examined(servers: Replicas) -> list[Finding]:
     one = Delivery(name="shop", kind="clickhouse", conn_id="ch", table="t")
     pipeline = make_pipeline("file:///nowhere")
     return delivery_kind("clickhouse").examined(pipeline, one, Connection(conn_id="ch", **hosts), 10.0)
+
+
+@pytest.mark.parametrize("of", [0, 1])
+def test_a_replica_whose_table_is_gone_is_filled_by_the_other(place: Place, of: int) -> None:
+    """Nothing is sent again; columns that the pipeline has got meanwhile come to both."""
+    before = place.system(columns=COLUMNS[:5])
+    before.prepare()
+    rows = Made([ZERO], columns=COLUMNS[:5])
+    stands = deliver(place, Ledger(), 1, rows, before)
+    first = place.clients()[0]
+    (first, *first.replicas)[of].do(f"DROP TABLE {place.name}")
+    system = place.system(columns=COLUMNS[:6])
+    assert system.missing() is None
+    made = system.prepare()
+    assert sum("created" in line for line in made) == 1
+    comes_to(lambda: shows(place), [1, 1])
+    comes_to(lambda: place.system(columns=COLUMNS[:5]).standing(T0), stands)
+    comes_to(system.prepare, [])
+
+
+def test_a_shard_is_lost_once_no_replica_has_its_table(place: Place) -> None:
+    system = place.system()
+    system.prepare()
+    deliver(place, Ledger(), 1, FIRST)
+    first = place.clients()[0]
+    for one in (first, *first.replicas):
+        assert system.missing() is None
+        one.do(f"DROP TABLE {place.name}")
+    assert system.missing() == Missing()
 
 
 def test_a_quorum_that_cannot_be_is_refused(place: Place) -> None:

@@ -17,6 +17,7 @@ from tests.deliver.rows import FULL, T0, Made, attempt
 from tests.deliver.test_relational import Open, count, name, opened, server, yes  # noqa: F401
 from tests.world import HOUR, window
 from tidegate.core.base.errors import DeliveryUnsure
+from tidegate.core.deliver.port import Missing
 from tidegate.workflow.deliver import deliver, ready
 
 
@@ -80,6 +81,23 @@ def test_what_was_left_out_stays_out(tmp_path: Path) -> None:
     assert (lab.server.ids(T0), lab.server.ids(T0 + HOUR)) == ([], ["1-0", "1-1"])
 
 
+@pytest.mark.parametrize(
+    ("left", "hours"),
+    [
+        ({T0: 2, T0 + HOUR: 2}, []),  # a part that is new
+        ({T0: 2, T0 + HOUR: 1}, [1]),
+        ({T0: 2}, [1]),
+        ({}, [0, 1]),
+    ],
+)
+def test_what_had_rows_in_a_part_that_is_missing_is_sent_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, left: dict[int, int], hours: list[int]
+) -> None:
+    monkeypatch.setattr(lab.kind, "missing", lambda _: Missing(left=tuple(left.items())))
+    assert lab.deliver() == ["delivered" for _ in hours]
+    assert lab.states() == [f"STANDING 1.{2 if hour in hours else 1}" for hour in (0, 1)]
+
+
 # ---------------------------------------------------------------- each kind of system
 
 
@@ -106,8 +124,12 @@ def test_a_table_of_clickhouse_is_missing_where_no_shard_has_it(place: Place) ->
     assert system.missing()
     system.prepare()
     assert not system.missing()
-    place.clients()[0].do(f"DROP TABLE {place.name}")
-    assert system.missing() == (len(place.addresses) == 1), "a shard that is added has no table yet"
+    first, *others = place.clients()
+    first.do(f"DROP TABLE {place.name}")
+    assert system.missing() == Missing(left=() if others else None), "a shard that is added has no table yet"
+    for other in others:
+        other.do(f"DROP TABLE {place.name}")
+    assert system.missing() == Missing()
 
 
 @pytest.mark.parametrize("kind", [ClusterLab, IcebergLab])

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from tidegate.adapters.child import ByChild, Child
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison, StorageError
 from tidegate.core.base.plain import from_plain, to_plain
-from tidegate.core.deliver.port import Attempt, Holds, Needed, Part, Standing, Table
+from tidegate.core.deliver.port import Attempt, Holds, Missing, Needed, Part, Standing, Table
 from tidegate.core.deliver.sender import Generation
 
 ANSWERS_S = 600.0
@@ -44,8 +44,8 @@ class SenderProcess(ByChild):
         self._opened = False
         self._child.close()
 
-    def missing(self) -> bool:
-        return bool(self._asked({"missing": True})["missing"])
+    def missing(self) -> Missing | None:
+        return from_plain(Missing | None, self._asked({"missing": True})["missing"])
 
     def prepare(self) -> list[str]:
         return list(self._asked({"prepare": True})["done"])

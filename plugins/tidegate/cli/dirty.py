@@ -9,6 +9,7 @@ from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import advice, console, json_option, paragraph, print_json
 from tidegate.core.base.wording import many
 from tidegate.core.dirty.redrive import Cause, DirtyBatch
+from tidegate.core.source import behind
 
 _SHOWN = 20
 
@@ -73,4 +74,17 @@ def _print(name: str, found: list[DirtyBatch], looked: list[DirtyBatch], causes:
         paragraph(out, "more", f"{len(causes) - _SHOWN:,} more causes: --json has them")
     for note in notes:
         paragraph(out, "note", note, "yellow")
-    advice(out, "next", f"fix the spec, then: tidegate redrive {name}")
+    advice(out, "next", _way_on(name, causes))
+
+
+def _way_on(name: str, causes: list[Cause]) -> str:
+    """A redrive leaves copies from another site alone."""
+    fix = f"fix the spec, then: tidegate redrive {name}"
+    rows, copies = sum(c.rows for c in causes), sum(c.rows for c in causes if behind.is_told(c.field, c.reason))
+    if not copies:
+        return fix
+    leave = (
+        f"nothing for {many(copies, 'row')} from another site: they are read there when it is active again (if it "
+        f"never will be: tidegate redrive {name} --copies)"
+    )
+    return leave if copies == rows else f"{fix}; {leave}"

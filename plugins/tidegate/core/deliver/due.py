@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused
 from tidegate.core.base.instants import span
 from tidegate.core.base.wording import many, those
 from tidegate.core.deliver import units
-from tidegate.core.deliver.port import Standing
+from tidegate.core.deliver.port import Missing, Standing
 from tidegate.core.deliver.states import STANDING, Backlog, Delivered, Due
 from tidegate.core.spec.pipeline import Delivery
 
@@ -27,6 +29,17 @@ def by_columns_of_today(row: Delivered, found: Standing) -> bool:
     no columns of today, so that they tell."""
     known = row.content is not None and found.content.rows == row.content.rows
     return known and (found.token is None or found.token == row.token)
+
+
+def lost(rows: Iterable[Delivered], missing: Missing) -> list[Delivered]:
+    """Those that stood in a table that is missing there, or had rows in the part of it that is.
+
+    A part that is new, as of a shard that was added, had none."""
+    stood, left = [row for row in rows if row.state == STANDING], missing.left
+    if left is None:
+        return stood
+    there = dict(left)
+    return [row for row in stood if row.content is None or there.get(row.window_ms, 0) != row.content.rows]
 
 
 def lag_ms(backlog: Backlog, now_ms: int) -> int:

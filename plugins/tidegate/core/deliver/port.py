@@ -94,6 +94,14 @@ class Standing:
     lacking: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """A table is not there, or is a new one. `left`: None where nothing stands there; where only a part of it is
+    missing, (start in UTC ms, rows) of each window of which the rest has rows."""
+
+    left: tuple[tuple[int, int], ...] | None = None
+
+
 class Rows(Protocol):
     """The generation's rows, read from its files by its manifest, in bounded memory; or the files as they are."""
 
@@ -137,9 +145,8 @@ class FurtherSystem(Protocol):
     """One table there, by one connection. Raises DeliveryRefused (`retry` says whether another try may succeed without
     a person) and DeliveryUnsure."""
 
-    def missing(self) -> bool:
-        """Whether nothing of this delivery stands there, for sure: the table is not there, or is a new one. It is asked
-        before `prepare`, and changes nothing."""
+    def missing(self) -> Missing | None:
+        """What of the table is missing, for sure; None: nothing. It is asked before `prepare`, and changes nothing."""
         ...
 
     def prepare(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.core.deliver.port import Attempt, Holds, Needed, Part, Standing
+from tidegate.core.deliver.port import Attempt, Holds, Missing, Needed, Part, Standing
 from tidegate.core.files.merge import Source
 
 
@@ -22,7 +22,7 @@ class Sender(Protocol):
     """One table of one further system. Raises DeliveryRefused, DeliveryUnsure, and LostComparison where `holds` says
     no."""
 
-    def missing(self) -> bool:
+    def missing(self) -> Missing | None:
         """As `core.deliver.port.FurtherSystem` has it; so are the others."""
         ...
 

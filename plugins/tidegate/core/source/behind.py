@@ -15,6 +15,11 @@ FIELD = HEADER
 REASON = "a copy from another site, behind the mark of the failover: it is read there"
 
 
+def is_told(field: str, reason: str) -> bool:
+    """Whether a dirty row with these is such a copy."""
+    return (field, reason) == (FIELD, REASON)
+
+
 @dataclass(frozen=True)
 class Own:
     """`[start, end)` of a partition: what this site's producers wrote while it was active; `end` None: it still is."""

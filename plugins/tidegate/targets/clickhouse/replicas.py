@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from tidegate.core.base.errors import DeliveryRefused
@@ -49,14 +50,17 @@ def prepared(shard: Client, number: int, names: Names, columns: Sequence[Column]
     """The table on each replica that answers; what was done, in words. Raises DeliveryRefused, Failed, Unanswered."""
     whose = f"/tidegate/{table.pipeline}/{table.delivery}/"
     order = [name for name in dict(table.options).get("order_by", "").split(",") if name]
-    declared = [(one.name, one.full_type) for one in columns]
-    path = f"/clickhouse/tables{whose}{names.database}.{names.table}/{number}"
-    done = _made(shard, names, declared, statements.sorted_by(order, shard), path)
-    path = _checked(shard, names, columns[0], whose)
-    declared = [(str(name), str(kind)) for name, kind, _ in shard.ask(statements.described_columns(names))]
+    has_it, done = with_table(shard, names), list[str]()
+    if has_it is None:
+        made = [(one.name, one.full_type) for one in columns]
+        path = f"/clickhouse/tables{whose}{names.database}.{names.table}/{number}"
+        has_it, done = shard, _made(shard, names, made, statements.sorted_by(order, shard), path)
+    path, key = _checked(has_it, names, columns[0], whose), sorting_key(has_it, names)
+    declared = [(str(name), str(kind)) for name, kind, _ in has_it.ask(statements.described_columns(names))]
+    done += _made(shard, names, declared, key, path)
     for replica in shard.replicas:
         try:
-            done += _made(reached(replica), names, declared, sorting_key(shard, names), path)
+            done += _made(reached(replica), names, declared, key, path)
             its = _checked(replica, names, columns[0], whose)
         except (Unanswered, Failed) as error:
             done.append(f"{error}: its table is looked at by a later run")
@@ -102,6 +106,18 @@ def _checked(at: Client, names: Names, window: Column, whose: str) -> str:
 def sorting_key(shard: Client, names: Names) -> str:
     """Of the target, which a staging has to have, too."""
     return str(shard.ask(statements.sorting_key(names))[0][0])
+
+
+def with_table(shard: Client, names: Names) -> Client | None:
+    """The server that is written to if it has the table, else a replica that has it: from there the engine fills the
+    table that is made again. None: the shard has lost it. Raises Failed, Unanswered of the first alone."""
+    if shard.ask(statements.described(names)):
+        return shard
+    for replica in shard.replicas:
+        with suppress(Failed, Unanswered):
+            if reached(replica).ask(statements.described(names)):
+                return replica
+    return None
 
 
 # ---------------------------------------------------------------- what they show

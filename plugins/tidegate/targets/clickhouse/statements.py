@@ -122,6 +122,12 @@ def parts(names: Names, staging: str) -> str:
     return f"SELECT count() FROM system.parts WHERE {names.where(staging)} AND active"
 
 
+def rows_by_window(names: Names) -> str:
+    """The start of each window of the target, in seconds, and its rows: by its parts, not by their rows."""
+    where = f"{names.where(names.table)} AND active"
+    return f"SELECT partition_id, sum(rows) FROM system.parts WHERE {where} GROUP BY partition_id"
+
+
 def parts_of(names: Names, window_ms: int) -> str:
     """First and last block, level, rows, whether it is active: of each of the window's parts on the target's disk."""
     where = f"{names.where(names.table)} AND partition_id = '{window_ms // 1000}'"

@@ -19,7 +19,7 @@ import pyarrow as pa
 from tidegate.core.base.errors import DeliveryRefused, DeliveryUnsure, LostComparison
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.deliver.parts import added, paired
-from tidegate.core.deliver.port import Attempt, Content, Holds, Needed, Part, Rows, Standing, Table
+from tidegate.core.deliver.port import Attempt, Content, Holds, Missing, Needed, Part, Rows, Standing, Table
 from tidegate.targets.clickhouse import native, prepare, replicas, statements
 from tidegate.targets.clickhouse.client import NOT_EXECUTED, UNKNOWN_TABLE, Client, Failed, Unanswered, Unsent
 from tidegate.targets.clickhouse.statements import EMPTY_SOURCE, Names, window_name
@@ -44,9 +44,22 @@ class ClickHouseTable:
         self._by_shard: dict[str, list[Column]] = {}
         self._names = Names(database or shards[0].database, name, f"{name}__tidegate_{owner}_")
 
-    def missing(self) -> bool:
+    def missing(self) -> Missing | None:
         with _before_readers():
-            return not any(shard.ask(statements.described(self._names)) for shard in self._shards)
+            found = [replicas.with_table(shard, self._names) for shard in self._shards]
+            rest = [one for one in found if one is not None]
+            if len(rest) == len(found):
+                return None
+            return Missing(left=self._rows_left(rest) if rest else None)
+
+    def _rows_left(self, rest: Sequence[Client]) -> tuple[tuple[int, int], ...]:
+        """Window and rows, on these servers together."""
+        left = dict[int, int]()
+        for one in rest:
+            for seconds, rows in one.ask(statements.rows_by_window(self._names)):
+                window_ms = int(seconds) * 1000
+                left[window_ms] = left.get(window_ms, 0) + int(rows)
+        return tuple(left.items())
 
     def prepare(self) -> list[str]:
         with _before_readers():

@@ -37,7 +37,7 @@ from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
 from tidegate.core.deliver import units
 from tidegate.core.deliver.parts import added, paired
-from tidegate.core.deliver.port import Attempt, Content, Holds, Needed, Part, Rows, Standing
+from tidegate.core.deliver.port import Attempt, Content, Holds, Missing, Needed, Part, Rows, Standing
 from tidegate.core.files.failure import JobError
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
@@ -115,9 +115,9 @@ class ClusterTable(ABC):
         self._tries = Tries(self._storage, self._layout.workdir, site.clock, site.request_ttl_ms, options.side)
         self._pace = Pace(options.rate)
 
-    def missing(self) -> bool:
+    def missing(self) -> Missing | None:
         with _told():
-            return self._tries.are_none or self._is_missing()
+            return Missing() if self._tries.are_none or self._is_missing() else None
 
     def prepare(self) -> list[str]:
         with _told():

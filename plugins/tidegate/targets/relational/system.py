@@ -21,6 +21,7 @@ from tidegate.core.deliver.port import (
     Checksum,
     Content,
     Holds,
+    Missing,
     Needed,
     Part,
     Rows,
@@ -52,9 +53,9 @@ class Relational:
         self._definition = Definition(dialect, settings, table, self._columns)
         self._found: Any = None
 
-    def missing(self) -> bool:
+    def missing(self) -> Missing | None:
         with self._answering() as found, found.cursor() as cursor:
-            return self._definition.missing(cursor)
+            return Missing() if self._definition.missing(cursor) else None
 
     def prepare(self) -> list[str]:
         with self._answering() as found, found.cursor() as cursor:

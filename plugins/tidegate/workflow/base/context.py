@@ -88,6 +88,7 @@ class Context:
     keyed: PrefixTarget | None = field(init=False, default=None)
     sides: dict[str, SideTarget] = field(init=False)
     _landed: dict[int, str] = field(init=False, default_factory=dict)
+    _newest_spec: int | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         table = self.tables.data(self)
@@ -123,6 +124,12 @@ class Context:
     @property
     def layout(self) -> Layout:
         return Layout.of(self.pipeline)
+
+    def newest_spec(self) -> int:
+        """The number of the newest spec that the ledger had when this was asked first."""
+        if self._newest_spec is None:
+            self._newest_spec = self.ledger.pipelines.newest(self.name)
+        return self._newest_spec
 
     def landed(self, batch_id: int) -> str:
         """Directory of a landed batch's files, as `landed` says; the ledger is asked once.

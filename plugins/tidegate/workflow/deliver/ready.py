@@ -6,36 +6,41 @@ from contextlib import suppress
 
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.deliver import units
+from tidegate.core.deliver.due import lost
+from tidegate.core.deliver.port import Missing
 from tidegate.core.deliver.sender import Sender
-from tidegate.core.deliver.states import STANDING
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import Context, guard
 from tidegate.workflow.deliver.deliver import EVER
 
 _WHY = "the table was missing there"
+_WHY_PART = "a part of the table was missing there"
 
 
 def prepare(ctx: Context, delivery: Delivery, sender: Sender) -> int:
-    """How many windows stood in a table that is missing now: they are due again. Raises TidegateError.
+    """How many windows stood in a table that is missing now, or had rows in a part of it that is: they are due again.
+    Raises TidegateError.
 
     They are due before the table is there: an end in between finds it missing once more."""
+    ctx.newest_spec()  # a later one ends the task, however many steps it has
     guard(ctx)
     preflight.check(ctx)
-    lost = _nothing_stands(ctx, delivery) if sender.missing() else 0
+    missing = sender.missing()
+    again = 0 if missing is None else _sent_again(ctx, delivery, missing)
     for line in sender.prepare():
         ctx.say(f"{ctx.name}: {line}")
-    return lost
+    return again
 
 
-def _nothing_stands(ctx: Context, delivery: Delivery) -> int:
-    ledger, lost = ctx.ledger.deliveries, 0
-    for row in ledger.within(ctx.name, delivery.name, *EVER):
-        if row.state == STANDING:
-            with suppress(LostComparison):  # another task is at it
-                ledger.again(row, _WHY)
-                lost += 1
-    if lost:
-        told = units.counted(delivery.side, lost)
-        ctx.say(f"{delivery.name}: {delivery.table} is missing there: {told} that stood in it are sent again")
-    return lost
+def _sent_again(ctx: Context, delivery: Delivery, missing: Missing) -> int:
+    ledger, count = ctx.ledger.deliveries, 0
+    why = _WHY if missing.left is None else _WHY_PART
+    for row in lost(ledger.within(ctx.name, delivery.name, *EVER), missing):
+        with suppress(LostComparison):  # another task is at it
+            ledger.again(row, why)
+            count += 1
+    if count:
+        told = units.counted(delivery.side, count)
+        ctx.say(f"{delivery.name}: {delivery.table}: {why}: {told} with rows there are sent again")
+    return count
