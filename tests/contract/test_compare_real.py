@@ -18,7 +18,7 @@ from tests.databases.reading import series
 from tests.databases.servers import Server
 from tests.mirror.audits import Here
 from tests.mirror.worlds import event
-from tidegate.core.copy.port import Database
+from tidegate.core.copy.port import Database, Place
 from tidegate.databases import kinds
 from tidegate.workflow.copy import narrow
 from tidegate.workflow.copy.compare import Report, compare, how_much
@@ -93,7 +93,7 @@ def copied(
     """The world with a whole copy, once this row's event is merged; and the database."""
     world.source_table = kinds.reader(kinds.for_workers(server.connection), "base64")  # type: ignore[assignment]
     base = kinds.opened(server.connection, 60.0)
-    world.connector = lambda: (base.position(), base.position())
+    world.connector = lambda: Place(base.position(), base.position(), base.log_begin())
     world.land(told(server, base, key, word, table))
     world.apply()
     copy(world.context(), base)

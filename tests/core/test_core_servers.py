@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.core.copy.complete import of_all
 from tidegate.core.copy.rounds import Reading, Round, RoundState
-from tidegate.core.copy.steps import next_server, too_old
+from tidegate.core.copy.steps import too_old, unread_servers
 from tidegate.core.copy.words import how_far
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, RoundIn
@@ -89,20 +89,20 @@ def round_(number: int, of: KeyPart, state: RoundState = WHOLE) -> Round:
 @pytest.mark.parametrize(
     ("rounds", "wanted"),
     [
-        ([], "a"),
+        ([], "ab"),
         ([round_(1, part("a"))], "b"),
         ([round_(1, part("b"))], "a"),
-        ([round_(1, part("b"), OPEN)], "b"),
+        ([round_(1, part("b"), OPEN)], "ab"),
         ([round_(1, part("a")), round_(2, part("b")), round_(3, part("a", 7, 9), OPEN)], "a"),
-        ([round_(1, part("gone"), OPEN)], "a"),
-        ([round_(1, part("a", 7, 9))], "a"),
-        *(([round_(1, part("a"), state)], "a") for state in (COMPARED, GIVEN_UP, ENDED)),
-        ([round_(1, part("a")), round_(2, part("b"))], None),
+        ([round_(1, part("gone"), OPEN)], "ab"),
+        ([round_(1, part("a", 7, 9))], "ab"),
+        *(([round_(1, part("a"), state)], "ab") for state in (COMPARED, GIVEN_UP, ENDED)),
+        ([round_(1, part("a")), round_(2, part("b"))], ""),
     ],
 )
-def test_the_next_server_is_the_first_that_is_not_whole(rounds: list[Round], wanted: str | None) -> None:
-    """S6: one round at a time, so that an open one goes first."""
-    assert next_server(NAMES, rounds) == wanted
+def test_servers_are_read_that_are_not_whole_or_whose_round_is_open(rounds: list[Round], wanted: str) -> None:
+    """S6: each has rounds of its own, and waits for no other."""
+    assert unread_servers(NAMES, rounds) == list(wanted)
 
 
 def test_each_server_is_whole_by_itself_and_the_table_once_all_are() -> None:
@@ -148,7 +148,8 @@ def test_s9_of_several_the_oldest_time_is_told_and_never_exactly() -> None:
     assert both == Complete((0, 0), 30, servers=(("a", (7, 1)), ("b", (3, 0))))
     assert (both.spelled, a.spelled) == ("a=7,1 b=3,0", "7,1")
     assert of_all({"a": a, "b": replace(b, at_ms=None)}) == replace(both, at_ms=None)
-    assert of_all({"a": a, "b": None}) is of_all({}) is None
+    assert of_all({"a": a, "b": None}) == Complete((0, 0), None, servers=(("a", (7, 1)),)), "b is left out"
+    assert of_all({"b": None}) is of_all({}) is None
 
 
 def test_how_far_several_are_in_words() -> None:

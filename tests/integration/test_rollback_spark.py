@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dev.stack.info import StackInfo
-from tests.integration.test_replay_spark import with_spark
+from tests.integration.submitting import by_submit
 from tests.real_kafka import Topic, world_on
 from tests.world import World, record, window
 from tidegate.adapters.footers import FooterProcess
@@ -40,10 +40,12 @@ def test_rollbacks_between_replays(kafka: StackInfo, hive_spark: StackInfo, tmp_
         Column(name="value", type="int", path="$.other"),
     )
     world.change_spec(columns=other)
-    ctx = with_spark(world, [])
+    ctx = world.context()
+    ctx.launcher = by_submit(lambda _: None)
     told(ctx, replay.replay(ctx, window(0)), 2)
     shown(world, 2, NEW)
-    ctx = with_spark(world, [])
+    ctx = world.context()
+    ctx.launcher = by_submit(lambda _: None)
     told(ctx, rollback.rollback(ctx, window(0), None, "the sites are wrong"), 3)
     shown(world, 3, OLD)
     cleaned = duties.clean(world.context())

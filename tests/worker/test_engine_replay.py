@@ -134,5 +134,5 @@ def test_each_part_goes_by_the_rules_of_its_batch(tmp_path, todays):
     # version 2 does not look inside of fields
     found = [(r["_offset"], r["_extra"]) for r in all_rows(plan, receipt, DATA)]
     assert found == [(0, []), (1, [("$.info.b", "2")])]
-    with pytest.raises(JobError, match="needs rules version 4, this worker knows 2, 3"):
-        run(replace(plan, parts=(replace(first, rules_version=4),)), topic)
+    with pytest.raises(JobError, match="needs rules version 5, this worker knows 2, 3, 4"):
+        run(replace(plan, parts=(replace(first, rules_version=5),)), topic)
