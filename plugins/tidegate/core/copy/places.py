@@ -31,11 +31,12 @@ def lost(last: Look | None, told: LogPosition | None, now: Place, reader: str) -
     return ""
 
 
-def helps(pipeline: str) -> str:
-    """What makes good what a connector may have left out."""
+def helps(pipeline: str, server: str) -> str:
+    """What makes good what the connector of a server, of the only one empty, may have left out."""
+    of = f"{pipeline} --server {server}" if server else pipeline
     return (
         "see that it runs and has a place (tidegate doctor); after that a copy that begins anew reads all of it: "
-        f"tidegate copy {pipeline} --again --why ..., or tidegate compare {pipeline} says whether anything is missing"
+        f"tidegate copy {of} --again --why ..., or tidegate compare {of} says whether anything is missing"
     )
 
 

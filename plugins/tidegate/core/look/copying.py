@@ -34,7 +34,7 @@ def of_connectors(status: PipelineStatus) -> Iterator[Concern]:
     for server in () if status.reading is None else status.reading.gaps:
         whose = f"the connector of server {server}" if server else "the connector"
         what = f"{whose} has lost its place in the source's log: changes may be missing in the table"
-        yield Concern(what, helps(status.name), LOST_PLACE, f"server {server}" if server else "")
+        yield Concern(what, helps(status.name, server), LOST_PLACE, f"server {server}" if server else "")
 
 
 def _waits(reading: Reading | None, merging: Merging | None) -> Iterator[tuple[str, int]]:

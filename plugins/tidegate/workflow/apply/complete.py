@@ -50,7 +50,8 @@ def _looked(ctx: Context, server: str) -> bool:
     if why:
         gap = max(gap, _newest_copy(ctx, known))
         said = silence.splitlines()[0] if silence else why
-        ctx.say(f"{ctx.name}: {_whose(server)} may have left out changes: {said}. What to do: {places.helps(ctx.name)}")
+        help = places.helps(ctx.name, server)
+        ctx.say(f"{ctx.name}: {_whose(server)} may have left out changes: {said}. What to do: {help}")
     found = Look(
         position=place.position,
         log_end=place.log_end,
