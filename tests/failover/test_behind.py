@@ -63,6 +63,20 @@ def comes_back(world: TwoSites) -> None:
     world.drain("three")
 
 
+def published_and_replayed(world: TwoSites, rows: int) -> None:
+    """The first hour has so many rows, and the same ones once it is rebuilt."""
+    for p in (0, 1):
+        world.write("bergen", f"later{p}", partition=p, hour=9)
+    world.drain("two")
+    world.archive(0)
+    read = world.table()
+    assert len(read) == rows
+    world.change_spec(columns=(*world.pipeline.columns, Column(name="x", type="string", path="$.id")))
+    assert world.replay(0).generation == 2
+    assert world.table() == read
+    assert not look(world).problems
+
+
 def test_what_never_crossed_is_not_read_where_a_copier_brings_it_late(world: TwoSites) -> None:
     switched(world)
     world.there.run()  # it was started again: c and d lie behind e
@@ -147,16 +161,7 @@ def test_a_replay_decides_as_the_batch_did(world: TwoSites) -> None:
     world.there.run()
     world.write("bergen", "f")
     world.drain("one")
-    for p in (0, 1):
-        world.write("bergen", f"later{p}", partition=p, hour=9)
-    world.drain("two")
-    world.archive(0)
-    read = world.table()
-    assert len(read) == 2
-    world.change_spec(columns=(*world.pipeline.columns, Column(name="x", type="string", path="$.id")))
-    assert world.replay(0).generation == 2
-    assert world.table() == read
-    assert not look(world).problems
+    published_and_replayed(world, 2)
 
 
 def test_a_redrive_leaves_them_where_they_are(world: TwoSites) -> None:
@@ -202,13 +207,4 @@ def test_a_replay_of_what_a_redrive_has_left_decides_as_it_did(world: TwoSites) 
     done = redrives.redriven(world)
     assert done is not None
     assert (done.data, done.dirty) == (1, 2)
-    for p in (0, 1):
-        world.write("bergen", f"later{p}", partition=p, hour=9)
-    world.drain("two")
-    world.archive(0)
-    read = world.table()
-    assert len(read) == 1
-    world.change_spec(columns=(*world.pipeline.columns, Column(name="x", type="string", path="$.id")))
-    assert world.replay(0).generation == 2
-    assert world.table() == read
-    assert not look(world).problems
+    published_and_replayed(world, 1)
