@@ -17,7 +17,7 @@ from tests.copies.servers import SERVERS, A, B, ServersWorld
 from tests.copies.test_parts import begun
 from tests.copies.worlds import COPYING, CopyWorld
 from tests.mirror.audits import Here
-from tests.world import World
+from tests.world import TOPIC, World
 from tidegate import wiring
 from tidegate.adapters import mirror_comparison
 from tidegate.cli import surroundings
@@ -93,6 +93,14 @@ def test_the_whole_table_is_read_again(tide: Tide, world: CopyWorld) -> None:
     found = tide("copy", "readings", "--again", "--why", "deleted by hand")
     assert found.stdout == "readings: 11 rows of 4 chunks read; copy 2 is whole: 11 rows up to batch 1\n"
     assert tide("copy", "readings").stdout == "readings: nothing to read; copy 2 is whole: 11 rows up to batch 1\n"
+
+
+def test_a_topic_that_was_recreated_says_what_reads_the_changes_it_has_lost(tide: Tide, world: CopyWorld) -> None:
+    world.kafka.delete(TOPIC)
+    world.kafka.create(TOPIC, 1)
+    found = tide("source", "reset", "readings", "--why", "more partitions", "--yes")
+    assert found.exit_code == 0, found.output
+    assert "tidegate copy readings --again --why ..." in found.stdout
 
 
 def test_what_does_not_go_together_is_refused(tide: Tide) -> None:

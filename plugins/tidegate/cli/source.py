@@ -92,6 +92,11 @@ def _reset(ctx: Context, why: str, recreated: bool, yes: bool) -> None:
     sure(why, yes, "Accept the new topic?")
     resetting.accept(ctx, found, why)
     click.echo(f"accepted: the next run of {name}.ingest reads {topic.topic} ({topic.topic_id})")
+    if ctx.pipeline.copy is not None:
+        click.echo(
+            "changes of the old topic that were not read come no more. Once an event of the new one is merged, a copy "
+            f"reads what they made: tidegate copy {name} --again --why ..."
+        )
 
 
 @source.command()
