@@ -197,8 +197,8 @@ class Writer(threading.Thread):
         finally:
             self._look = self.server.session()
             self.database.close()
-            self._resting.clear()
             self._rests.clear()
+            eventually(lambda: not self._resting.is_set())  # or it would take the next rest for this one
 
     def _until_ended(self, sessions: list[Any]) -> None:
         calm = time.monotonic() + _QUIET_S
@@ -209,6 +209,7 @@ class Writer(threading.Thread):
                 self._resting.set()
                 while self._rests.is_set() and not self._ends.wait(PACE_S):
                     pass
+                self._resting.clear()
                 sessions[:] = self._sessions()
             elif time.monotonic() > calm:
                 self._all_end()
