@@ -88,7 +88,6 @@ def failed(context: Context, about: str, error: BaseException | str | None) -> s
     ti = context["ti"]
     pipeline = ti.dag_id.rpartition(".")[0]
     what, advice, command = explained(error, pipeline, about)
-    what = what.replace("<pipeline>", pipeline)
     parts = [f"{subject(context, about)} failed: {what}"]
     if ti.state == TaskInstanceState.UP_FOR_RETRY:
         at = ti.next_retry_datetime().strftime("%H:%M:%SZ")
@@ -133,8 +132,8 @@ def explained(error: BaseException | str | None, pipeline: str, about: str = "")
     ask = f"tidegate doctor {pipeline}"
     if isinstance(error, TidegateError):
         advice = _flat(error.advice).removesuffix(f"; {GOES_ON}")  # the line says so itself
-        advice = advice.replace("<pipeline>", pipeline)
-        return _what(error), advice, _command(error, pipeline, look, ask)
+        what, advice = (text.replace("<pipeline>", pipeline) for text in (_what(error), advice))
+        return what, advice, _command(error, pipeline, look, ask)
     if isinstance(error, MemoryError):
         advice = (
             "give the worker more memory, or lower ingest.max_records, ingest.task_buffer or archive.merge.local_size"

@@ -31,6 +31,11 @@ def lost(last: Look | None, told: LogPosition | None, now: Place, reader: str) -
     return ""
 
 
+def connector_of(server: str) -> str:
+    """`connector of server a`; of the only one, empty, `connector`."""
+    return f"connector of server {server}" if server else "connector"
+
+
 def helps(pipeline: str, server: str) -> str:
     """What makes good what the connector of a server, of the only one empty, may have left out."""
     of = f"{pipeline} --server {server}" if server else pipeline

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tidegate.core.base.instants import iso
 from tidegate.core.base.wording import many
+from tidegate.core.copy.places import connector_of
 from tidegate.core.copy.rounds import BRINGS_NOTHING, Reading, RoundState
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import NOTHING, Copied, numbers
@@ -35,7 +36,7 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
             else _age(told, asks, None if reading is None else reading.asked_ms)
         )
         gaps = () if reading is None else reading.gaps
-        said += [f"the connector{server and f' of server {server}'} may have left out changes" for server in gaps]
+        said += [f"the {connector_of(server)} may have left out changes" for server in gaps]
         if len(table.swept_parts) > MANY_PARTS:
             said.append(
                 f"each snapshot names {len(table.swept_parts)} copies of some keys: tidegate copy --again{one} reads "

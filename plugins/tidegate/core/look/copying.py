@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.core.base.instants import span
-from tidegate.core.copy.places import helps
+from tidegate.core.copy.places import connector_of, helps
 from tidegate.core.copy.rounds import Reading, RoundState
 from tidegate.core.look.overdue import Concern
 from tidegate.core.look.status import PipelineStatus
@@ -32,8 +32,7 @@ def of_copy(status: PipelineStatus) -> Iterator[Concern]:
 def of_connectors(status: PipelineStatus) -> Iterator[Concern]:
     """S12: a connector that may have left something out, until a copy that began later is whole."""
     for server in () if status.reading is None else status.reading.gaps:
-        whose = f"the connector of server {server}" if server else "the connector"
-        what = f"{whose} has lost its place in the source's log: changes may be missing in the table"
+        what = f"the {connector_of(server)} has lost its place in the source's log: changes may be missing in the table"
         yield Concern(what, helps(status.name, server), LOST_PLACE, f"server {server}" if server else "")
 
 

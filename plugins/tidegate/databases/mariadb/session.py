@@ -84,7 +84,7 @@ def end(cursor: Any, schema: str | None = None) -> LogPosition:
 
 
 def begin(cursor: Any) -> LogPosition:
-    """The begin of the oldest file of the log that has not been purged. Raises Unusable where there is none."""
+    """Where the oldest binary log begins that is still there. Raises Unusable where there is none."""
     cursor.execute("SHOW BINARY LOGS")
     found = cursor.fetchone()
     cursor.fetchall()

@@ -51,7 +51,7 @@ def _looked(ctx: Context, server: str) -> bool:
         gap = max(gap, _newest_copy(ctx, known))
         said = silence.splitlines()[0] if silence else why
         help = places.helps(ctx.name, server)
-        ctx.say(f"{ctx.name}: {_whose(server)} may have left out changes: {said}. What to do: {help}")
+        ctx.say(f"{ctx.name}: its {places.connector_of(server)} may have left out changes: {said}. What to do: {help}")
     found = Look(
         position=place.position,
         log_end=place.log_end,
@@ -70,7 +70,7 @@ def _looked(ctx: Context, server: str) -> bool:
 
 
 def _nobody_says(ctx: Context, server: str, why: str) -> bool:
-    ctx.say(f"{ctx.name}: nobody says how far {_whose(server)} is: {why.splitlines()[0]}")
+    ctx.say(f"{ctx.name}: nobody says how far its {places.connector_of(server)} is: {why.splitlines()[0]}")
     return True
 
 
@@ -104,10 +104,6 @@ def _newest_copy(ctx: Context, table: Told | None) -> int:
     """The greatest number of a copy that has begun; 0 for none."""
     newest = ctx.ledger.copies.newest(ctx.name)
     return max(0 if newest is None else newest.number, 0 if table is None else table.copied.newest)
-
-
-def _whose(server: str) -> str:
-    return f"its connector of server {server}" if server else "its connector"
 
 
 def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> Complete | None:
