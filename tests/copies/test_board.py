@@ -30,8 +30,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CopyWorld
     made.close()
 
 
-def page() -> str:
-    answer: Any = board_app.client().get("/tidegate/readings")
+def page(of: str = "") -> str:
+    answer: Any = board_app.client().get(f"/tidegate/readings{of}")
     assert answer.status_code == 200, answer.text
     return " ".join(answer.text.split())
 
@@ -52,6 +52,14 @@ def test_a_copy_under_way_is_a_map(world: CopyWorld) -> None:
     assert "keys above 3, up to 6: 3 rows read" in page()
     world.apply()
     assert "tg-chunks" not in page()
+
+
+def test_a_batch_of_a_mirror_says_whether_it_is_merged_and_names_no_window(world: CopyWorld) -> None:
+    assert "<dt>Merged</dt><dd>it is in the table</dd>" in page("/batch/1")
+    assert "/window/" not in page("/batch/1"), "a mirror has none: the page behind the link would be missing"
+    world.source_table.set(1, "new")
+    assert world.deliver() == 2
+    assert "<dt>Merged</dt><dd>not yet: readings.apply merges it</dd>" in page("/batch/2")
 
 
 def _chunk(number: int, **more: Any) -> Chunk:

@@ -25,7 +25,7 @@ class NoBatch(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """`newest`: the pipeline's newest batch."""
+    """`newest`: the pipeline's newest batch; `merged`: of a mirror the newest one in its table, 0 for none; else None."""
 
     pipeline: Pipeline
     batch: BatchRow
@@ -33,6 +33,7 @@ class Page:
     events: tuple[Event, ...]
     runs: tuple[Run, ...]
     newest: int
+    merged: int | None
     now_ms: int
 
     @property
@@ -73,5 +74,6 @@ def gather(reach: Reach, name: str, batch_id: int) -> Page:
         events=tuple(events),
         runs=runs,
         newest=newest,
+        merged=None if pipeline.windows.closes else reads.merging([name])[name].upto,
         now_ms=time.time_ns() // 1_000_000,
     )
