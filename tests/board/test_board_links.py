@@ -9,6 +9,7 @@ import pytest
 
 from tests.board.test_board_pages import fill, viewer, world
 from tests.world import World, make_pipeline
+from tidegate.board.words import Subject, subject
 
 __all__ = ["viewer", "world"]  # fixtures
 
@@ -46,3 +47,23 @@ def test_every_task_has_a_link_to_the_board_which_survives_serialisation() -> No
     with board_app.application().test_request_context():
         found = task.operator_extra_links[0].get_link(task, ti_key=key)
     assert found == "/tidegate/-/run?dag_id=readings.ingest&run_id=run+1"
+
+
+# ---------------------------------------------------------------- from the event log
+
+
+@pytest.mark.parametrize(
+    ("text", "of"),
+    [
+        ("batch 12", Subject(batch_id=12)),
+        ("window 20130105T040000Z", Subject(window_ms=1_357_358_400_000)),
+        ("delivery shop 2013-01-05T04:00Z", Subject(window_ms=1_357_358_400_000)),
+        ("delivery shop 2013-01-05T04:00:30Z", Subject(window_ms=1_357_358_430_000)),
+        ("delivery shop.late batch 12", Subject(batch_id=12)),
+        ("delivery shop", Subject()),
+        ("delivery shop 2013-13-05T04:00Z", Subject()),
+        ("copy 2", Subject()),
+    ],
+)
+def test_what_an_event_is_of_has_a_page(text: str, of: Subject) -> None:
+    assert subject(text) == of

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, iso, span
 from tidegate.core.base.wording import many, size
-from tidegate.core.tell.subjects import said
+from tidegate.core.tell.subjects import meant, said
 from tidegate.core.window.cut import parse_window_id, window_id
 
 UTC_NAMES = ("UTC", "Etc/UTC", "Z")
@@ -98,7 +98,10 @@ class Subject:
 
 
 def subject(text: str) -> Subject:
-    """The subject in `batch 12` or `window 20130105T040000Z`."""
+    """The subject in `batch 12` or `window 20130105T040000Z`, or what a delivery sent: `delivery shop
+    2013-01-05T04:00Z`, `delivery shop.late batch 12`."""
+    delivered = _DELIVERED.fullmatch(text)
+    text = text if delivered is None else delivered[1] or meant(f"window {delivered[2]}")
     kind, _, name = text.partition(" ")
     if kind == "batch" and name.isdecimal():
         return Subject(batch_id=int(name))
@@ -108,6 +111,7 @@ def subject(text: str) -> Subject:
         return Subject()
 
 
+_DELIVERED = re.compile(r"delivery \S+ (?:(batch \d+)|(\S+))")
 _TASK = re.compile(r"airflow ([^/ ]+)/(.+)/([^/ ]+) try (\d+)")
 FILTERS = {
     "tg_task": task,

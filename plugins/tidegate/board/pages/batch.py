@@ -25,7 +25,7 @@ class NoBatch(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """`newest`: the pipeline's newest batch; `merged`: of a mirror the newest one in its table, 0 for none; else None."""
+    """`newest`: the pipeline's newest batch; `merged`: a mirror's newest merged one, 0 for none; else None."""
 
     pipeline: Pipeline
     batch: BatchRow
