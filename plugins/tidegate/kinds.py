@@ -17,31 +17,35 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import CatalogueError, DeliveryRefused, SourceError, TidegateError
-from tidegate.core.batch.jobs import ReadPlan
-from tidegate.core.deliver.port import Checksum, FurtherSystem, Table
-from tidegate.core.doctor.findings import Finding
-from tidegate.core.failover.states import Standby
-from tidegate.core.source.port import Source, Traits
-from tidegate.core.source.records import Reader
-from tidegate.core.source.trouble import Remedy
 from tidegate.core.spec import pipeline
-from tidegate.core.target.port import Targets, Unit
-from tidegate.core.target.stored import StoredForm
+from tidegate.core.target.port import Unit
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # every DAG file and every executor imports this module: what only types name is not loaded for them
     from importlib.metadata import EntryPoints
+
+    from tidegate.core.batch.jobs import ReadPlan
+    from tidegate.core.deliver.port import Checksum, FurtherSystem, Table
+    from tidegate.core.doctor.findings import Finding
+    from tidegate.core.failover.states import Standby
+    from tidegate.core.source.port import Source, Traits
+    from tidegate.core.source.records import Reader
+    from tidegate.core.source.trouble import Remedy
+    from tidegate.core.target.port import Targets
+    from tidegate.core.target.stored import StoredForm
+
+    Opened = Callable[[Connection, pipeline.Source, str, float], Source]
+    """`opened(connection, source, client_id, timeout_s)`: connects at the first question. Raises SourceError."""
+    StandbyOpened = Callable[[Connection, pipeline.Source, str, float], Standby]
+    Examined = Callable[[pipeline.Pipeline, Connection, float, Callable[[Callable[[], Any]], Any]], list[Finding]]
+    """`examined(pipeline, connection, seconds, ask)`: what `tidegate doctor` finds; the first question goes by `ask`,
+    which knows whether the server has left another one unanswered."""
+    SystemOpened = Callable[[Mapping[str, Any], Table, Checksum, float], FurtherSystem]
+    """`opened(settings, table, checksum, timeout_s)`: connects at the first question."""
 
 _K = TypeVar("_K")
 
 
 # ---------------------------------------------------------------- sources
-
-Opened = Callable[[Connection, pipeline.Source, str, float], Source]
-"""`opened(connection, source, client_id, timeout_s)`: connects at the first question. Raises SourceError."""
-StandbyOpened = Callable[[Connection, pipeline.Source, str, float], Standby]
-Examined = Callable[[pipeline.Pipeline, Connection, float, Callable[[Callable[[], Any]], Any]], list[Finding]]
-"""`examined(pipeline, connection, seconds, ask)`: what `tidegate doctor` finds; the first question goes by `ask`, which
-knows whether the server has left another one unanswered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +151,6 @@ def dags_of(spec: pipeline.Pipeline) -> tuple[str, ...]:
 
 
 # ---------------------------------------------------------------- further systems
-
-SystemOpened = Callable[[Mapping[str, Any], Table, Checksum, float], FurtherSystem]
-"""`opened(settings, table, checksum, timeout_s)`: connects at the first question."""
 
 
 @dataclass(frozen=True, kw_only=True)

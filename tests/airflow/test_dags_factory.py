@@ -216,6 +216,8 @@ recorded = ("open", "socket.connect", "subprocess.Popen", "sqlite3.connect")
 factory.build_dags()
 recorded = ()
 heavy = [m for m in ("pyarrow", "duckdb", "confluent_kafka", "pyhive", "pyspark", "hdfs_native") if m in sys.modules]
+tasks_own = ("workflow", "ledger", "core.ledger", "core.look", "core.mirror", "core.copy", "core.failover")
+heavy += [m for m in sys.modules if m.startswith(tuple("tidegate." + name for name in tasks_own))]
 ours = ({str(folder)!r}, os.environ["AIRFLOW_HOME"] + "/airflow.cfg")
 foreign = [o for o in opened if not o[1].startswith(ours) and "site-packages" not in o[1]]
 print("RESULT", heavy, foreign, len(opened))

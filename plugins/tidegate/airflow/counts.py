@@ -13,18 +13,21 @@ import json
 import time
 from collections.abc import Callable
 from threading import Lock
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from tidegate.adapters.airflow_connections import airflow_connection
 from tidegate.airflow.threads import in_thread
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.base.plain import loads
-from tidegate.core.completeness.port import Truth
-from tidegate.core.ledger import Ledger
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.window.readiness import Certificate
 from tidegate.core.window.states import WindowKey
 from tidegate.core.window.waits import Answer
+
+if TYPE_CHECKING:
+    from tidegate.core.completeness.port import Truth
+    from tidegate.core.ledger import Ledger
+    from tidegate.core.window.readiness import Certificate
 
 LOOK_S = 60.0
 AT_ONCE = 4

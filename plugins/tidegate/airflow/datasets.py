@@ -18,7 +18,6 @@ from sqlalchemy import select
 from tidegate.core.base.errors import SpecError
 from tidegate.core.base.instants import iso
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.tell import announcement
 
 if TYPE_CHECKING:
     from airflow.models.taskinstance import TaskInstance
@@ -89,6 +88,8 @@ def announce(ctx: PipelineContext, notice: Notice, task_instance: TaskInstance) 
 
 def register(pipeline: Pipeline, notice: Notice, task_instance: TaskInstance, session: Session) -> bool | None:
     """Add the event. Returns False if it existed, None if no DAG that Airflow knows has the dataset."""
+    from tidegate.core.tell import announcement
+
     dataset, extra = dataset_of(pipeline), announcement.extra(pipeline, notice)
     # one at a time: no other process may add it between the look and the event
     known = session.scalar(select(DatasetModel.id).where(DatasetModel.uri == dataset.uri).with_for_update())

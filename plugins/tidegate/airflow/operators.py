@@ -16,7 +16,7 @@ from airflow.utils import timezone
 from airflow.utils.session import create_session
 
 from tidegate.adapters.airflow_connections import airflow_connection
-from tidegate.airflow import catchup, datasets, gauges, messages, replay_conf, replay_runs, runs, switches
+from tidegate.airflow import catchup, datasets, messages, replay_conf, replay_runs, runs, switches
 from tidegate.airflow.backfill import stranded_runs
 from tidegate.airflow.clear import leftovers
 from tidegate.airflow.sensors import defer_until_closed
@@ -25,7 +25,6 @@ from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.errors import GivesWay, NotReady, StillClosing, TidegateError
 from tidegate.core.publish.catchup import worth_it
 from tidegate.core.spec.pipeline import Pipeline
-from tidegate.core.tell import announcement
 from tidegate.core.window.states import WindowKey
 
 if TYPE_CHECKING:
@@ -165,6 +164,7 @@ class ApplyOperator(PipelineOperator):
         Raises AirflowSkipException where nothing was merged, so that no dataset event is written; not in a further try:
         one that died behind its commit has told nobody, and an event that comes twice does no harm. Nor is one written
         while readers see nothing yet."""
+        from tidegate.core.tell import announcement
         from tidegate.workflow.apply.apply import apply
 
         until = time.monotonic() + LONGEST_APPLY_S
@@ -273,6 +273,7 @@ class MaintainOperator(PipelineOperator):
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
         """Create archive runs before other duties: users notice a window that waits."""
+        from tidegate.airflow import gauges
         from tidegate.workflow.maintain import reconcile
         from tidegate.workflow.tell import announcements
 

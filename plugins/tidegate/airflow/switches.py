@@ -11,7 +11,6 @@ from airflow.models.errors import ParseImportError
 from airflow.utils.session import create_session
 from sqlalchemy import select, update
 
-from tidegate.adapters.airflow_facts import last_line
 from tidegate.airflow.backfill.range_runs import scheduler_alive
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ class Switches:
 
     def import_errors(self) -> list[str]:
         """File and last line of each error that keeps DAGs of these pipelines, or of their file, from Airflow."""
+        from tidegate.adapters.airflow_facts import last_line
+
         asked = select(ParseImportError.filename, ParseImportError.stacktrace).order_by(ParseImportError.filename)
         with create_session() as session:
             found: Sequence[Any] = session.execute(asked).all()

@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.core.base.clock import Clock
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
 from tidegate.core.files.receipt import FileEntry
-from tidegate.core.mirror.jobs import Bucket, Daily, TableColumn
 from tidegate.core.spec.pipeline import Fields, Pipeline
-from tidegate.core.target.prefix import Merged, Prefix
 from tidegate.core.window.states import BuiltGeneration, Moved, PublishedGeneration, WindowKey
+
+if TYPE_CHECKING:
+    from tidegate.core.mirror.jobs import Bucket, Daily, TableColumn
+    from tidegate.core.target.prefix import Merged, Prefix
 
 
 class Unit(Enum):
