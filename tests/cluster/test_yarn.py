@@ -13,7 +13,7 @@ from dev.stack.info import StackInfo
 from dev.stack.stack import Stack
 from tests.cluster.conftest import ALL, Make
 from tests.cluster.life import Held, Life, end_sessions_of, me, parents_named, until
-from tidegate.core.base.errors import JobFailed
+from tidegate.core.base.errors import JobFailed, JobKilled
 from tidegate.storage import HdfsStorage
 from tidegate.workflow.batch import ingest
 
@@ -75,7 +75,7 @@ def test_a_killed_client_leaves_a_zombie_that_does_no_harm(cluster: StackInfo, m
     client = jvm_of(life)
     client.kill()
     thread.join(120)
-    assert [type(e) for e in errors] == [JobFailed]
+    assert [type(e) for e in errors] == [JobKilled]
     zombie = latest(cluster)
     assert (zombie["state"], driver.is_running()) == ("RUNNING", True)
     stale = ctx.ledger.batches.get(life.name, 1)
@@ -104,7 +104,7 @@ def test_a_killed_application_master_is_not_started_again(cluster: StackInfo, ma
     driver = held.waits("driver", errors)
     parents_named(driver, "ApplicationMaster").kill()
     thread.join(120)
-    assert [type(e) for e in errors] == [JobFailed]
+    assert [type(e) for e in errors] == [JobKilled]
     ended = latest(cluster)
     assert (ended["state"], ended["finalStatus"]) == ("FAILED", "FAILED")
     with urllib.request.urlopen(f"{cluster.yarn_url}/ws/v1/cluster/apps/{ended['id']}/appattempts", timeout=10) as page:
