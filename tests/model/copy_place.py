@@ -3,7 +3,8 @@
 The connector notes how far it has delivered. While it is down its source may purge the log beyond that place, or a
 person may forget it; then it begins at the log's end, and what was written in between never comes. An observer looks
 at the place and at the log's oldest part, one look after the other, and tells what `copy_complete.py` proves of a
-connector that goes on where it was. A copy reads the row anew. A source's transaction n has position n.
+connector that goes on where it was. A copy reads the row anew; a comparison with the source, which knows contents alone, finds that it
+is the same. A source's transaction n has position n.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ class Cfg(Settings):
     cures = "begun"  # S12: a copy counts that began after the newest such look | that became whole after it
     none = True  # S12: where the connector had a place, none is a loss
     names = True  # S12: a connector of another name, that is further, may have lost something
+    contents = 99  # so many transactions in a row have different ones
+    compares = False  # a comparison, and no copy
+    waits = True  # S12: a comparison counts once what was in the topic is merged
 
     always = (("deliver",), ("apply",))
     procs = (
@@ -129,6 +133,15 @@ def copy(s, cfg):
     return "ok"
 
 
+def equal(s, cfg, number, end):
+    """Compare the row with the source's; where they are the same, that counts as a copy."""
+    if cfg.waits and s["done"] < end:
+        return BLOCK
+    if s["row"][1] % cfg.contents == s["n"] % cfg.contents:
+        s["whole"] = number
+    return "ok"
+
+
 def whole(s, cfg, number):
     s["whole"] = number
     return "ok"
@@ -183,7 +196,8 @@ def tell(s, cfg, found, carried, end):
 
 
 def invariant(s, cfg):
-    if s["row"][1] < s["told"]:
+    since = {n % cfg.contents for n in range(s["told"], s["n"] + 1)}
+    if s["row"][1] < s["told"] and s["row"][1] % cfg.contents not in since:
         raise Violation(f"told that nothing is older than {s['told']}: the row is as of {s['row'][1]}")
 
 
@@ -220,12 +234,16 @@ def observer(cfg, looks):
 
 def copier(cfg):
     number = yield ("begin",)
+    if cfg.compares:
+        end = yield ("ends",)
+        yield ("equal", number, end)
+        return
     yield ("copy",)
     yield ("whole", number)
 
 
 PROGRAMS = {f.__name__: f for f in (source, connector, observer, copier)}
-OPS = {f.__name__: f for f in (write, purge, forget, resume, send, deliver, down, apply, begin, copy, whole)}
+OPS = {f.__name__: f for f in (write, purge, forget, resume, send, deliver, down, apply, begin, copy, whole, equal)}
 OPS |= {f.__name__: f for f in (place, oldest, ends, newest, note, tell)}
 
 

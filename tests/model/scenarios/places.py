@@ -22,6 +22,10 @@ SCENARIOS = {
             "the look that finds it at a new place is as any other": {"again": False},
         },
     ),
+    "place-compared": (
+        {"compares": True, "contents": 2, "writes": 2},
+        {"a comparison counts while events wait in the topic": {"waits": False}},
+    ),
     "place-renamed": (
         {"forgets": "renamed", "writes": 2},
         {"a connector of another name goes on where the other one was": {"names": False}},
