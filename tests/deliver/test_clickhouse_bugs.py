@@ -43,9 +43,9 @@ def _sent_again(word: str) -> Bug:
             for shard in self._shards:
                 send = shard.do
 
-                def twice(sql: str, *more: Any, send: Any = send) -> None:
+                def twice(sql: str, *more: Any, send: Any = send, **named: Any) -> None:
                     try:
-                        send(sql, *more)
+                        send(sql, *more, **named)
                     except Unanswered:
                         if word not in sql:
                             raise
