@@ -1,4 +1,4 @@
-"""ClickHouse servers in memory, as far as `targets.clickhouse` uses them: its own statements run here, so that lives can
+"""ClickHouse servers in memory, as far as `targets.clickhouse` uses them: its own statements run here, so that lives
 put whatever they like between two of them. What real servers do is known from `attacks.py`, which run on those."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.clickhouse.places import _length, _value
+from tests.deliver.lab import Around, at_once
 from tidegate.core.base import hivetypes
 from tidegate.core.base.errors import DeliveryUnsure
 from tidegate.core.deliver.port import Content, Table
@@ -75,15 +76,11 @@ class Server:
                 made.log.pop(0)()
 
     def restart(self) -> None:
-        """What runs ends without effect. An old version shows again what is on its disk."""
+        """What runs ends without effect. An old version shows again what is on its disk, but of a replicated table:
+        ZooKeeper knows its parts."""
         self.running.clear()
-        for made in self.tables.values():
-            for part in made.parts:
-                part.gone_s = None if self.cluster.knows == OLD else part.gone_s
-
-
-def at_once(name: str, do: Callable[[], None]) -> None:
-    do()
+        for part in [p for made in self.tables.values() if not made.path for p in made.parts]:
+            part.gone_s = None if self.cluster.knows == OLD else part.gone_s
 
 
 @dataclass
@@ -91,7 +88,7 @@ class Cluster:
     """Shards of servers, the first of each is written to. `around`: as of `deliver.lab.Server`. `seen`: generations of
     each window and server, in the order in which readers could meet them; `wrong`: what none may meet."""
 
-    around: Callable[[str, Callable[[], None]], None] = at_once
+    around: Around = at_once
     shape: tuple[int, ...] = (1, 1)
     knows: frozenset[str] = OLD
     now_s: float = 0.0
@@ -105,7 +102,13 @@ class Cluster:
 
     def __post_init__(self) -> None:
         names = [[f"ch{i}{'abc'[j]}" for j in range(many)] for i, many in enumerate(self.shape)]
-        self.shards = [[Server(name, self) for name in shard] for shard in names]
+        self.every = [[Server(name, self) for name in shard] for shard in names]
+        self.named = len(self.every)
+
+    @property
+    def shards(self) -> list[list[Server]]:
+        """Those that the connection names."""
+        return self.every[: self.named]
 
     @property
     def servers(self) -> list[Server]:
@@ -301,7 +304,8 @@ class Memory(Client):
     def _show(self, target: str, made: Made, source: str, partition: str, of: list[Data]) -> None:
         """Replaces the partition by these parts, here at once, at other replicas in its turn."""
         cluster, rows = self.server.cluster, [row for part in of for row in part.rows]
-        here, window_ms = cluster.shards.index(next(s for s in cluster.shards if self.server in s)), int(partition) * 1000
+        window_ms = int(partition) * 1000
+        here = next(i for i, shard in enumerate(cluster.every) if any(one is self.server for one in shard))
         found = Content(rows=len(rows), checksum=sum(row[""] for row in rows) % (1 << 64))
         attempt = source.rpartition("__tidegate_")[2].split("_")
         if len(of) > 1:
@@ -319,7 +323,7 @@ class Memory(Client):
                 cluster.seen.setdefault((window_ms, at.address), []).append(int(attempt[2]))
 
         execute(self.server, made)
-        for other in cluster.shards[here]:
+        for other in cluster.every[here]:
             if other is not self.server and (its := other.tables.get(target)) is not None:
                 lags = bool(its.log)  # a REPLACE without a part is forgotten by one that lags, as by 18.16
                 its.log.append(partial(execute, other, its, forget=lags and not of))
@@ -330,7 +334,8 @@ class Memory(Client):
 
     def _others(self, name: str, path: str) -> list[Made]:
         """Replicas of the table."""
-        tables = [each.tables[name] for each in self.server.cluster.servers if name in each.tables]
+        every = [each for shard in self.server.cluster.every for each in shard]
+        tables = [each.tables[name] for each in every if name in each.tables]
         return [made for made in tables if path and made.path == path and made is not self.server.tables.get(name)]
 
 
@@ -358,18 +363,18 @@ def _decoded(body: bytes) -> Iterator[Row]:
 
 
 def _arrow(kind: str) -> pa.DataType:
-    if kind.startswith("DateTime64"):
-        return pa.int64()
-    return _ARROW.get(kind) or getattr(pa, kind.lower().replace("float32", "float32"))()
+    return pa.int64() if kind.startswith("DateTime64") else _ARROW.get(kind) or getattr(pa, kind.lower())()
 
 
 class InClickHouse(ClickHouseTable):
     """The product's own table, on these servers. Notes what each try has sent to which shard."""
 
-    place = Cluster
+    place: Any = Cluster
+    quorum = 1
 
     def __init__(self, cluster: Cluster, table: Table) -> None:
-        super().__init__(cluster.clients(), table, 5.0)
+        wanted = replace(table, options=(("quorum", str(self.quorum)),))
+        super().__init__(cluster.clients(), wanted, 5.0)
         self._cluster = cluster
 
     def _filled(self, staging: str, *given: Any) -> list[Content]:
@@ -387,3 +392,9 @@ class Replicated(InClickHouse):
     """Two shards of two replicas, of an old version."""
 
     place = partial(Cluster, shape=(2, 2))
+
+
+class Quorum(Replicated):
+    """The same; a window stands once both replicas show it."""
+
+    quorum = 2

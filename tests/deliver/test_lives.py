@@ -99,7 +99,9 @@ class Life:
             return
         self.busy = True
         with contextlib.suppress(TidegateError):
-            self.chance.choice((self.one_comes_late, self.one_comes_late, self.replays, self.delivers, self.overtakes))()
+            self.chance.choice(
+                (self.one_comes_late, self.one_comes_late, self.replays, self.delivers, self.overtakes)
+            )()
         self.busy = False
 
     # ------------------------------------------------------------ steps
