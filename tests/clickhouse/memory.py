@@ -24,7 +24,6 @@ from tidegate.targets.clickhouse.table import ClickHouseTable
 from tidegate.targets.clickhouse.types import Column, row_hashes
 
 OLD, NEW = frozenset[str](), frozenset({EMPTY_SOURCE, "allow_nullable_key", "DateTime64", "Date32", "Bool"})
-"""Versions, by what they know."""
 _NAME = r"`(?:\w+)`\.`(\w+)`"
 _ARROW = {"String": pa.large_binary(), "Bool": pa.uint8(), "DateTime('UTC')": pa.uint32()}
 Row = dict[str, Any]
@@ -169,8 +168,8 @@ class Memory(Client):
 
     def do(self, sql: str, body: bytes = b"", settings: Any = NONE) -> None:
         self._up()
-        words = " ".join(sql.split("`")[0::2])
-        name = next(w for w in ("REPLACE", "DELETE", "CREATE", "INSERT", "OPTIMIZE", "DROP", "ALTER") if w in words)
+        known = ("REPLACE", "DELETE", "CREATE", "INSERT", "OPTIMIZE", "DROP", "ALTER")
+        name = next(word for word in known if word in " ".join(sql.split("`")[0::2]))
         self._lost(name.lower(), partial(getattr(self, f"_{name.lower()}"), sql, body, settings))
 
     def _up(self) -> None:
@@ -189,8 +188,8 @@ class Memory(Client):
 
     def _answer(self, sql: str) -> list[list[Any]]:
         tables, texts = self.server.tables, re.findall(r"'([^']*)'", sql)
-        if sql == "SELECT 1":
-            return [[1]]
+        if sql in ("SELECT 0", "SELECT 1"):
+            return [[int(sql[-1])]]
         if "FROM system.processes" in sql:
             return [[sum(texts[1] in query for query, _ in self.server.running)]]
         if "startsWith(name" in sql:
@@ -206,7 +205,9 @@ class Memory(Client):
         keys = [name for name in re.findall(r"`(\w+)`", sql.partition(" FROM ")[0].partition("count()")[0])]
         groups: dict[tuple[Any, ...], list[int]] = {} if keys else {(): []}
         for row in rows:
-            groups.setdefault(tuple(_word(row[key]) for key in keys), []).append(row[""])
+            values = (row[key] for key in keys)
+            of = tuple(value.decode() if isinstance(value, bytes) else value for value in values)
+            groups.setdefault(of, []).append(row[""])
         return [[*values, len(hashes), sum(hashes) % (1 << 64)] for values, hashes in groups.items()]
 
     def _of_system(self, sql: str, made: Made, more: list[str]) -> list[list[Any]]:
@@ -274,9 +275,14 @@ class Memory(Client):
             made.parts.append(self._part(partition, rows))
 
     def _drop(self, sql: str, *_: Any) -> None:
-        """An old version waits for what has found the table before."""
-        name = re.findall(_NAME, sql)[0]
-        self._table(name)
+        """An old version waits for what has found the table before. Of a partition: without a source, and so without a
+        fence."""
+        name, partition = re.findall(_NAME, sql)[0], re.search(r"PARTITION ID '(\d+)'", sql)
+        made = self._table(name)
+        if partition:
+            for part in made.active(partition[1]):
+                part.gone_s = self.server.cluster.now_s
+            return
         while self.server.cluster.knows == OLD and any(f"`{name}`" in query for query, _ in self.server.running):
             self.server.finish_one()
         self.server.tables.pop(name, None)
@@ -313,9 +319,7 @@ class Memory(Client):
         if (wanted := cluster.sent.get(source)) is not None and wanted[here] != found:
             cluster.wrong.append(f"{source}: {found} shown, {wanted[here]} sent")
 
-        def execute(at: Server, made: Made, forget: bool = False) -> None:
-            if forget:
-                return
+        def execute(at: Server, made: Made) -> None:
             for part in made.active(partition):
                 part.gone_s = cluster.now_s
             made.parts += [self._part(partition, list(part.rows)) for part in of]
@@ -324,9 +328,9 @@ class Memory(Client):
 
         execute(self.server, made)
         for other in cluster.every[here]:
-            if other is not self.server and (its := other.tables.get(target)) is not None:
-                lags = bool(its.log)  # a REPLACE without a part is forgotten by one that lags, as by 18.16
-                its.log.append(partial(execute, other, its, forget=lags and not of))
+            its = None if other is self.server else other.tables.get(target)
+            if its is not None and (of or not its.log):  # without a part it is forgotten by one that lags, as by 18.16
+                its.log.append(partial(execute, other, its))
 
     def _part(self, partition: str, rows: list[Row]) -> Data:
         self.server.cluster.blocks += 1
@@ -337,10 +341,6 @@ class Memory(Client):
         every = [each for shard in self.server.cluster.every for each in shard]
         tables = [each.tables[name] for each in every if name in each.tables]
         return [made for made in tables if path and made.path == path and made is not self.server.tables.get(name)]
-
-
-def _word(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def _decoded(body: bytes) -> Iterator[Row]:
