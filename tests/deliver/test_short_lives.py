@@ -26,9 +26,9 @@ from tidegate.core.spec.pipeline import Column
 from tidegate.ledger.deliveries import SqlDeliveries
 from tidegate.targets.clickhouse import replicas, table
 from tidegate.targets.clickhouse.client import Failed, Unanswered
-from tidegate.workflow.deliver import deliver
+from tidegate.workflow.deliver import deliver, ready
 
-LIVES = int(os.environ.get("TIDEGATE_SHORT_LIVES", "8"))
+LIVES = int(os.environ.get("TIDEGATE_SHORT_LIVES", "4"))
 STEPS, HOURS = 25, 2
 KINDS = (Transactional, Staged, InClickHouse, Newer, Replicated, Quorum)
 
@@ -82,7 +82,7 @@ class ShortLife:
         self.depth += 1
         doings = (
             *[self.one_comes_late] * 2, *[self.overtakes] * 2, self.publishes, self.delivers, self.of_servers,
-            self.is_dropped,
+            self.is_dropped, self.prepares,
         )  # fmt: skip
         with contextlib.suppress(TidegateError):
             self.chance.choice(doings)()
@@ -122,6 +122,14 @@ class ShortLife:
     def delivers(self) -> None:
         drops = self.drops
         self.lab.deliver()
+        self.noticed = max(self.noticed, drops)
+
+    def prepares(self) -> None:
+        """A run that ends before its first hour."""
+        drops = self.drops
+        with self.lab.context() as ctx:
+            one = self.lab.pipeline.deliver[0]
+            ready.prepare(ctx, one, ctx.sender(one))
         self.noticed = max(self.noticed, drops)
 
     def overtakes(self) -> None:
@@ -285,7 +293,8 @@ def short(folder: Path, kind: type[Any], seed: int) -> Iterator[ShortLife]:
     stands = SqlDeliveries.stands
 
     def told_late(self: Any, row: Any, content: Any) -> Any:
-        life.meanwhile()
+        for _ in range(3):
+            life.meanwhile(0.3)
         return stands(self, row, content)
 
     with contextlib.ExitStack() as stack:
