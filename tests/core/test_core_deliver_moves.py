@@ -21,11 +21,12 @@ from tidegate.core.deliver.due import (
     in_words,
     is_late,
     lag_ms,
+    lost,
     of_window_in_words,
     unknown_generation,
 )
 from tidegate.core.deliver.nested import text_of
-from tidegate.core.deliver.port import Attempt, Content, Standing
+from tidegate.core.deliver.port import Attempt, Content, Missing, Standing
 from tidegate.core.deliver.states import (
     PENDING,
     REFUSED,
@@ -135,11 +136,21 @@ def test_last_words_and_refusals() -> None:
 
 
 def test_again_leaves_what_stands() -> None:
+    """A try under way may not say any more that it stands."""
     made = moves.again(row(STANDING), "wanted")
     assert (made.transition, made.after, made.sets) == (moves.AGAIN, row(PENDING, why="wanted"), {"why": "wanted"})
     assert (made.detail, made.as_read) == ({"generation": 4, "why": "wanted"}, TRY)
+    assert moves.again(ROW, "the table was missing").after.state == PENDING
     with pytest.raises(LostComparison):
-        moves.again(ROW, "it is being sent")
+        moves.again(row(PENDING), "it is wanted already")
+
+
+def test_what_stood_in_a_table_that_is_missing_and_what_may_come_to_say_so() -> None:
+    rows = [row(state, content=Content(rows=3, checksum=1)) for state in DeliveryState]
+    at = ROW.window_ms
+    assert [one.state for one in lost(rows, Missing())] == [SENDING, STANDING]
+    assert [one.state for one in lost(rows, Missing(left=((at, 2),)))] == [SENDING, STANDING]
+    assert [one.state for one in lost(rows, Missing(left=((at, 3),)))] == [SENDING], "it had no row in that part"
 
 
 def test_skipping_a_window_that_was_never_sent() -> None:

@@ -71,6 +71,8 @@ class Server:
 
 
 class _System:
+    place = Server
+
     def __init__(self, server: Server, table: Table) -> None:
         self.server, self.table = server, table
 
@@ -259,7 +261,7 @@ class Lab:
 
     def __init__(self, folder: Path, kind: type[Any] = Transactional, *more: Delivery, wrap: Any = None) -> None:
         self.kind = kind
-        self.servers = {one.name: Server() for one in (SHOP, *more)}
+        self.servers = {one.name: kind.place() for one in (SHOP, *more)}
         pipeline = make_pipeline(f"file://{folder}/lake/readings")
         self.world = World(folder, pipeline, wrap)
         self.world.change_spec(deliver=(SHOP, *more))

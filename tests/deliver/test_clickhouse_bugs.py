@@ -14,6 +14,7 @@ import pytest
 from dev.stack.info import StackInfo
 from tests.clickhouse import attacks
 from tests.clickhouse.places import ALL, Place, gone, real
+from tidegate.core.base.errors import DeliveryUnsure
 from tidegate.core.deliver.port import Attempt
 from tidegate.targets.clickhouse import client, statements, table
 from tidegate.targets.clickhouse.client import NONE, Client, Unanswered
@@ -43,9 +44,9 @@ def _sent_again(word: str) -> Bug:
             for shard in self._shards:
                 send = shard.do
 
-                def twice(sql: str, *more: Any, send: Any = send) -> None:
+                def twice(sql: str, *more: Any, send: Any = send, **named: Any) -> None:
                     try:
-                        send(sql, *more)
+                        send(sql, *more, **named)
                     except Unanswered:
                         if word not in sql:
                             raise
@@ -121,7 +122,10 @@ def _emptied_by_drop_partition() -> list[Any]:
         if attempt.rows:
             return replace(self, staging, attempt, wanted)
         for shard in self._shards:
-            shard.do(f"ALTER TABLE {self._names.target} DROP PARTITION ID '{attempt.token.unit // 1000}'")
+            try:
+                shard.do(f"ALTER TABLE {self._names.target} DROP PARTITION ID '{attempt.token.unit // 1000}'")
+            except Unanswered as error:
+                raise DeliveryUnsure("it may have been executed") from error
         return None
 
     return [patch.object(ClickHouseTable, "_replace", dropped)]

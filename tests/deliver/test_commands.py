@@ -17,6 +17,7 @@ from tests.world import HOUR, T0, record
 from tidegate.cli import surroundings
 from tidegate.cli.main import main
 from tidegate.core.base.errors import DeliveryRefused
+from tidegate.core.deliver.port import Missing
 from tidegate.spec import load_file
 
 LIST = """\
@@ -287,6 +288,21 @@ def test_compare_makes_a_table_again_that_was_dropped_there(tide: Tide, lab: Lab
     found = tide("compare", "readings", "--to", "shop", "--fix", "--why", "the table was dropped")
     assert (found.exit_code, lab.server.ids(T0)) == (0, ["0-0", "0-1"]), found.stdout
     assert tide("compare", "readings", "--to", "shop").stdout == "shop: 2 unchanged, 4 rows\n"
+
+
+def test_a_part_that_is_missing_and_hours_that_differ_are_put_right_in_one_run(
+    tide: Tide, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One hour had rows in a shard that has lost its table, the other one has lost rows elsewhere."""
+    tide("deliver", "readings")
+    monkeypatch.setattr(lab.kind, "missing", lambda _: Missing(left=((T0, 1), (T0 + HOUR, 2))))
+    lab.server.rows[T0 + HOUR].pop()
+    sent = len(lab.server.sent)
+    found = tide("compare", "readings", "--to", "shop", "--fix", "--why", "a shard was lost", "--json")
+    first, second = the_json(found)["deliveries"]["shop"]
+    assert (found.exit_code, first["what"], second["what"]) == (0, "delivered", "delivered")
+    assert (len(second["parts"]), len(lab.server.sent)) == (1, sent + 2)
+    assert lab.server.ids(T0 + HOUR) == ["1-0", "1-1"]
 
 
 def test_compare_without_anything_to_compare_is_refused(tide: Tide, lab: Lab) -> None:

@@ -68,7 +68,7 @@ class Life:
     def __init__(self, folder: Path, kind: Any, seed: int) -> None:
         self.chance, self.calm, self.late, self.count = random.Random(seed), True, list[Callable[[], Any]](), 0
         self.busy = False
-        self.on_server = kind in (Transactional, Staged)
+        self.on_server = not issubclass(kind, ClusterLab)
         if self.on_server:
             self.lab = Lab(folder, kind)
             self.lab.server.around = self.around
@@ -99,7 +99,9 @@ class Life:
             return
         self.busy = True
         with contextlib.suppress(TidegateError):
-            self.chance.choice((self.one_comes_late, self.one_comes_late, self.replays, self.delivers))()
+            self.chance.choice(
+                (self.one_comes_late, self.one_comes_late, self.replays, self.delivers, self.overtakes)
+            )()
         self.busy = False
 
     # ------------------------------------------------------------ steps
@@ -131,6 +133,11 @@ class Life:
         self.count += 1
         more = Column(name=f"x{self.count}", type="string", path="$.id")
         self.lab.world.change_spec(columns=(*self.lab.pipeline.columns, more))
+        self.lab.world.replay(self.hour)
+
+    def empties(self) -> None:
+        """Another generation of the hour has no rows; or it has them again."""
+        self.lab.world.change_spec(where="" if self.lab.pipeline.where else "value > 1")
         self.lab.world.replay(self.hour)
 
     def rolls_back(self) -> None:
@@ -181,7 +188,7 @@ class Life:
         often = (self.delivers, self.overtakes) * 4
         steps = (
             *often, self.verifies, self.one_comes_late, self.rows_come_late, self.reopens, self.replays,
-            self.rolls_back, self.skips, self.cleans, self.waits, self.forgets, self.is_dropped,
+            self.empties, self.rolls_back, self.skips, self.cleans, self.waits, self.forgets, self.is_dropped,
         )  # fmt: skip
         with contextlib.suppress(TidegateError):
             self.chance.choice(steps)()

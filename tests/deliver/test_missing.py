@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from tests.deliver.lab import SHOP, Lab, Staged, Transactional
 from tests.deliver.rows import FULL, T0, Made, attempt
 from tests.deliver.test_relational import Open, count, name, opened, server, yes  # noqa: F401
 from tests.world import HOUR, window
-from tidegate.core.base.errors import DeliveryUnsure
+from tidegate.core.base.errors import DeliveryUnsure, LostComparison
 from tidegate.core.deliver.port import Missing
 from tidegate.workflow.deliver import deliver, ready
 
@@ -68,6 +70,35 @@ def test_a_task_that_dies_before_it_has_made_the_table_leaves_it_to_the_next(
     with lab.context() as ctx:
         assert ready.prepare(ctx, SHOP, ctx.sender(SHOP)) == 0, "nothing stands any more"
         assert [s.what for s in deliver.deliver(ctx, SHOP, ctx.sender(SHOP))] == ["delivered", "delivered"]
+
+
+def test_a_try_that_read_its_rows_back_in_a_table_that_is_gone_says_nothing_of_the_new_one(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sleeps before it tells the ledger. Meanwhile the table is dropped, and another task makes it again; then it
+    tells, before that task has come to the hour."""
+    with lab.context() as ctx:
+        ctx.ledger.deliveries.again(ctx.ledger.deliveries.within("readings", "shop", T0, T0 + 1)[0], "by hand")
+    told: list[list[str]] = []
+
+    def dropped_meanwhile(row: Any, content: Any) -> Any:
+        drop(lab)
+        with lab.context() as ctx:
+            sender = ctx.sender(SHOP)
+            ready.prepare(ctx, SHOP, sender)
+            with suppress(LostComparison):
+                stands(row, content)
+            told.append([s.what for s in deliver.deliver(ctx, SHOP, sender)])
+
+    with lab.context() as ctx:
+        sender = ctx.sender(SHOP)
+        ready.prepare(ctx, SHOP, sender)
+        stands = ctx.ledger.deliveries.stands
+        ctx.ledger.deliveries.stands = dropped_meanwhile
+        with suppress(LostComparison):
+            list(deliver.deliver(ctx, SHOP, sender))
+    lab.deliver()
+    assert (lab.server.ids(T0), lab.server.ids(T0 + HOUR)) == (["0-0", "0-1"], ["1-0", "1-1"]), told
 
 
 def test_what_was_left_out_stays_out(tmp_path: Path) -> None:

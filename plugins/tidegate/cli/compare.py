@@ -140,8 +140,7 @@ def _deliveries(
         with closing(ctx.sender(one)) as sender:
             if why and prepare(ctx, one, sender):
                 found.extend(workflow.deliver(ctx, one, sender))
-                return
-            found.extend(workflow.compare(ctx, one, sender, keys))
+            found.extend(workflow.compare(ctx, one, sender, keys, {sent.window_ms for sent in found}))
             if why:
                 found[:] = workflow.fix(ctx, one, sender, found, why)
 

@@ -9,7 +9,7 @@ from tidegate.core.base.instants import span
 from tidegate.core.base.wording import many, those
 from tidegate.core.deliver import units
 from tidegate.core.deliver.port import Missing, Standing
-from tidegate.core.deliver.states import STANDING, Backlog, Delivered, Due
+from tidegate.core.deliver.states import SENDING, STANDING, Backlog, Delivered, Due
 from tidegate.core.spec.pipeline import Delivery
 
 
@@ -32,14 +32,16 @@ def by_columns_of_today(row: Delivered, found: Standing) -> bool:
 
 
 def lost(rows: Iterable[Delivered], missing: Missing) -> list[Delivered]:
-    """Those that stood in a table that is missing there, or had rows in the part of it that is.
+    """Those that stood in a table that is missing there, or had rows in the part of it that is; and tries under way:
+    one may have read its rows back before, and has not said so yet.
 
     A part that is new, as of a shard that was added, had none."""
-    stood, left = [row for row in rows if row.state == STANDING], missing.left
-    if left is None:
-        return stood
-    there = dict(left)
-    return [row for row in stood if row.content is None or there.get(row.window_ms, 0) != row.content.rows]
+    left = None if missing.left is None else dict(missing.left)
+
+    def had_rows(row: Delivered) -> bool:
+        return left is None or row.content is None or left.get(row.window_ms, 0) != row.content.rows
+
+    return [row for row in rows if row.state == SENDING or (row.state == STANDING and had_rows(row))]
 
 
 def lag_ms(backlog: Backlog, now_ms: int) -> int:

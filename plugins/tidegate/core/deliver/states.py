@@ -186,7 +186,7 @@ class DeliveryLedger(Protocol):
         ...
 
     def again(self, row: Delivered, why: str) -> Delivered:
-        """STANDING, REFUSED or SKIPPED -> PENDING."""
+        """Whatever state but PENDING -> PENDING: no try under way may say any more that it stands."""
         ...
 
     def skip(self, name: str, delivery: str, due: Due, digest: str, why: str) -> Delivered:

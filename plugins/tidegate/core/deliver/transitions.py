@@ -46,7 +46,7 @@ REFUSE = Transition(
 )
 AGAIN = Transition(
     name="again",
-    start=(STANDING, REFUSED, SKIPPED),
+    start=(SENDING, STANDING, REFUSED, SKIPPED),
     end=PENDING,
     guards=TRY,
     stamps=("since_ms",),

@@ -42,8 +42,9 @@ def prepared(shard: Client, number: int, names: Names, columns: Sequence[Column]
 
 
 def _check_table(shard: Client, names: Names, window: Column, owner: str) -> None:
-    engine, partition_key = shard.ask(statements.described(names))[0]
-    comments = {name: (kind, comment) for name, kind, comment in shard.ask(statements.described_columns(names))}
+    engine, partition_key = replicas.told_of(shard, statements.described(names), names)[0]
+    columns = replicas.told_of(shard, statements.described_columns(names), names)
+    comments = {name: (kind, comment) for name, kind, comment in columns}
     kind, comment = comments.get(window.name, ("", ""))
     wrong = None
     if str(engine).startswith("Replicated"):

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from tidegate.core.base.errors import DeliveryRefused
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.port import Content, Table
 from tidegate.targets.clickhouse import statements
-from tidegate.targets.clickhouse.client import TABLE_EXISTS, Client, Failed, Unanswered, Unsent
+from tidegate.targets.clickhouse.client import TABLE_EXISTS, UNKNOWN_TABLE, Client, Failed, Unanswered, Unsent
 from tidegate.targets.clickhouse.statements import Names, Replica
 from tidegate.targets.clickhouse.types import Column
 
@@ -56,7 +57,8 @@ def prepared(shard: Client, number: int, names: Names, columns: Sequence[Column]
         path = f"/clickhouse/tables{whose}{names.database}.{names.table}/{number}"
         has_it, done = shard, _made(shard, names, made, statements.sorted_by(order, shard), path)
     path, key = _checked(has_it, names, columns[0], whose), sorting_key(has_it, names)
-    declared = [(str(name), str(kind)) for name, kind, _ in has_it.ask(statements.described_columns(names))]
+    columns_sql = statements.described_columns(names)
+    declared = [(str(name), str(kind)) for name, kind, _ in told_of(has_it, columns_sql, names)]
     done += _made(shard, names, declared, key, path)
     for replica in shard.replicas:
         try:
@@ -87,25 +89,32 @@ def _made(at: Client, names: Names, declared: Sequence[tuple[str, str]], order: 
 
 def _checked(at: Client, names: Names, window: Column, whose: str) -> str:
     """The path of the table there. Raises DeliveryRefused for one that is not this delivery's."""
-    engine, partition_key = at.ask(statements.described(names))[0]
-    paths = [str(row[0]) for row in at.ask(statements.replica_path(names))]
-    wrong = None
-    if not str(engine).startswith("Replicated") or not paths:
+    engine, partition_key = told_of(at, statements.described(names), names)[0]
+    wrong, path = None, ""
+    if not str(engine).startswith("Replicated"):
         wrong = f"its engine is {engine}, and the connection names several replicas"
     elif str(partition_key).strip("`") != window.name:
         wrong = f"it is not partitioned by {window.name}"
-    elif whose not in paths[0]:
-        wrong = f"its path {paths[0]} is not marked as this delivery's by {whose}"
+    elif whose not in (path := str(told_of(at, statements.replica_path(names), names)[0][0])):
+        wrong = f"its path {path} is not marked as this delivery's by {whose}"
     if wrong:
         raise DeliveryRefused(
             f"{at.address}: {names.target} is not taken: {wrong}", advice="take a table of its own", retry=False
         )
-    return paths[0]
+    return path
 
 
 def sorting_key(shard: Client, names: Names) -> str:
-    """Of the target, which a staging has to have, too."""
-    return str(shard.ask(statements.sorting_key(names))[0][0])
+    """Of the target, which a staging has to have, too. Raises Failed, Unanswered."""
+    return str(told_of(shard, statements.sorting_key(names), names)[0][0])
+
+
+def told_of(at: Client, sql: str, names: Names) -> list[list[Any]]:
+    """What a system table has of the target. Raises Failed where somebody has dropped it meanwhile, and Unanswered."""
+    rows = at.ask(sql)
+    if not rows:
+        raise Failed(f"{at.address}: {names.target} is missing", UNKNOWN_TABLE)
+    return rows
 
 
 def with_table(shard: Client, names: Names) -> Client | None:

@@ -8,7 +8,7 @@ shows nothing. What is wrong with one delivery, or one window of it, holds up no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import (
@@ -108,10 +108,14 @@ def verify(
 
 
 def compare(
-    ctx: Context, delivery: Delivery, sender: Sender, windows: Sequence[WindowKey] | None = None
+    ctx: Context,
+    delivery: Delivery,
+    sender: Sender,
+    windows: Sequence[WindowKey] | None = None,
+    but: Collection[int] = (),
 ) -> Iterator[Sent]:
     """Compare what stands there with what was delivered, and change nothing: these windows (in order), or all that were
-    ever sent. Raises TidegateError before the first window; afterwards errors are told of."""
+    ever sent, without those that begin at `but`. Raises TidegateError before the first; afterwards errors are told."""
     guard(ctx)
     ledger = ctx.ledger.deliveries
     first, until = EVER if windows is None else (windows[0].start_ms, windows[-1].start_ms + 1)
@@ -119,7 +123,7 @@ def compare(
     found = (
         one
         for one in ledger.in_force(ctx.name, delivery.name, first, until)
-        if (one.row is not None if wanted is None else one.window_ms in wanted)
+        if one.window_ms not in but and (one.row is not None if wanted is None else one.window_ms in wanted)
     )
 
     def told(one: Due) -> Sent:
