@@ -51,6 +51,10 @@ class Dialect(Protocol):
         """Whether the database says by it that it cannot hold a value."""
         ...
 
+    def is_denied(self, error: Exception) -> bool:
+        """Whether the database refuses this user, or every change, whatever the rows are."""
+        ...
+
     def instant(self, ms: int) -> str:
         """A literal of a window's start."""
         ...

@@ -10,7 +10,7 @@ import pymysql
 from tidegate.core.copy.port import SourceTable
 from tidegate.databases import sql
 from tidegate.databases.arrow import Parser
-from tidegate.databases.mariadb import session
+from tidegate.databases.mariadb import session, tls
 from tidegate.databases.mariadb.expressions import field
 from tidegate.databases.mariadb.stream import lines
 from tidegate.targets.relational.columns import Column
@@ -28,6 +28,10 @@ _WIDTHS = {"tinyint(4)": "tinyint", "smallint(6)": "smallint", "int(11)": "int",
 _NO_VARIABLE = 1193
 _OF_VALUES = frozenset((1153, 1264, 1292, 1366, 1367, 1406))
 """A statement longer than max_allowed_packet, out of range, invalid, too long."""
+
+_DENIED = frozenset((1044, 1045, 1049, 1129, 1130, 1142, 1143, 1146, 1227, 1290, 1698, 1792, 1820, 1836, 1862))
+_DENIED |= frozenset((3032, 3118, 3159, 4151))
+"""Logins, hosts, rights, a database or a table that is gone, a server that only reads."""
 
 
 class MariaDB:
@@ -91,6 +95,9 @@ class MariaDB:
 
     def is_of_value(self, error: Exception) -> bool:
         return error.args[0] in _OF_VALUES or isinstance(error.__cause__, NoLiteral)
+
+    def is_denied(self, error: Exception) -> bool:
+        return error.args[0] in _DENIED or tls.distrusted(error)
 
     def instant(self, ms: int) -> str:
         return f"TIMESTAMP'{utc(ms)}'"

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import psycopg2
 import pyarrow as pa
 from pyarrow import csv
 
@@ -27,6 +28,8 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
 _OF_VALUES = "22"
 """Beginning of SQLSTATE: data exceptions."""
+_DENIED = ("25006", "28", "3D000", "3F000", "42501", "42P01")
+"""Beginnings of SQLSTATE: a server that only reads, logins, a database, a schema or a table that is gone, rights."""
 _TYPES = {"numeric": "numeric", "timestamp(6) with time zone": "timestamp with time zone"}
 
 
@@ -75,6 +78,10 @@ class PostgreSQL:
 
     def is_of_value(self, error: Exception) -> bool:
         return str(getattr(error, "pgcode", None)).startswith(_OF_VALUES)
+
+    def is_denied(self, error: Exception) -> bool:
+        code = getattr(error, "pgcode", None)
+        return str(code).startswith(_DENIED) if code else isinstance(error, psycopg2.OperationalError)
 
     def instant(self, ms: int) -> str:
         return f"TIMESTAMP WITH TIME ZONE '{utc(ms)}+00'"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison
+from tidegate.core.base.errors import DeliveryAhead, DeliveryDenied, DeliveryRefused, DeliveryUnsure, LostComparison
 from tidegate.core.base.instants import iso
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.deliver.parts import added, paired
@@ -214,8 +214,11 @@ class Relational:
             self.close()
             driver = self._dialect.driver
             passing = driver.passes(error)
+            what = f"{driver.title} {'did not answer' if passing else 'refused'}: {driver.said(error)}"
+            if not passing and self._dialect.is_denied(error):
+                raise DeliveryDenied(what, advice=_NO_SERVER) from None
             raise DeliveryRefused(
-                f"{driver.title} {'did not answer' if passing else 'refused'}: {driver.said(error)}",
+                what,
                 advice=_NO_VALUE if self._dialect.is_of_value(error) else _NO_SERVER,
                 retry=passing,
             ) from None
