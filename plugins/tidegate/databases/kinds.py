@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tidegate.core.base.connection import Connection
+from tidegate.core.base.connection import Connection, retyped
 from tidegate.core.base.errors import SourceError
 from tidegate.core.copy.port import ChunkReader, Database
 
@@ -33,7 +33,12 @@ def kind_of(connection: Connection) -> str:
     if kind is None:
         raise SourceError(
             f"connection {connection.conn_id} is of type {connection.conn_type}: no database that can be copied",
-            advice=f"name one of type {', '.join(CONNECTION_TYPES)}",
+            advice=retyped(
+                connection.conn_id,
+                connection.conn_type,
+                CONNECTION_TYPES,
+                f"name one of type {', '.join(CONNECTION_TYPES)}",
+            ),
             retry=False,
         )
     return kind

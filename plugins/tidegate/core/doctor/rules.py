@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.core.base import patience
+from tidegate.core.base.connection import retyped
 from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.base.wording import many, size
 from tidegate.core.doctor.findings import OK, WARNING, WRONG, Finding, ok
@@ -359,6 +360,7 @@ def connection(conn_id: str, types: Collection[str], found: str | None, users: C
     if types and found not in types:
         what = f"connection {conn_id} is of type {found or 'none'}, not {' or '.join(sorted(types))}"
         mend = f"fix it under Admin > Connections; airflow connections get {conn_id}"
+        mend = retyped(conn_id, found, types, mend)
         return Finding("connections", WRONG, what, f"needed by {', '.join(sorted(users))}", mend, conn_id)
     return ok("connections", f"connection {conn_id} ({found or 'no type'})", conn_id)
 
