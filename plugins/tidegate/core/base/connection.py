@@ -22,8 +22,8 @@ class Connection:
 
 
 def retyped(conn_id: str, found: str | None, types: Collection[str], otherwise: str) -> str:
-    """How a connection becomes one of these types; `otherwise`: of one that is not `generic`, as Airflow makes each whose
-    type's provider is not installed."""
+    """How a connection becomes one of these types; `otherwise`: of one that is not `generic`, as Airflow makes those
+    whose type has no provider here."""
     if found != "generic":
         return otherwise
     wanted = f'{{"conn_type": "{"|".join(sorted(types))}", "host": ..., "login": ..., "password": ..., "extra": ...}}'
