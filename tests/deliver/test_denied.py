@@ -10,6 +10,7 @@ from spark_jobs.handlers.deliver import Conversation
 from tidegate.adapters import delivery
 from tidegate.core.base.errors import DeliveryDenied, DeliveryRefused, StorageError, TidegateError
 from tidegate.core.deliver.due import may_pass
+from tidegate.targets.relational.dialect import Blame
 from tidegate.targets.relational.mariadb import MariaDB
 from tidegate.targets.relational.postgresql import PostgreSQL
 
@@ -61,21 +62,24 @@ class Said(psycopg2.OperationalError):
         return self.code
 
 
-@pytest.mark.parametrize("code", ["28P01", "42501", "25006", "3D000", "42P01"])
-def test_postgresql_refuses_the_user(code: str) -> None:
-    assert PostgreSQL().is_denied(Said(code))
+@pytest.mark.parametrize(
+    ("code", "blame"),
+    [
+        ("28P01", Blame.USER), ("42501", Blame.USER), ("25006", Blame.USER), ("3D000", Blame.USER),
+        ("42P01", Blame.TABLE), ("55P03", Blame.LOCK), ("22001", Blame.VALUE), ("23505", Blame.ANOTHER),
+        ("P0001", Blame.ANOTHER),
+    ],
+)  # fmt: skip
+def test_whom_postgresql_blames(code: str, blame: Blame) -> None:
+    assert PostgreSQL().blamed(Said(code)) is blame
 
 
-@pytest.mark.parametrize("code", ["22001", "23505", "P0001"])
-def test_postgresql_refuses_the_rows(code: str) -> None:
-    assert not PostgreSQL().is_denied(Said(code))
-
-
-@pytest.mark.parametrize("code", [1045, 1142, 1146, 1290, 1836, 4151])
-def test_mariadb_refuses_the_user(code: int) -> None:
-    assert MariaDB().is_denied(pymysql.err.OperationalError(code, "the server's words"))
-
-
-@pytest.mark.parametrize("code", [1062, 1366, 1644, 4025])
-def test_mariadb_refuses_the_rows(code: int) -> None:
-    assert not MariaDB().is_denied(pymysql.err.OperationalError(code, "the server's words"))
+@pytest.mark.parametrize(
+    ("code", "blame"),
+    [
+        (1045, Blame.USER), (1142, Blame.USER), (1290, Blame.USER), (1836, Blame.USER), (4151, Blame.USER),
+        (1146, Blame.TABLE), (1205, Blame.LOCK), (1366, Blame.VALUE), (1062, Blame.ANOTHER), (1644, Blame.ANOTHER),
+    ],
+)  # fmt: skip
+def test_whom_mariadb_blames(code: int, blame: Blame) -> None:
+    assert MariaDB().blamed(pymysql.err.OperationalError(code, "the server's words")) is blame

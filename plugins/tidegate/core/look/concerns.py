@@ -163,7 +163,8 @@ def _of_merges(status: PipelineStatus) -> Iterator[Concern]:
         return
     wait = f"{merging.waiting:,} landed batches wait" if merging.waiting > 1 else "a landed batch waits"
     what = f"{wait} to be merged, the oldest for {span(now_ms - since)}"
-    yield Concern(what, f"is {name}.apply paused, or failing? To merge now: tidegate apply {name}", "late_merge")
+    now = f"tidegate apply {name}"
+    yield Concern(what, f"is {name}.apply paused, failing or hanging? To merge now: {now}", "late_merge")
 
 
 def _of_deliveries(status: PipelineStatus) -> Iterator[Concern]:
@@ -181,8 +182,8 @@ def _of_deliveries(status: PipelineStatus) -> Iterator[Concern]:
         last = f"; {tried}{backlog.why}" if backlog.why else ""
         since = span(lag_ms(backlog, status.now_ms))
         what = f"{wait} for the delivery {one.name}, the oldest ({backlog.oldest.unit}) for {since}{last}"
-        advice = f"is {status.name}.deliver paused, or failing? To send them now: tidegate deliver {status.name}"
-        advice = f"{advice} --to {one.name}"
+        now = f"tidegate deliver {status.name} --to {one.name}"
+        advice = f"is {status.name}.deliver paused, failing or hanging? To send them now: {now}"
         if backlog.held_by:
             advice = held_way_on(status.name, one.name, backlog.held_by)
         yield Concern(what, advice, "late_delivery", f"delivery {one.name}")

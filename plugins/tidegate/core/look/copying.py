@@ -25,7 +25,7 @@ def of_copy(status: PipelineStatus) -> Iterator[Concern]:
         return
     for what, since_ms in _waits(status.reading, status.merging):
         if now_ms - since_ms > max(status.pipeline.archive.sla_ms, _patience_ms(copy)):
-            advice = f"is {name}.copy or {name}.apply paused, or failing? To go on now: tidegate copy {name}"
+            advice = f"is {name}.copy or {name}.apply paused, failing or hanging? To go on now: tidegate copy {name}"
             yield Concern(f"{what} for {span(now_ms - since_ms)}", advice, KIND)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import (
     DeliveryAhead,
+    DeliveryDenied,
     DeliveryRefused,
     DeliveryUnsure,
     LedgerError,
@@ -125,6 +126,8 @@ def compare(
     def told(one: Due) -> Sent:
         try:
             verdict = _compared(ctx, sender, one)
+        except DeliveryDenied:
+            raise
         except DeliveryRefused as e:  # only what sends makes tables and columns
             missing = f"if the table there, or a column of it, is missing: tidegate compare {ctx.name} --to "
             e.advice = "; ".join(filter(None, (e.advice, f'{missing}{delivery.name} --fix --why "..."')))
