@@ -13,7 +13,7 @@ from tidegate.core.deliver.states import Due as Undelivered
 from tidegate.core.deliver.units import held_way_on
 from tidegate.core.late.reopen import Choice
 from tidegate.core.look import blocking, failing, overdue
-from tidegate.core.look.copying import of_connectors, of_copy
+from tidegate.core.look.copying import of_connectors, of_copy, of_silence
 from tidegate.core.look.overdue import Concern, Since, finishing
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import NOTHING, Block, OpenRow, Survey
@@ -54,7 +54,13 @@ def concerns(status: PipelineStatus, free: Due, since: Since | None, front: Sinc
     found += overdue.concerns(pipeline, status.due, free, waited, survey.note, now_ms)
     found += _held_too_long(pipeline, status.held, now_ms)
     found += _late_left(pipeline.name, status.late_left)
-    found += [*_of_merges(status), *of_copy(status), *of_connectors(status), *_kept_out_of_days(status)]
+    found += [
+        *_of_merges(status),
+        *of_copy(status),
+        *of_connectors(status),
+        *of_silence(status),
+        *_kept_out_of_days(status),
+    ]
     found += _of_deliveries(status)
     found += left_behind(pipeline, survey.replays, now_ms)
     found += [Concern(f.what, f.advice, f.kind, f.subject) for f in notices.of_audit(pipeline.name, survey.audit)]
