@@ -62,7 +62,12 @@ def reported(storage: Storage, attempt_dir: str, error: Exception) -> JobError:
 
 
 def last_line(failure: Failure) -> str:
-    """The failure as one line for people and for the task's log."""
+    """The failure as one line for people and for the task's log, with what to do about it there."""
+    return f"{said(failure)}; what to do: {failure.advice}" if failure.advice else said(failure)
+
+
+def said(failure: Failure) -> str:
+    """What went wrong in one line, for who has an advice of his own."""
     place = [
         f"{name} {value}"
         for name, value in (
@@ -72,5 +77,4 @@ def last_line(failure: Failure) -> str:
         )
         if value is not None
     ]
-    text = f"{failure.what} ({', '.join(place)})" if place else failure.what
-    return f"{text}; what to do: {failure.advice}" if failure.advice else text
+    return f"{failure.what} ({', '.join(place)})" if place else failure.what
