@@ -37,7 +37,7 @@ def of_connectors(status: PipelineStatus) -> Iterator[Concern]:
 
 
 def of_silence(status: PipelineStatus) -> Iterator[Concern]:
-    """Nobody has said for longer than `archive.sla` how far a connector is, as each run of `apply` asks: a login that
+    """Nobody has said for longer than `archive.sla` how far a connector is, as each run of `apply` asks. A login which
     is not good any more stops nothing else."""
     copy, reading, now_ms = status.pipeline.copy, status.reading, status.now_ms
     if copy is None or reading is None or "late_merge" in silent((status.survey or NOTHING).pause, now_ms):
