@@ -14,12 +14,14 @@ from tidegate.targets.relational.columns import Column
 
 class Blame(Enum):
     """Whom an error is about: a VALUE that the database cannot hold; the USER, who is refused, or a server that only
-    reads, whatever the rows are; the TABLE, which somebody has dropped; a LOCK of another session; ANOTHER thing."""
+    reads, whatever the rows are; the TABLE, which somebody has dropped; a LOCK of another session; a disk that has no
+    SPACE; ANOTHER thing."""
 
     VALUE = auto()
     USER = auto()
     TABLE = auto()
     LOCK = auto()
+    SPACE = auto()
     ANOTHER = auto()
 
 

@@ -31,9 +31,11 @@ _USER = (1044, 1045, 1049, 1129, 1130, 1142, 1143, 1227, 1290, 1698, 1792, 1820,
 _BLAMED = {
     **dict.fromkeys((1153, 1264, 1292, 1366, 1367, 1406), Blame.VALUE),
     **dict.fromkeys(_USER, Blame.USER),
+    **dict.fromkeys((1021, 1030, 1114), Blame.SPACE),
     1146: Blame.TABLE, 1205: Blame.LOCK,
 }  # fmt: skip
-"""VALUE: a statement longer than max_allowed_packet, out of range, invalid, too long."""
+"""VALUE: a statement longer than max_allowed_packet, out of range, invalid, too long. 1030: the storage engine's errors,
+of which a full disk is the usual one."""
 
 
 class MariaDB:

@@ -28,7 +28,7 @@ SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
 _BLAMED = {
     "22": Blame.VALUE, "25006": Blame.USER, "28": Blame.USER, "3D000": Blame.USER, "42501": Blame.USER,
-    "3F000": Blame.TABLE, "42P01": Blame.TABLE, "55P03": Blame.LOCK,
+    "3F000": Blame.TABLE, "42P01": Blame.TABLE, "55P03": Blame.LOCK, "53100": Blame.SPACE,
 }  # fmt: skip
 """Beginnings of SQLSTATE. 25006: a server that only reads; 3D000: no such database."""
 _TYPES = {"numeric": "numeric", "timestamp(6) with time zone": "timestamp with time zone"}

@@ -49,6 +49,7 @@ _LOCKED = (
     "another session there holds the window's rows: {sessions} names it. That of a try which stands still ends by "
     f"itself within 15 minutes; {GOES_ON}"
 )
+_FULL = f"make room on the server's disk; {GOES_ON}"
 _NO_VALUE = "make its column one that the database can hold (a string), or skip the window here with a reason"
 
 
@@ -234,13 +235,13 @@ class Relational:
     def _refused(self, error: Exception) -> DeliveryRefused:
         """A table that somebody has dropped is made anew by the next run."""
         driver, blame = self._dialect.driver, self._dialect.blamed(error)
-        passing = driver.passes(error)
-        what = f"{driver.title} {'did not answer' if passing else 'refused'}: {driver.said(error)}"
+        passing, silent = driver.passes(error), blame not in (Blame.LOCK, Blame.SPACE)
+        what = f"{driver.title} {'did not answer' if passing and silent else 'refused'}: {driver.said(error)}"
         if not passing and blame is Blame.USER:
             return DeliveryDenied(what, advice=look_at(self._settings))
         held = _LOCKED.format(sessions=self._dialect.sessions)
-        advice = {Blame.VALUE: _NO_VALUE, Blame.LOCK: held}.get(blame) or look_at(self._settings)
-        return DeliveryRefused(what, advice=advice, retry=passing or blame is Blame.TABLE)
+        advice = {Blame.VALUE: _NO_VALUE, Blame.LOCK: held, Blame.SPACE: _FULL}.get(blame) or look_at(self._settings)
+        return DeliveryRefused(what, advice=advice, retry=passing or blame in (Blame.TABLE, Blame.SPACE))
 
 
 class _There:
