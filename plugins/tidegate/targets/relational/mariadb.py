@@ -34,7 +34,7 @@ _BLAMED = {
     **dict.fromkeys((1021, 1030, 1114), Blame.SPACE),
     1146: Blame.TABLE, 1205: Blame.LOCK,
 }  # fmt: skip
-"""VALUE: a statement longer than max_allowed_packet, out of range, invalid, too long. 1030: the storage engine's errors,
+"""VALUE: a statement longer than max_allowed_packet, out of range, invalid, too long. 1030: errors of the engine,
 of which a full disk is the usual one."""
 
 
