@@ -259,7 +259,8 @@ def dags(
 
 def import_errors(found: Sequence[tuple[str, str]]) -> list[Finding]:
     """File and last line of what Airflow says."""
-    means, mend = "its DAGs are not there, or are old", "fix the file; airflow dags list-import-errors shows all of it"
+    means, all_of_it = "its DAGs are not there, or are old", "airflow dags list-import-errors shows all of it"
+    mend = f"fix the file; after an upgrade of tidegate restart the scheduler, which still has the old one; {all_of_it}"
     return [Finding("imports", WRONG, f"{file}: {text}", means, mend, file.rpartition("/")[2]) for file, text in found]
 
 
