@@ -55,7 +55,8 @@ def _pipeline(dice: random.Random, number: int, start: int) -> Pipeline:
         sla = own.choice((None, MINUTE, 999 * HOUR))
         one = replace(one, deliver=(Delivery(name="shop", kind="postgresql", conn_id="pg", table="t", sla_ms=sla),))
     if not one.windows.closes:
-        one = replace(one, copy=Copy(conn_id="shop", table="shop.t", schedule="*/10 * * * *", slot="shop"))
+        copy = Copy(conn_id="shop", table="shop.t", schedule="*/10 * * * *", slot="shop")
+        one = replace(one, copy=copy)
     return replace(one, source=replace(one.source, loss_warning_ms=dice.choice((None, HOUR, 48 * HOUR))))
 
 
