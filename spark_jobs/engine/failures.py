@@ -23,6 +23,13 @@ _MEMORY = (
     "container more memory), or lower ingest.max_records"
 )
 
+_FULL = "No space left on device"
+"""In the words of Java and of Python. A table's own filesystem says so by a StorageError."""
+_SPACE = (
+    "free space on the disk of that path; the job's own is spark.local.dir (else /tmp) on the hosts of its driver and "
+    "workers: `spark.local.dir` in ingest.spark.conf names a larger one; the next try goes on by itself"
+)
+
 
 def from_exception(error: BaseException) -> Failure:
     """Failure to report for any exception; unknown ones are worth another try."""
@@ -38,6 +45,9 @@ def from_exception(error: BaseException) -> Failure:
     lost = died(text)
     if lost is not None:
         return Failure(lost, _MEMORY, retry=True)
+    if _FULL in text:
+        at = text.index(_FULL)
+        return Failure(f"a disk is full: {text[max(0, at - 200) : at + 200]}", _SPACE, retry=True)
     text = text[:1000]
     return Failure(f"{type(error).__name__}: {text}" if text else type(error).__name__, retry=True)
 
@@ -62,7 +72,12 @@ def reported(storage: Storage, attempt_dir: str, error: Exception) -> JobError:
 
 
 def last_line(failure: Failure) -> str:
-    """The failure as one line for people and for the task's log."""
+    """The failure as one line for people and for the task's log, with what to do about it there."""
+    return f"{said(failure)}; what to do: {failure.advice}" if failure.advice else said(failure)
+
+
+def said(failure: Failure) -> str:
+    """What went wrong in one line, for who has an advice of his own."""
     place = [
         f"{name} {value}"
         for name, value in (
@@ -72,5 +87,4 @@ def last_line(failure: Failure) -> str:
         )
         if value is not None
     ]
-    text = f"{failure.what} ({', '.join(place)})" if place else failure.what
-    return f"{text}; what to do: {failure.advice}" if failure.advice else text
+    return f"{failure.what} ({', '.join(place)})" if place else failure.what

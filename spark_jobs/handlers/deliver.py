@@ -14,8 +14,8 @@ Before an answer it may ask back, and reads the reply as the next request:
     {"asks": "holds"}                    {"told": true or false}
     {"asks": "needed", "of": [...]}      {"told": [...]}
 
-What a system answers but success is {"error": kind, "what", "advice", "retry", ...}, kind: refused | ahead | unsure |
-lost.
+What a system answers but success is {"error": kind, "what", "advice", "retry", ...}, kind: refused | denied | ahead |
+unsure | lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ import pyarrow as pa
 from spark_jobs.engine.delivered import DeliveredRows, checksum
 from spark_jobs.engine.failures import JobError
 from spark_jobs.handlers.places import open_file
-from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison, StorageError
+from tidegate.core.base.errors import (
+    DeliveryAhead,
+    DeliveryDenied,
+    DeliveryRefused,
+    DeliveryUnsure,
+    LostComparison,
+    StorageError,
+)
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.deliver.port import Attempt, FurtherSystem, Table
 from tidegate.core.files.merge import Source
@@ -64,6 +71,8 @@ class Conversation:
             return self._answer(request)
         except DeliveryAhead as e:
             return _told("ahead", e) | {"generation": e.generation, "epoch": e.epoch}
+        except DeliveryDenied as e:
+            return _told("denied", e)
         except DeliveryRefused as e:
             return _told("refused", e)
         except DeliveryUnsure as e:
@@ -74,7 +83,7 @@ class Conversation:
             failure = e.failure
             return {"error": "refused", "what": failure.what, "advice": failure.advice, "retry": failure.retry}
         except StorageError as e:
-            return _told("refused", e)
+            return _told("refused" if e.retry else "denied", e)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if "open" in request:

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.engine.failures import from_exception, last_line
+from spark_jobs.engine.failures import from_exception, said
 from spark_jobs.engine.mirror.base import read_base
 from spark_jobs.engine.mirror.checksums import summed
 from spark_jobs.engine.mirror.compare import against_source, compare, newest
@@ -82,7 +82,7 @@ class Comparison:
         try:
             self._handed.append(hand_over(plan, open_storage, files, f"{len(self._handed):06d}", self._buckets))
         except Exception as e:  # the audit has more to say than this
-            return last_line(from_exception(e))
+            return said(from_exception(e))
         return ""
 
     def _compared(self, plan: ApplyPlan, bucket: Bucket, below: Position | None) -> Compared:
@@ -92,7 +92,7 @@ class Comparison:
             shape = _shape(plan, bucket)
             held = _held(plan, shape, bucket)
         except Exception as e:  # other buckets can be read
-            return Compared(bucket=number, unread=last_line(from_exception(e)))
+            return Compared(bucket=number, unread=said(from_exception(e)))
         try:
             base = read_base(shape, ids, open_storage, before, plan.buckets)
             made = newest(shape, open_storage, self._handed, number, base)
@@ -102,7 +102,7 @@ class Comparison:
                 return against_source(shape, number, made, held, below, self._within)
             return compare(shape, number, made, held, shape.purged_below(made))
         except Exception as e:
-            return Compared(bucket=number, unmade=last_line(from_exception(e)))
+            return Compared(bucket=number, unmade=said(from_exception(e)))
 
     def _summed(self, plan: ApplyPlan, bucket: Bucket) -> Sums:
         assert self._within, "keys come first"
@@ -110,7 +110,7 @@ class Comparison:
             shape = Shape(plan)
             return summed(shape, _held(plan, shape, bucket), self._within)
         except Exception as e:  # who asks has more to say than this
-            return Sums(unread=last_line(from_exception(e)))
+            return Sums(unread=said(from_exception(e)))
 
 
 def _bucket(number: int, files: list[list[Any]]) -> Bucket:

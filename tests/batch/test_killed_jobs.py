@@ -158,3 +158,19 @@ def test_a_worker_that_is_killed_is_no_java_stack() -> None:
         assert failure.what == what
         assert failure.retry
         assert failure.advice.startswith("unless somebody killed it, memory ran out")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n: java.nio.file."
+        "FileSystemException: /tmp/a -> /scratch/spark-1/a: No space left on device\n\tat java.base/sun.nio.fs\n\tat x",
+        "[Errno 28] No space left on device: '/scratch/spark-1/a'",
+    ],
+)
+def test_a_full_disk_of_the_job_is_told_with_its_path(words: str) -> None:
+    failure = from_exception(RuntimeError(words))
+    assert failure.what.startswith("a disk is full: ")
+    assert "/scratch/spark-1/a" in failure.what
+    assert "spark.local.dir" in failure.advice
+    assert failure.retry

@@ -232,6 +232,7 @@ def test_a_wrong_password_is_not_tried_again(postgresql: Server) -> None:
     with pytest.raises(SourceError) as caught:
         kinds.opened(wrong.connection, 10.0).position()
     assert not caught.value.retry
+    assert caught.value.advice == f"check connection {wrong.connection.conn_id}, and the rights of its user"
     refused(lambda: read(wrong, TABLE, []))
 
 
@@ -332,6 +333,6 @@ def test_connections_of_other_kinds_are_refused() -> None:
         Connection(conn_id="x", conn_type="mysql", host="db", extra={"ssl": '{"ca": "/etc/ca.pem"}', "charset": "utf8"})
     )
     assert found == {
-        "kind": "mariadb", "host": "db", "port": "3306", "user": "", "password": "", "database": "",
+        "kind": "mariadb", "connection": "x", "host": "db", "port": "3306", "user": "", "password": "", "database": "",
         "ssl_ca": "/etc/ca.pem", "ssl_mode": "VERIFY_CA",
     }  # fmt: skip

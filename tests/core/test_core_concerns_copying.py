@@ -14,7 +14,7 @@ from tidegate.core.look.status import PipelineStatus
 from tidegate.core.mirror.applies import Merging
 from tidegate.core.mirror.applies import Told as Table
 from tidegate.core.mirror.jobs import START
-from tidegate.core.spec.copy import Copy
+from tidegate.core.spec.copy import CopiedServer, Copy
 
 COPY = Copy(conn_id="shop", table="shop.orders", schedule="*/10 * * * *")
 MERGED = Merging(told=Table(begins=START), first_ms=NOW - SLA - 1)
@@ -56,6 +56,28 @@ def test_each_copy_that_does_not_go_on() -> None:
 @pytest.mark.parametrize("state", [one for one in RoundState if one != RoundState.OPEN])
 def test_what_is_no_copy_under_way(state: RoundState) -> None:
     assert not found(copying(reading=reading(state)))
+
+
+def test_a_connector_that_nobody_speaks_for() -> None:
+    """A rotated password of the source's database stops no merge: without a word nobody would renew it."""
+    named = replace(COPY, connect_conn_id="connect", connector="orders")
+    silent = reading(RoundState.WHOLE, asked=(("", NOW - SLA - 1),))
+    one = only(copying(named, reading=silent))
+    assert (one.kind, one.subject) == ("silent_connector", "")
+    assert one.what == "nobody has said for 2.0 h how far the connector is"
+    assert "`tidegate doctor p` names" in one.advice
+    assert not found(copying(named, reading=replace(silent, asked=(("", NOW - SLA),))))
+    assert not found(copying(named, reading=replace(silent, asked=()))), "it has never said"
+    assert not found(copying(reading=silent)), "the YAML does not name it any more"
+    assert not found(copying(named, reading=silent, survey=replace(SURVEY, pause=pause("apply"))))
+
+
+def test_each_server_whose_connector_nobody_speaks_for() -> None:
+    servers = tuple(CopiedServer(name=name, conn_id=name, slot="s") for name in ("a", "b"))
+    each = replace(COPY, conn_id="", servers=servers)
+    silent = reading(RoundState.WHOLE, asked=(("a", NOW), ("b", NOW - SLA - 1), ("gone", 0)))
+    one = only(copying(each, reading=silent))
+    assert (one.what, one.subject) == ("nobody has said for 2.0 h how far the connector of server b is", "server b")
 
 
 def test_a_rate_gives_each_chunk_its_time() -> None:

@@ -285,6 +285,11 @@ def test_connections() -> None:
     assert told(wrong) == [("connections", WRONG, "k")]
     assert (wrong.what, wrong.means) == ("connection k is of type hdfs, not http or kafka", "needed by p, q")
     assert wrong.mend.endswith("airflow connections get k")
+    generic = rules.connection("k", ("mysql", "mariadb"), "generic", {"p"}).mend
+    assert generic.startswith("without the type's provider Airflow's form and --conn-type make a generic one: ")
+    assert (
+        'airflow connections delete k; airflow connections add k --conn-json \'{"conn_type": "mariadb|mysql"' in generic
+    )
     assert rules.connection("k", ("kafka",), None, {"p"}).what == "connection k is of type none, not kafka"
     missing = rules.missing_connection("k", "no k", "add it", {"q", "p"})
     assert told(missing) == [("connections", WRONG, "k")]

@@ -133,6 +133,7 @@ def test_executors_and_import_errors() -> None:
     (found,) = rules.import_errors([("/dags/tidegate_pipelines.py:p.yaml", "p.yaml:3: not a size")])
     assert told(found) == [("imports", WRONG, "tidegate_pipelines.py:p.yaml")]
     assert found.what == "/dags/tidegate_pipelines.py:p.yaml: p.yaml:3: not a size"
+    assert "after an upgrade of tidegate restart the scheduler" in found.mend
     assert rules.import_errors([]) == []
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.audit.audits import look
 from tests.deliver.lab import SHOP, Lab, Staged, Transactional
 from tests.world import HOUR, T0, record, window
-from tidegate.core.base.errors import DeliveryUnsure
+from tidegate.core.base.errors import DeliveryDenied, DeliveryUnsure
 from tidegate.core.deliver.columns import delivered_columns
 from tidegate.core.spec.pipeline import Column, Delivery
 from tidegate.workflow.deliver import content, deliver, ready
@@ -98,6 +98,16 @@ def test_a_delivery_that_is_down_holds_up_no_other(tmp_path: Path) -> None:
     with lab.context() as ctx:
         assert [d.why for d in ctx.ledger.deliveries.due("readings", "shop", None, 9)] == ["no answer"] * 3 + [""] * 2
     lab.servers["shop"].around = lambda name, do: do()
+    assert lab.deliver() == ["delivered"] * 5
+
+
+def test_a_login_that_is_refused_in_the_middle_refuses_no_hour(lab: Lab) -> None:
+    """Once it is renewed, the next run sends what is due, and nobody names an hour."""
+    lab.hours(5)
+    lab.server.around = lambda name, do: (_ for _ in ()).throw(DeliveryDenied("no such password", advice="renew it"))
+    assert lab.deliver() == ["failed"] * deliver.DOWN
+    assert [s.split()[0] for s in lab.states()] == ["SENDING"] * deliver.DOWN
+    lab.server.around = lambda name, do: do()
     assert lab.deliver() == ["delivered"] * 5
 
 

@@ -18,7 +18,7 @@ from tests.world import T0
 from tidegate.core.base.errors import DeliveryRefused, DeliveryUnsure, LostComparison
 from tidegate.core.spec.pipeline import Column
 from tidegate.databases.kinds import for_workers
-from tidegate.workflow.deliver import content, ready
+from tidegate.workflow.deliver import content, deliver, ready
 
 
 @pytest.fixture(params=KINDS)
@@ -111,6 +111,30 @@ def test_a_server_that_is_down(real: Real) -> None:
     with pytest.raises(DeliveryRefused, match="did not answer") as caught:
         real.deliver()
     assert caught.value.retry
+
+
+def test_a_password_that_is_rotated_in_the_middle_refuses_no_hour(tmp_path: Path, postgresql: Server) -> None:  # noqa: F811
+    """Of the three hours one meets the end of its connection, the others the login that is refused. Once the connection
+    has the new password, the next run sends them all."""
+    real, role = Real(tmp_path, postgresql), f"r{uuid.uuid4().hex[:8]}"
+    postgresql.run(f"CREATE ROLE {role} LOGIN PASSWORD 'old' SUPERUSER")
+    try:
+        real.real = replace(postgresql, connection=replace(postgresql.connection, login=role, password="old"))
+        real.hours(3)
+        with real.context() as ctx:
+            one = real.pipeline.deliver[0]
+            sender = ctx.sender(one)
+            ready.prepare(ctx, one, sender)
+            postgresql.run(f"ALTER ROLE {role} PASSWORD 'new'")
+            postgresql.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'")
+            found = list(deliver.deliver(ctx, one, sender))
+        assert [sent.what for sent in found] == ["failed"] * 3
+        assert "password authentication failed" in found[-1].why
+        real.real = replace(real.real, connection=replace(real.real.connection, password="new"))
+        assert real.deliver() == ["delivered"] * 3
+    finally:
+        real.close()
+        postgresql.run(f"REASSIGN OWNED BY {role} TO CURRENT_USER", f"DROP ROLE {role}")
 
 
 def test_a_process_without_its_libraries_is_told(real: Real, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,24 @@ def test_an_older_token_that_comes_late_is_refused(opened: Open, generation: int
     assert system.standing(T0).content.rows == 2
 
 
+def test_a_try_that_waits_in_vain_for_another_one_says_where_it_is_named(opened: Open, server: Server) -> None:
+    standing_still, later = opened(), opened()
+    standing_still.prepare()
+    rows, met = Made([FULL]), []
+
+    def meanwhile() -> bool:
+        with pytest.raises(DeliveryRefused) as caught:
+            later.send(attempt(1, 2, rows), rows, yes)
+        met.append(caught.value)
+        return True
+
+    standing_still.send(attempt(1, 1, rows), rows, meanwhile)
+    holder = "pg_stat_activity" if server.kind == "postgresql" else "information_schema.INNODB_TRX"
+    assert met[0].retry
+    assert met[0].advice.startswith(f"another session there holds the window's rows: {holder} names it")
+    assert later.send(attempt(1, 2, rows), rows, yes).content.rows == 1
+
+
 def test_who_does_not_hold_any_more_shows_nothing(opened: Open) -> None:
     system, rows = opened(), Made([FULL])
     system.prepare()

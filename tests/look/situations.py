@@ -55,7 +55,8 @@ def _pipeline(dice: random.Random, number: int, start: int) -> Pipeline:
         sla = own.choice((None, MINUTE, 999 * HOUR))
         one = replace(one, deliver=(Delivery(name="shop", kind="postgresql", conn_id="pg", table="t", sla_ms=sla),))
     if not one.windows.closes:
-        one = replace(one, copy=Copy(conn_id="shop", table="shop.t", schedule="*/10 * * * *"))
+        copy = Copy(conn_id="shop", table="shop.t", schedule="*/10 * * * *", slot="shop")
+        one = replace(one, copy=copy)
     return replace(one, source=replace(one.source, loss_warning_ms=dice.choice((None, HOUR, 48 * HOUR))))
 
 
@@ -115,9 +116,10 @@ def _merges(dice: random.Random, one: Pipeline) -> Iterator[tuple[str, dict[str,
     read = {"round": 1, "table_name": "shop.t", "key": '["id"]', "ended": True, "why": ""}
     begun = {"state": dice.choice(("OPEN", "OPEN", "WHOLE")), "begun_ms": NOW - dice.choice((0, 99)) * HOUR}
     yield "copies", {**mine, **read, **begun}
-    gap = random.Random(one.name).choice((0, 1))
-    look = {"look": 1, "position": "7,0", "log_end": "7,0", "at_ms": NOW, "ends": "{}", "server": "", "reader": "shop"}
-    yield "source_looks", {**mine, **look, "gap": gap}
+    own = random.Random(one.name)
+    said = {"gap": own.choice((0, 1)), "at_ms": NOW - own.choice((0, 99)) * HOUR}
+    look = {"look": 1, "position": "7,0", "log_end": "7,0", "ends": "{}", "server": "", "reader": "shop"}
+    yield "source_looks", {**mine, **look, **said}
     state = dice.choice(("OPEN", "REFUSED", "APPLIED"))
     said = {"state": state, "why": "two contents of one key" if state == "REFUSED" else None, "nonce": "n"}
     yield "applies", {**mine, "epoch": 1, "first_batch": upto + 1, "last_batch": upto + 1, "began_ms": NOW, **said}

@@ -283,12 +283,13 @@ def test_landed_events_that_are_gone_leave_nothing_to_compare(lived: MirrorWorld
 
 def test_no_space_for_the_events_is_no_verdict(lived: MirrorWorld) -> None:
     def full(*_: Any) -> None:
-        raise OSError("no space left on device")
+        raise StorageError("TMPDIR/000000.arrow: no space left on the filesystem", advice="then clear the task")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spark_jobs.handlers.mirror.hand_over", full)
-        with pytest.raises(StorageError, match="cannot be read: OSError: no space left") as refused:
+        with pytest.raises(StorageError, match="000000.arrow: no space left") as refused:
             deep(lived)
+    assert str(refused.value).count("what to do") == 1, "there is no task to clear"
     assert "TMPDIR" in refused.value.advice
 
 

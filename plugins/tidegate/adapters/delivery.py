@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from tidegate.adapters.child import ByChild, Child
-from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison, StorageError
+from tidegate.core.base.errors import (
+    DeliveryAhead,
+    DeliveryDenied,
+    DeliveryRefused,
+    DeliveryUnsure,
+    LostComparison,
+    StorageError,
+)
 from tidegate.core.base.plain import from_plain, to_plain
 from tidegate.core.deliver.port import Attempt, Holds, Missing, Needed, Part, Standing, Table
 from tidegate.core.deliver.sender import Generation
@@ -112,4 +119,6 @@ def _refuse(answer: Mapping[str, Any]) -> NoReturn:
         raise LostComparison(what, advice=advice)
     if kind == "unsure":
         raise DeliveryUnsure(what, advice=advice)
+    if kind == "denied":
+        raise DeliveryDenied(what, advice=advice)
     raise DeliveryRefused(what, advice=advice, retry=bool(answer["retry"]))

@@ -37,7 +37,7 @@ class Driver:
     said: Callable[[Any], str]
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
+    def answering(self, settings: Mapping[str, str] | None = None) -> Iterator[None]:
         """What goes wrong becomes a job's last words."""
         try:
             yield
@@ -45,7 +45,7 @@ class Driver:
             passing = self.passes(error)
             raise refuse(
                 f"{self.title} {'did not answer' if passing else 'refused'}: {self.said(error)}",
-                advice="check the connection to the source's database, and the rights of its user",
+                advice=sql.look_at(settings),
                 retry=passing,
             ) from None
         except Unusable as error:
@@ -132,7 +132,7 @@ class LoggedDatabase(ABC):
             who = f"{self.driver.title} at {at}"
             if self.driver.passes(error):
                 raise SourceUnavailable(f"{who} did not answer: {said}", advice=sql.NO_ANSWER) from None
-            raise refused(f"{who} refused: {said}") from None
+            raise refused(f"{who} refused: {said}", sql.look_at(self._settings)) from None
         except Unusable as error:
             self.close()
             raise refused(error.what, error.advice) from None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tidegate.core.base.connection import Connection
+from tidegate.core.base.connection import Connection, retyped
 from tidegate.core.base.errors import SourceError
 from tidegate.core.copy.port import ChunkReader, Database
 
@@ -33,7 +33,12 @@ def kind_of(connection: Connection) -> str:
     if kind is None:
         raise SourceError(
             f"connection {connection.conn_id} is of type {connection.conn_type}: no database that can be copied",
-            advice=f"name one of type {', '.join(CONNECTION_TYPES)}",
+            advice=retyped(
+                connection.conn_id,
+                connection.conn_type,
+                CONNECTION_TYPES,
+                f"name one of type {', '.join(CONNECTION_TYPES)}",
+            ),
             retry=False,
         )
     return kind
@@ -48,7 +53,8 @@ def for_workers(connection: Connection) -> dict[str, str]:
         raise SourceError(f"connection {connection.conn_id} has no host", advice="give it one", retry=False)
     if kind == JDBC:
         return _jdbc(connection)
-    settings = {"kind": kind, "host": connection.host, "port": str(connection.port or _PORTS[kind])}
+    settings = {"kind": kind, "connection": connection.conn_id}
+    settings |= {"host": connection.host, "port": str(connection.port or _PORTS[kind])}
     settings |= {"user": connection.login or "", "password": connection.password or ""}
     settings["database"] = connection.schema or ""
     return settings | (_libpq(connection.extra) if kind == POSTGRESQL else _tls(connection))
@@ -78,7 +84,7 @@ def _jdbc(connection: Connection) -> dict[str, str]:
     from tidegate.databases.jdbc.session import address
 
     found = {name: str(connection.extra.get(name) or "") for name in ("driver_path", "driver_class")}
-    found |= {"kind": JDBC, "url": connection.host or "", "address": ""}
+    found |= {"kind": JDBC, "connection": connection.conn_id, "url": connection.host or "", "address": ""}
     found |= {"user": connection.login or "", "password": connection.password or ""}
     return found | {"address": address(found)}
 

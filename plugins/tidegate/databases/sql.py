@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidegate.core.base.errors import GOES_ON
@@ -17,6 +17,12 @@ NO_ANSWER = f"check the connection to the source's database, which the section c
 IDLE_S = 20.0
 """A session that was not used for so long may be gone: servers and firewalls end those that are idle. A job that reads
 chunks, or a mirror whose rows are summed, may take hours between two questions."""
+
+
+def look_at(settings: Mapping[str, str] | None) -> str:
+    """What to do about a server that refuses. It is that of the source's database: not source.conn_id."""
+    named = f"connection {settings['connection']}" if settings else "the connection to the source's database"
+    return f"check {named}, and the rights of its user"
 
 
 def quoted(name: str, mark: str) -> str:

@@ -242,10 +242,10 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
     counts = {(row.pipeline, row.round): row for row in c.execute(sums)}
     newest_look = select(s.c.pipeline, func.max(s.c.look).label("look")).where(s.c.pipeline.in_(names))
     last_look = newest_look.group_by(s.c.pipeline, s.c.server).subquery()
-    asked: dict[str, int] = {}
+    asked: dict[str, dict[str, int]] = {}
     gaps: dict[str, dict[str, int]] = {}
     for row in c.execute(select(s).select_from(s.join(last_look, matched(s, last_look, "look")))):
-        asked[row.pipeline] = max(row.at_ms, asked.get(row.pipeline, 0))
+        asked.setdefault(row.pipeline, {})[row.server] = row.at_ms
         gaps.setdefault(row.pipeline, {})[row.server] = row.gap
     all_keys = or_(r.c.part.is_(None), r.c.part.like('{"columns":[],%'))  # of the table, or of one of its servers
     done = and_(r.c.pipeline.in_(names), r.c.state == RoundState.WHOLE, all_keys)
@@ -262,7 +262,8 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
         *others, last_one = (_reading(one, counts.get((name, one.number))) for one in each)
         found[name] = replace(
             last_one,
-            asked_ms=asked.get(name),
+            asked_ms=max(asked.get(name, {}).values(), default=None),
+            asked=tuple(sorted(asked.get(name, {}).items())),
             whole=None if copied is None else copied.number,
             columns=_in_all(some),
             gaps=uncured(gaps.get(name, {}), some),

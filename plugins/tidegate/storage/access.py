@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tidegate.core.base.connection import Connection
+from tidegate.core.base.connection import Connection, retyped
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.spec.pipeline import Sink
 
@@ -43,7 +43,12 @@ def access_of(connection: Connection) -> dict[str, str]:
     if connection.conn_type not in TYPES:
         raise TidegateError(
             f"{name} is of type {connection.conn_type}: an object store needs aws",
-            advice="give sink.object_store_conn_id a connection of type aws",
+            advice=retyped(
+                connection.conn_id,
+                connection.conn_type,
+                TYPES,
+                "give sink.object_store_conn_id a connection of type aws",
+            ),
         )
     extra = connection.extra
     unknown = [key for key in _NOT_TAKEN if extra.get(key)]

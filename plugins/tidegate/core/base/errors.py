@@ -24,6 +24,7 @@ TidegateError
 |  |- CatalogueMismatch  the table, or a partition, is not what it should be
 |- DeliveryRefused       a further system did not take a window; nothing that readers meet has changed
 |  |- DeliveryAhead      what stands there was sent by a later try
+|  |- DeliveryDenied     it, or a store, refuses the user, whichever the window
 |- DeliveryUnsure        a further system gave no definite answer (retry: the next epoch looks first)
 |- JobFailed             the Spark job ended without a receipt (retry), its own last words inside
 |  |- JobKilled          a signal ended its process (retry)
@@ -193,6 +194,13 @@ class DeliveryRefused(TidegateError):
     """A further system did not take a window: a definite answer, and readers there meet what they met before."""
 
     retry = True
+
+
+class DeliveryDenied(DeliveryRefused):
+    """The system, or a store that holds the rows, refuses the user, or every change: a login, a right, a server that
+    only reads. No window is to blame: each is as due as before."""
+
+    retry = False
 
 
 class DeliveryAhead(DeliveryRefused):

@@ -152,8 +152,9 @@ class Reading:
     with their rows. `since_ms`: when the newest chunk was read (UTC); None: none was. `asked_ms`: when the connector
     last said how far it is (UTC); None: never. `whole`: the newest round of the whole table that is whole, with its
     `columns`; None: none is, or the ledger has forgotten it. `gaps`: servers whose connector may have left out what no
-    copy has read since (S12), empty of the only one. `others`: of older rounds that are under way, of other servers
-    (S11)."""
+    copy has read since (S12), empty of the only one. `asked`: as `asked_ms`, by server.
+
+    `others`: of older rounds that are under way, of other servers (S11)."""
 
     round: Round
     chunks: int = 0
@@ -164,6 +165,7 @@ class Reading:
     whole: int | None = None
     columns: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
+    asked: tuple[tuple[str, int], ...] = field(default=(), metadata=LEFT_OUT)
     others: tuple[Reading, ...] = field(default=(), metadata=LEFT_OUT)
 
     @property

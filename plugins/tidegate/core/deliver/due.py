@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused
+from tidegate.core.base.errors import DeliveryAhead, DeliveryDenied, DeliveryRefused, TidegateError
 from tidegate.core.base.instants import span
 from tidegate.core.base.wording import many, those
 from tidegate.core.deliver import units
@@ -82,6 +82,11 @@ def of_window_in_words(row: Delivered | None, current: int) -> str:
     newer = "" if row.generation == current else f"; generation {current} is to be sent"
     tried = f"generation {row.generation} is {row.state} (try {row.epoch})" if row.state != STANDING else ""
     return "; ".join(filter(None, (stands, f"{tried}{why}" if tried else ""))) + newer
+
+
+def may_pass(error: TidegateError) -> bool:
+    """Whether a later try of the window may end otherwise by itself: a user who is refused is no fault of its rows."""
+    return error.retry or isinstance(error, DeliveryDenied)
 
 
 def unknown_generation(pipeline: str, due: Due, ahead: DeliveryAhead) -> DeliveryRefused:

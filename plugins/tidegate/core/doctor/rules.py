@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.core.base import patience
+from tidegate.core.base.connection import retyped
 from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.base.wording import many, size
 from tidegate.core.doctor.findings import OK, WARNING, WRONG, Finding, ok
@@ -258,7 +259,8 @@ def dags(
 
 def import_errors(found: Sequence[tuple[str, str]]) -> list[Finding]:
     """File and last line of what Airflow says."""
-    means, mend = "its DAGs are not there, or are old", "fix the file; airflow dags list-import-errors shows all of it"
+    means, all_of_it = "its DAGs are not there, or are old", "airflow dags list-import-errors shows all of it"
+    mend = f"fix the file; after an upgrade of tidegate restart the scheduler, which still has the old one; {all_of_it}"
     return [Finding("imports", WRONG, f"{file}: {text}", means, mend, file.rpartition("/")[2]) for file, text in found]
 
 
@@ -359,6 +361,7 @@ def connection(conn_id: str, types: Collection[str], found: str | None, users: C
     if types and found not in types:
         what = f"connection {conn_id} is of type {found or 'none'}, not {' or '.join(sorted(types))}"
         mend = f"fix it under Admin > Connections; airflow connections get {conn_id}"
+        mend = retyped(conn_id, found, types, mend)
         return Finding("connections", WRONG, what, f"needed by {', '.join(sorted(users))}", mend, conn_id)
     return ok("connections", f"connection {conn_id} ({found or 'no type'})", conn_id)
 

@@ -13,7 +13,7 @@ from tidegate.core.deliver.states import Due as Undelivered
 from tidegate.core.deliver.units import held_way_on
 from tidegate.core.late.reopen import Choice
 from tidegate.core.look import blocking, failing, overdue
-from tidegate.core.look.copying import of_connectors, of_copy
+from tidegate.core.look.copying import of_connectors, of_copy, of_silence
 from tidegate.core.look.overdue import Concern, Since, finishing
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import NOTHING, Block, OpenRow, Survey
@@ -54,7 +54,13 @@ def concerns(status: PipelineStatus, free: Due, since: Since | None, front: Sinc
     found += overdue.concerns(pipeline, status.due, free, waited, survey.note, now_ms)
     found += _held_too_long(pipeline, status.held, now_ms)
     found += _late_left(pipeline.name, status.late_left)
-    found += [*_of_merges(status), *of_copy(status), *of_connectors(status), *_kept_out_of_days(status)]
+    found += [
+        *_of_merges(status),
+        *of_copy(status),
+        *of_connectors(status),
+        *of_silence(status),
+        *_kept_out_of_days(status),
+    ]
     found += _of_deliveries(status)
     found += left_behind(pipeline, survey.replays, now_ms)
     found += [Concern(f.what, f.advice, f.kind, f.subject) for f in notices.of_audit(pipeline.name, survey.audit)]
@@ -163,7 +169,8 @@ def _of_merges(status: PipelineStatus) -> Iterator[Concern]:
         return
     wait = f"{merging.waiting:,} landed batches wait" if merging.waiting > 1 else "a landed batch waits"
     what = f"{wait} to be merged, the oldest for {span(now_ms - since)}"
-    yield Concern(what, f"is {name}.apply paused, or failing? To merge now: tidegate apply {name}", "late_merge")
+    now = f"tidegate apply {name}"
+    yield Concern(what, f"is {name}.apply paused, failing or hanging? To merge now: {now}", "late_merge")
 
 
 def _of_deliveries(status: PipelineStatus) -> Iterator[Concern]:
@@ -181,8 +188,8 @@ def _of_deliveries(status: PipelineStatus) -> Iterator[Concern]:
         last = f"; {tried}{backlog.why}" if backlog.why else ""
         since = span(lag_ms(backlog, status.now_ms))
         what = f"{wait} for the delivery {one.name}, the oldest ({backlog.oldest.unit}) for {since}{last}"
-        advice = f"is {status.name}.deliver paused, or failing? To send them now: tidegate deliver {status.name}"
-        advice = f"{advice} --to {one.name}"
+        now = f"tidegate deliver {status.name} --to {one.name}"
+        advice = f"is {status.name}.deliver paused, failing or hanging? To send them now: {now}"
         if backlog.held_by:
             advice = held_way_on(status.name, one.name, backlog.held_by)
         yield Concern(what, advice, "late_delivery", f"delivery {one.name}")

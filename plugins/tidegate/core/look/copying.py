@@ -14,7 +14,7 @@ from tidegate.core.mirror.applies import Merging
 from tidegate.core.spec.copy import Copy
 from tidegate.core.tell.pauses import silent
 
-KIND, LOST_PLACE = "late_copy", "lost_place"
+KIND, LOST_PLACE, NO_WORD = "late_copy", "lost_place", "silent_connector"
 
 
 def of_copy(status: PipelineStatus) -> Iterator[Concern]:
@@ -25,7 +25,7 @@ def of_copy(status: PipelineStatus) -> Iterator[Concern]:
         return
     for what, since_ms in _waits(status.reading, status.merging):
         if now_ms - since_ms > max(status.pipeline.archive.sla_ms, _patience_ms(copy)):
-            advice = f"is {name}.copy or {name}.apply paused, or failing? To go on now: tidegate copy {name}"
+            advice = f"is {name}.copy or {name}.apply paused, failing or hanging? To go on now: tidegate copy {name}"
             yield Concern(f"{what} for {span(now_ms - since_ms)}", advice, KIND)
 
 
@@ -34,6 +34,23 @@ def of_connectors(status: PipelineStatus) -> Iterator[Concern]:
     for server in () if status.reading is None else status.reading.gaps:
         what = f"the {connector_of(server)} has lost its place in the source's log: changes may be missing in the table"
         yield Concern(what, helps(status.name, server), LOST_PLACE, f"server {server}" if server else "")
+
+
+def of_silence(status: PipelineStatus) -> Iterator[Concern]:
+    """Nobody has said for longer than `archive.sla` how far a connector is, as each run of `apply` asks. A login which
+    is not good any more stops nothing else."""
+    copy, reading, now_ms = status.pipeline.copy, status.reading, status.now_ms
+    if copy is None or reading is None or "late_merge" in silent((status.survey or NOTHING).pause, now_ms):
+        return
+    named = {one.name for one in copy.each if one.is_told}
+    for server, asked_ms in reading.asked:
+        if server in named and now_ms - asked_ms > status.pipeline.archive.sla_ms:
+            what = f"nobody has said for {span(now_ms - asked_ms)} how far the {connector_of(server)} is"
+            advice = (
+                "until somebody does the table cannot say that it has become newer. Renew what `tidegate doctor "
+                f"{status.name}` names: a login of the source's database or of Kafka Connect, or the connector"
+            )
+            yield Concern(what, advice, NO_WORD, f"server {server}" if server else "")
 
 
 def _waits(reading: Reading | None, merging: Merging | None) -> Iterator[tuple[str, int]]:

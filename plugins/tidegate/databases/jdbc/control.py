@@ -11,7 +11,7 @@ from tidegate.core.copy.port import Bound, Checksums, KeyRange, LogPosition, Sou
 from tidegate.databases.driver import Unusable
 from tidegate.databases.jdbc import session
 from tidegate.databases.jdbc.columns import KEYS, described, value_of
-from tidegate.databases.sql import key_columns
+from tidegate.databases.sql import key_columns, look_at
 from tidegate.databases.types import family
 
 
@@ -136,7 +136,7 @@ class JDBC:
             at = session.address(self._settings)
             if session.passes(error):
                 raise SourceUnavailable(f"{at} did not answer: {session.said(error, self._settings)}") from None
-            _refuse(f"{at} refused: {session.said(error, self._settings)}", "correct the connection or the table")
+            _refuse(f"{at} refused: {session.said(error, self._settings)}", look_at(self._settings))
 
 
 def _of(rows: Any, schema: str, name: str) -> Iterator[Any]:

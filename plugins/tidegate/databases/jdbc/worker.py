@@ -12,7 +12,7 @@ from tidegate.databases.conversions import planned
 from tidegate.databases.driver import Unusable
 from tidegate.databases.jdbc import session
 from tidegate.databases.jdbc.columns import value_of
-from tidegate.databases.sql import BATCH_BYTES, BATCH_ROWS
+from tidegate.databases.sql import BATCH_BYTES, BATCH_ROWS, look_at
 from tidegate.databases.types import Bytes, Conversion
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _answering(settings: Mapping[str, str]) -> Iterator[None]:
         did = "did not answer" if passing else "refused"
         raise refuse(
             f"{session.address(settings)} {did}: {session.said(error, settings)}",
-            advice="check the connection to the source's database, and the rights of its user",
+            advice=look_at(settings),
             retry=passing,
         ) from None
 

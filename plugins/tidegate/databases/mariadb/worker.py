@@ -46,10 +46,10 @@ class MariaDBChunks:
         from tidegate.databases.arrow import Parser
 
         made = planned(session.KIND, table, columns, self._binary)
-        with session.DRIVER.answering():
+        with session.DRIVER.answering(self._settings):
             found = session.connect(self._settings, ANSWER_S)
         try:
-            with session.DRIVER.answering(), found.cursor() as cursor:
+            with session.DRIVER.answering(self._settings), found.cursor() as cursor:
                 session.check_server(cursor, after is not None)
                 if after is not None:
                     session.end(cursor, table.schema)

@@ -20,7 +20,7 @@ CONNECT_S = 10
 OLDEST = 130000
 END = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
 """Not pg_current_wal_lsn(): with synchronous_commit=off a commit is visible before it is written."""
-_OUR_OWN = ("kind", "database")
+_OUR_OWN = ("kind", "connection", "database")
 _TRANSIENT = ("08", "40", "53", "57", "58", "55P03")
 """Beginnings of SQLSTATE that another try may not meet: connections, conflicts, resources, operators, locks."""
 _DENIED = (

@@ -73,10 +73,10 @@ class PostgreSQLChunks:
                 "no change event of this database has landed yet: a chunk would have no place among them",
                 advice="change a row, or let the connector write heartbeats (heartbeat.action.query)",
             )
-        with session.DRIVER.answering():
+        with session.DRIVER.answering(self._settings):
             found = session.connect(self._settings)
         try:
-            with session.DRIVER.answering():
+            with session.DRIVER.answering(self._settings):
                 self._snapshot(found, table, after)
                 query = _query(found, table, made, keys, times, self._binary)
             known = None if after is None or after.position is None else (after.position[0], 0)

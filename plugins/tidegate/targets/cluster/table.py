@@ -26,6 +26,7 @@ from tidegate.core.base.clock import Clock
 from tidegate.core.base.errors import (
     CatalogueError,
     CatalogueUnsure,
+    DeliveryDenied,
     DeliveryRefused,
     DeliveryUnsure,
     OutcomeUnknown,
@@ -394,4 +395,6 @@ def _told() -> Iterator[None]:
     except (CatalogueUnsure, OutcomeUnknown) as e:
         raise DeliveryUnsure(str(e.args[0]), advice=e.advice) from e
     except (CatalogueError, StorageError) as e:
+        if isinstance(e, StorageError) and not e.retry:
+            raise DeliveryDenied(str(e.args[0]), advice=e.advice) from e
         raise DeliveryRefused(str(e.args[0]), advice=e.advice, retry=e.retry) from e

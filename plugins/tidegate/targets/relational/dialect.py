@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from enum import Enum, auto
 from typing import Any, Protocol
 
 from tidegate.core.copy.port import SourceTable
 from tidegate.databases.driver import Driver
 from tidegate.targets.relational.columns import Column
+
+
+class Blame(Enum):
+    """Whom an error is about: a VALUE that the database cannot hold; the USER, who is refused, or a server that only
+    reads, whatever the rows are; the TABLE, which somebody has dropped; a LOCK of another session; a disk that has no
+    SPACE; ANOTHER thing."""
+
+    VALUE = auto()
+    USER = auto()
+    TABLE = auto()
+    LOCK = auto()
+    SPACE = auto()
+    ANOTHER = auto()
 
 
 class Dialect(Protocol):
@@ -20,6 +34,8 @@ class Dialect(Protocol):
     """Type of the token table's numbers, and a text of bounded length."""
     short: str
     when: str
+    sessions: str
+    """Where one finds who holds a lock."""
 
     def connect(self, settings: Mapping[str, str], timeout_s: float) -> Any:
         """With autocommit. The server ends the session's transaction if it hears nothing for some minutes."""
@@ -47,9 +63,7 @@ class Dialect(Protocol):
         """Record batches of the rows there. `where`: a condition without parameters."""
         ...
 
-    def is_of_value(self, error: Exception) -> bool:
-        """Whether the database says by it that it cannot hold a value."""
-        ...
+    def blamed(self, error: Exception) -> Blame: ...
 
     def instant(self, ms: int) -> str:
         """A literal of a window's start."""

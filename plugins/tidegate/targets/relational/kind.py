@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from tidegate.core.base.connection import Connection
+from tidegate.core.base.connection import Connection, retyped
 from tidegate.core.base.errors import DeliveryRefused
 from tidegate.core.spec.pipeline import Delivery, Pipeline
 from tidegate.kinds import DeliveryKind, found_at, late
@@ -18,10 +18,10 @@ def settings(connection: Connection, kind: str) -> dict[str, str]:
     from tidegate.databases.kinds import CONNECTION_TYPES, for_workers
 
     if CONNECTION_TYPES.get(connection.conn_type or "") != kind:
-        types = ", ".join(name for name, of in CONNECTION_TYPES.items() if of == kind)
+        types = [name for name, of in CONNECTION_TYPES.items() if of == kind]
         raise DeliveryRefused(
             f"connection {connection.conn_id} is of type {connection.conn_type}, the delivery's database is another",
-            advice=f"name one of type {types}",
+            advice=retyped(connection.conn_id, connection.conn_type, types, f"name one of type {', '.join(types)}"),
             retry=False,
         )
     return for_workers(connection)

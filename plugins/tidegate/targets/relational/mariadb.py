@@ -10,11 +10,11 @@ import pymysql
 from tidegate.core.copy.port import SourceTable
 from tidegate.databases import sql
 from tidegate.databases.arrow import Parser
-from tidegate.databases.mariadb import session
+from tidegate.databases.mariadb import session, tls
 from tidegate.databases.mariadb.expressions import field
 from tidegate.databases.mariadb.stream import lines
 from tidegate.targets.relational.columns import Column
-from tidegate.targets.relational.dialect import utc
+from tidegate.targets.relational.dialect import Blame, utc
 from tidegate.targets.relational.literals import STATEMENT_BYTES, NoLiteral, tuples
 
 _SESSION = "SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', autocommit = 1"
@@ -26,8 +26,16 @@ ORDER BY ORDINAL_POSITION"""
 _WIDTHS = {"tinyint(4)": "tinyint", "smallint(6)": "smallint", "int(11)": "int", "bigint(20)": "bigint"}
 """Until MySQL 8.0.19, and in MariaDB, integers show a width that means nothing."""
 _NO_VARIABLE = 1193
-_OF_VALUES = frozenset((1153, 1264, 1292, 1366, 1367, 1406))
-"""A statement longer than max_allowed_packet, out of range, invalid, too long."""
+_USER = (1044, 1045, 1049, 1129, 1130, 1142, 1143, 1227, 1290, 1698, 1792, 1820, 1836, 1862, 3032, 3118, 3159, 4151)
+"""Logins, hosts, rights, no such database, a server that only reads."""
+_BLAMED = {
+    **dict.fromkeys((1153, 1264, 1292, 1366, 1367, 1406), Blame.VALUE),
+    **dict.fromkeys(_USER, Blame.USER),
+    **dict.fromkeys((1021, 1030, 1114), Blame.SPACE),
+    1146: Blame.TABLE, 1205: Blame.LOCK,
+}  # fmt: skip
+"""VALUE: a statement longer than max_allowed_packet, out of range, invalid, too long. 1030: errors of the engine,
+of which a full disk is the usual one."""
 
 
 class MariaDB:
@@ -35,6 +43,7 @@ class MariaDB:
 
     kind, driver = session.KIND, session.DRIVER
     count, short, when = "bigint", "varchar(200) CHARACTER SET ascii", "datetime(6)"
+    sessions = "information_schema.INNODB_TRX"
 
     def connect(self, settings: Mapping[str, str], timeout_s: float) -> Any:
         """`timeout_s`: how long an answer may take, or a lock be waited for."""
@@ -89,8 +98,10 @@ class MariaDB:
         for some in lines(found, f"SELECT CONCAT({fields}, '\\n') FROM {table} WHERE {where}"):
             yield parser.batch(some)
 
-    def is_of_value(self, error: Exception) -> bool:
-        return error.args[0] in _OF_VALUES or isinstance(error.__cause__, NoLiteral)
+    def blamed(self, error: Exception) -> Blame:
+        if isinstance(error.__cause__, NoLiteral):
+            return Blame.VALUE
+        return Blame.USER if tls.distrusted(error) else _BLAMED.get(error.args[0], Blame.ANOTHER)
 
     def instant(self, ms: int) -> str:
         return f"TIMESTAMP'{utc(ms)}'"

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import psycopg2
 import pyarrow as pa
 from pyarrow import csv
 
@@ -16,7 +17,7 @@ from tidegate.databases.postgresql import session
 from tidegate.databases.postgresql.expressions import expression
 from tidegate.databases.postgresql.stream import copied
 from tidegate.targets.relational.columns import Column
-from tidegate.targets.relational.dialect import utc
+from tidegate.targets.relational.dialect import Blame, utc
 
 _SESSION = (
     "SET TimeZone = 'UTC'", "SET DateStyle = 'ISO'", "SET extra_float_digits = 1",
@@ -25,8 +26,11 @@ _SESSION = (
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
-_OF_VALUES = "22"
-"""Beginning of SQLSTATE: data exceptions."""
+_BLAMED = {
+    "22": Blame.VALUE, "25006": Blame.USER, "28": Blame.USER, "3D000": Blame.USER, "42501": Blame.USER,
+    "3F000": Blame.TABLE, "42P01": Blame.TABLE, "55P03": Blame.LOCK, "53100": Blame.SPACE,
+}  # fmt: skip
+"""Beginnings of SQLSTATE. 25006: a server that only reads; 3D000: no such database."""
 _TYPES = {"numeric": "numeric", "timestamp(6) with time zone": "timestamp with time zone"}
 
 
@@ -35,6 +39,7 @@ class PostgreSQL:
 
     kind, driver = session.KIND, session.DRIVER
     count, short, when = "bigint", "varchar(200)", "timestamp with time zone"
+    sessions = "pg_stat_activity"
 
     def connect(self, settings: Mapping[str, str], timeout_s: float) -> Any:
         """`timeout_s`: how long the server may take for a statement, or wait for a lock."""
@@ -73,8 +78,11 @@ class PostgreSQL:
         for lines in copied(found, f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')"):
             yield parser.batch(lines)
 
-    def is_of_value(self, error: Exception) -> bool:
-        return str(getattr(error, "pgcode", None)).startswith(_OF_VALUES)
+    def blamed(self, error: Exception) -> Blame:
+        code = getattr(error, "pgcode", None)
+        if code is None:  # nobody was let in, or the line broke
+            return Blame.USER if isinstance(error, psycopg2.OperationalError) else Blame.ANOTHER
+        return next((blame for begin, blame in _BLAMED.items() if code.startswith(begin)), Blame.ANOTHER)
 
     def instant(self, ms: int) -> str:
         return f"TIMESTAMP WITH TIME ZONE '{utc(ms)}+00'"

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tidegate.core.base.errors import DeliveryAhead, DeliveryRefused, DeliveryUnsure, LostComparison
+from tidegate.core.base.errors import (
+    GOES_ON,
+    DeliveryAhead,
+    DeliveryDenied,
+    DeliveryRefused,
+    DeliveryUnsure,
+    LostComparison,
+)
 from tidegate.core.base.instants import iso
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.deliver.parts import added, paired
@@ -31,13 +38,18 @@ from tidegate.core.deliver.port import (
 from tidegate.core.files.failure import JobError
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
 from tidegate.core.target.port import Token
+from tidegate.databases.sql import look_at
 from tidegate.targets.grouping import by_partition
 from tidegate.targets.relational.columns import Column, column
 from tidegate.targets.relational.definition import Definition
-from tidegate.targets.relational.dialect import Dialect
+from tidegate.targets.relational.dialect import Blame, Dialect
 from tidegate.targets.relational.values import as_sent
 
-_NO_SERVER = "check the delivery's connection, and the rights of its user"
+_LOCKED = (
+    "another session there holds the window's rows: {sessions} names it. That of a try which stands still ends by "
+    f"itself within 15 minutes; {GOES_ON}"
+)
+_FULL = f"make room on the server's disk; {GOES_ON}"
 _NO_VALUE = "make its column one that the database can hold (a string), or skip the window here with a reason"
 
 
@@ -212,19 +224,24 @@ class Relational:
             yield self._found
         except self._dialect.driver.errors as error:
             self.close()
-            driver = self._dialect.driver
-            passing = driver.passes(error)
-            raise DeliveryRefused(
-                f"{driver.title} {'did not answer' if passing else 'refused'}: {driver.said(error)}",
-                advice=_NO_VALUE if self._dialect.is_of_value(error) else _NO_SERVER,
-                retry=passing,
-            ) from None
+            raise self._refused(error) from None
         except JobError as error:
             self.close()
             raise DeliveryRefused(error.failure.what, advice=error.failure.advice, retry=error.failure.retry) from None
         except BaseException:
             self.close()
             raise
+
+    def _refused(self, error: Exception) -> DeliveryRefused:
+        """A table that somebody has dropped is made anew by the next run."""
+        driver, blame = self._dialect.driver, self._dialect.blamed(error)
+        passing, silent = driver.passes(error), blame not in (Blame.LOCK, Blame.SPACE)
+        what = f"{driver.title} {'did not answer' if passing and silent else 'refused'}: {driver.said(error)}"
+        if not passing and blame is Blame.USER:
+            return DeliveryDenied(what, advice=look_at(self._settings))
+        held = _LOCKED.format(sessions=self._dialect.sessions)
+        advice = {Blame.VALUE: _NO_VALUE, Blame.LOCK: held, Blame.SPACE: _FULL}.get(blame) or look_at(self._settings)
+        return DeliveryRefused(what, advice=advice, retry=passing or blame in (Blame.TABLE, Blame.SPACE))
 
 
 class _There:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import (
     DeliveryAhead,
+    DeliveryDenied,
     DeliveryRefused,
     DeliveryUnsure,
     LedgerError,
@@ -21,7 +22,7 @@ from tidegate.core.base.errors import (
 )
 from tidegate.core.base.wording import many
 from tidegate.core.deliver import units
-from tidegate.core.deliver.due import by_columns_of_today, differs, of_window_in_words, unknown_generation
+from tidegate.core.deliver.due import by_columns_of_today, differs, may_pass, of_window_in_words, unknown_generation
 from tidegate.core.deliver.parts import Differing, differing, in_words
 from tidegate.core.deliver.port import Standing
 from tidegate.core.deliver.sender import Sender
@@ -129,6 +130,8 @@ def compare(
     def told(one: Due) -> Sent:
         try:
             verdict = _compared(ctx, sender, one)
+        except DeliveryDenied:
+            raise
         except DeliveryRefused as e:  # only what sends makes tables and columns
             missing = f"if the table there, or a column of it, is missing: tidegate compare {ctx.name} --to "
             e.advice = "; ".join(filter(None, (e.advice, f'{missing}{delivery.name} --fix --why "..."')))
@@ -235,7 +238,7 @@ def _one(ctx: Context, delivery: Delivery, sender: Sender, one: Due, to_send: Ca
     except LedgerError:
         raise
     except TidegateError as e:
-        return _told(one, FAILED if e.retry else REFUSED, why=first_line(e), advice=e.advice)
+        return _told(one, FAILED if may_pass(e) else REFUSED, why=first_line(e), advice=e.advice)
 
 
 def _told(one: Due, what: str, rows: int = 0, why: str = "", advice: str = "", behind: tuple[str, ...] = ()) -> Sent:
@@ -354,7 +357,7 @@ def _try(ctx: Context, sender: Sender, tried: Delivered, found: Content) -> Stan
 
 def _remember(ctx: Context, tried: Delivered, error: TidegateError) -> None:
     """What no retry heals is not tried again by itself: it may take an hour's rows each time."""
-    if error.retry:
+    if may_pass(error):
         ctx.ledger.deliveries.failed(tried, first_line(error))
     else:
         ctx.ledger.deliveries.refuse(tried, first_line(error))
