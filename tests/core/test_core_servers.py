@@ -212,3 +212,10 @@ def test_the_server_of_a_name_is_one_of_those_that_are_read() -> None:
     assert not replace(several, servers=(a, replace(b, slot=None))).is_told
     alone = Copy(conn_id="x", table="shop.t", connect_conn_id="y", connector="c", slot="s")
     assert alone.server("") == CopiedServer(name="", conn_id="x", connect_conn_id="y", connector="c", slot="s")
+
+
+def test_the_shards_of_a_pattern_are_named_in_order_by_their_whole_names() -> None:
+    there = ["shop.t_2", "shop.t_1", "shop.t_10_old", "other.t_1"]
+    copy = Copy(conn_id="c", table="", tables=r"shop\.t_\d+")
+    assert copy.names(lambda: there) == ("shop.t_1", "shop.t_2")
+    assert Copy(conn_id="c", table="shop.t").names(list) == ("shop.t",)
