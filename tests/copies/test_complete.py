@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from tests.fakes.source_table import place, position
 from tests.world import TOPIC
 from tidegate.adapters.connections import ConnectionMissing
 from tidegate.core.base.errors import SourceUnavailable
+from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.copy.complete import Look, complete
 from tidegate.core.copy.port import Place
 from tidegate.core.copy.words import how_far
@@ -291,6 +292,52 @@ def test_a_topic_that_was_recreated_tells_nothing(world: CopyWorld) -> None:
     assert told(world) is None
 
 
+def told_later(world: CopyWorld) -> Complete | None:
+    """The connector notes all that it has sent, of which nothing has landed."""
+    world.delivered = world.source_table.end
+    world.clock.advance(2 * HOUR_MS)
+    world.apply()
+    return told(world)
+
+
+def recreated(world: CopyWorld) -> None:
+    world.kafka.delete(TOPIC)
+    world.kafka.create(TOPIC, 1)
+
+
+def cut(world: CopyWorld) -> None:
+    world.kafka.truncate(TOPIC, 0, 2)
+
+
+@pytest.mark.parametrize("loses", [recreated, cut])
+def test_ends_of_another_log_are_no_look(world: CopyWorld, loses: Callable[[CopyWorld], None]) -> None:
+    """Its offsets are below those that were read, and so an event that waits there seems to be merged."""
+    world.mirror()
+    for n in range(3):
+        world.source_table.set(1, f"word {n}")
+    world.deliver()
+    world.apply()
+    before = older(world)
+    loses(world)
+    sends(world, 2, "waits in the topic")
+    now = told_later(world)
+    assert now is not None
+    assert replace(now, exact=False) == before
+    assert any("is another log than the one that was read" in line for line in world.said)
+
+
+def test_a_log_that_was_cut_tells_nothing_once_it_is_read_on(world: CopyWorld) -> None:
+    """What it had lost before it was read is nowhere, though the connector has delivered it."""
+    world.mirror()
+    sends(world, 2, "is lost with the end of the log")
+    world.kafka.truncate(TOPIC, 0, 1)
+    sent_back(world, world.standing().upto, 1)
+    for n in range(3):
+        world.source_table.set(1, f"word {n}")
+    world.deliver()
+    assert told_later(world) is None
+
+
 def test_reading_that_was_sent_back_is_not_complete(world: CopyWorld) -> None:
     """The log lost its end, which was read before, and other records came in its place."""
     world.mirror()
@@ -302,7 +349,7 @@ def test_reading_that_was_sent_back_is_not_complete(world: CopyWorld) -> None:
     ledger = world.context().ledger
     assert ledger.copies.merged_ends(world.pipeline.name, upto)[0] == 6
     sent_back(world, upto, 3)
-    assert ledger.copies.merged_ends(world.pipeline.name, upto)[0] == 3
+    assert ledger.copies.merged_ends(world.pipeline.name, upto) == {}
 
 
 def sent_back(world: CopyWorld, after: int, offset: int) -> None:

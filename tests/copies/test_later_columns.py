@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import update
 
 from tests.copies.test_complete import begun, told, world
@@ -18,6 +19,11 @@ __all__ = ["begun", "world"]  # how each test begins
 def alters(world: CopyWorld) -> None:
     """ALTER TABLE ... ADD COLUMN shade DEFAULT 'grey', in the YAML as well; one row changes afterwards."""
     world.source_table.alter("shade", "grey")
+    takes_up(world)
+
+
+def takes_up(world: CopyWorld) -> None:
+    """The YAML has the column; one row changes afterwards."""
     shade = Column(name="shade", type="string", path="$.shade")
     own = world.pipeline.columns
     world.change_spec(columns=(*own[:2], shade, *own[2:]))
@@ -89,6 +95,27 @@ def test_a_comparison_of_some_keys_says_nothing_of_others(world: CopyWorld) -> N
     world.close()
     changes(world)
     assert told(world) is None
+
+
+def test_a_comparison_that_died_may_have_summed_rows_without_the_column(world: CopyWorld) -> None:
+    """The source has got it between both tasks: what was equal before is read no more."""
+
+    def dies() -> bool:
+        raise KeyboardInterrupt
+
+    world.mirror()
+    takes_up(world)
+    world.source_table.sneak(2, "other")
+    world.source_table.end += 10  # what other tables have, and the connector has not: it waits for that
+    with pytest.raises(KeyboardInterrupt):
+        compare(world.context(), world.source_table, Here(), dies)
+    world.close()
+    world.source_table.alter("shade", "grey")
+    world.source_table.set(2, "newest")
+    changes(world)
+    assert compared(world).differ == {}
+    changes(world)
+    assert told(world) is None, "row 3 lacks what the source has"
 
 
 def test_what_a_comparison_puts_right_is_read(world: CopyWorld) -> None:

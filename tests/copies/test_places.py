@@ -15,6 +15,7 @@ from tests.copies.test_later_columns import compared
 from tests.copies.worlds import CopyWorld, copy_words
 from tests.fakes.source_table import place, position
 from tests.mutants.planting import Planted
+from tidegate.core.base.errors import StorageAhead
 from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.look.status import PipelineStatus
 from tidegate.workflow.look import status
@@ -235,6 +236,31 @@ def test_a_ledger_that_was_lost_finds_it_again(world: CopyWorld, down: bool) -> 
         c.exec_driver_sql("DELETE FROM source_looks")
     goes_on(world)
     assert concerned(world)
+
+
+def test_a_ledger_of_before_the_copy_knows_from_the_table_that_it_may_lack_something(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    named(world, "first")
+    world.deliver()
+    world.apply()
+    world.close()
+    kept = world.database.read_bytes()
+    world.read()
+    world.apply()
+    before = told(world)
+    assert before is not None
+    world.close()
+    world.database.write_bytes(kept)
+    purged(world)
+    with pytest.raises(StorageAhead, match="copy 1, which the ledger does not know"):
+        goes_on(world)
+    world.again()
+    goes_on(world)
+    assert 2 in world.rows()
+    now = told(world)
+    assert now is not None
+    assert now.position == before.position
+    world.close()
 
 
 FOUND_BY = {

@@ -314,15 +314,6 @@ def test_tables_are_cut_one_after_the_other() -> None:
     assert uncut(["a", "aa", "b"], mine) == [("aa", None), ("b", (7,))], "it came meanwhile"
 
 
-def test_a_part_ends_at_its_last_key() -> None:
-    """Also where the table goes on behind it, or ends before."""
-    part = KeyPart(("id",), (3,), (7,))
-    assert cut((2,), [(4,), (6,)], 2, part) == ([KeyRange((2,), (4,)), KeyRange((4,), (6,))], False)
-    assert cut((6,), [(7,), (9,)], 2, part) == ([KeyRange((6,), (7,))], True)
-    assert cut((6,), [(8,)], 1, part) == ([KeyRange((6,), (7,))], True)
-    assert cut((2,), [], 2, part) == ([KeyRange((2,), (7,))], True)
-
-
 def test_a_part_of_the_keys_is_cut_from_its_first_to_its_last() -> None:
     part = KeyPart(("id",), (3,), (7,))
     assert uncut(["a", "b"], [], part) == [("a", (2,)), ("b", (2,))]

@@ -1,4 +1,4 @@
-"""Which key ranges of a source's table are read to be compared, and how far the comparisons have come."""
+"""Which key ranges are read of a part, which to be compared, and how far comparisons have come."""
 
 from __future__ import annotations
 
@@ -20,9 +20,19 @@ from tidegate.core.copy.checksums import (
 )
 from tidegate.core.copy.port import Checksum, KeyGroups, KeyRange
 from tidegate.core.copy.rounds import Chunk, Round, RoundState
+from tidegate.core.copy.steps import cut
 from tidegate.core.mirror.parts import KeyPart
 
 RANGES = [KeyRange(None, (9,)), KeyRange((9,), (19,)), KeyRange((19,), (29,)), KeyRange((29,), None)]
+
+
+def test_a_part_ends_at_its_last_key() -> None:
+    """Also where the table goes on behind it, or ends before."""
+    part = KeyPart(("id",), (3,), (7,))
+    assert cut((2,), [(4,), (6,)], 2, part) == ([KeyRange((2,), (4,)), KeyRange((4,), (6,))], False)
+    assert cut((6,), [(7,), (9,)], 2, part) == ([KeyRange((6,), (7,))], True)
+    assert cut((6,), [(8,)], 1, part) == ([KeyRange((6,), (7,))], True)
+    assert cut((2,), [], 2, part) == ([KeyRange((2,), (7,))], True)
 
 
 def test_a_range_differs_by_its_rows_or_their_sum() -> None:

@@ -343,3 +343,15 @@ SUMMER = datetime.timezone(datetime.timedelta(hours=2))
 )
 def test_nested_values_as_json(kind: str, value: object, text: str) -> None:
     assert text_of(value, parse(kind)) == text
+
+
+def test_what_a_missing_table_or_a_part_of_it_has_lost() -> None:
+    """Rows of a window that the rest does not have; a part that is new had none."""
+    stood = row(STANDING, content=Content(rows=3, checksum=1))
+    empty = row(STANDING, content=Content(rows=0, checksum=0), window_ms=stood.window_ms + 1)
+    unread, away = row(STANDING, content=None), row(SENDING)
+    rows = [stood, empty, unread, away]
+    assert lost(rows, Missing()) == [stood, empty, unread]
+    assert lost(rows, Missing(left=((stood.window_ms, 3),))) == [unread]
+    assert lost(rows, Missing(left=((stood.window_ms, 2),))) == [stood, unread]
+    assert lost([stood, empty], Missing(left=())) == [stood]

@@ -17,13 +17,13 @@ PIPELINE = replace(BASE, deliver=(Delivery(name="dw", kind="mariadb", conn_id="c
 
 
 def named(*tasks: str, found: tuple[Concern, ...] = (), pause: Pause | None = None) -> list[str]:
-    survey = replace(NOTHING, failed=tuple(FailedTask(0, task, "it broke", "look") for task in tasks), pause=pause)
-    return [c.what for c in failing.of_tasks(PIPELINE, survey, found, 60_000)]
+    survey = replace(NOTHING, failed=tuple(FailedTask(60_000, task, "it broke", "look") for task in tasks), pause=pause)
+    return [f"{c.what}; {c.advice}" for c in failing.of_tasks(PIPELINE, survey, found, 120_000)]
 
 
 def test_each_is_named_with_its_age_and_its_error() -> None:
     (what,) = named("readings.ingest write")
-    assert what == "readings.ingest write failed for good 60 s ago: it broke"
+    assert what == "readings.ingest write failed for good 60 s ago: it broke; look"
 
 
 def test_what_is_said_already_is_not_said_twice() -> None:
@@ -31,8 +31,10 @@ def test_what_is_said_already_is_not_said_twice() -> None:
 
 
 def test_a_pause_on_purpose_explains_it() -> None:
-    pause = Pause(0, 0, "me", "why", ("ingest",))
-    assert len(named("readings.ingest write", "readings.maintain maintain", pause=pause)) == 1
+    pause = Pause(0, 0, "me", "why", ("ingest",), 120_001)
+    (what,) = named("readings.ingest write", "readings.maintain maintain", pause=pause)
+    assert what.startswith("readings.maintain maintain failed")
+    assert len(named("readings.ingest write", pause=replace(pause, until_ms=120_000))) == 1, "it is over"
 
 
 def test_a_task_that_the_yaml_has_no_more_is_forgotten() -> None:
@@ -42,4 +44,5 @@ def test_a_task_that_the_yaml_has_no_more_is_forgotten() -> None:
 
 def test_what_the_topic_says_of_itself_is_why_ingest_fails() -> None:
     found = (Concern("the topic was recreated", "reset", "source_reset"),)
-    assert len(named("readings.ingest plan", "readings.maintain maintain", found=found)) == 1
+    (what,) = named("readings.ingest plan", "readings.maintain maintain", found=found)
+    assert what.startswith("readings.maintain maintain failed")

@@ -10,6 +10,7 @@ from core_values import PIPELINE, T0
 from tidegate.core.audit.coverage import Allowance, Findings, Missing, check_coverage, twin_of
 from tidegate.core.audit.problems import RESTORE, Redrives
 from tidegate.core.base.offsets import Interval, OffsetRange
+from tidegate.core.batch.rules_version import LEAVING_RULES, rules_for, rules_of_redrive
 from tidegate.core.batch.states import INGEST, REDRIVE, DirtySource, PartitionPlan, Plan, spans
 from tidegate.core.dirty import redrive
 from tidegate.core.dirty.redrive import Cause, DirtyBatch, Example, choose
@@ -17,6 +18,7 @@ from tidegate.core.files.balance import Balance
 from tidegate.core.files.receipt import DirtySample, FileEntry, PartitionRows, RangeResult, Receipt
 from tidegate.core.look.views import BatchRow, RangeRow
 from tidegate.core.spec.pipeline import Column, Format
+from tidegate.core.spec.source import Site
 from tidegate.core.window.lateness import Floor
 
 
@@ -379,3 +381,11 @@ def test_reasons_that_differ_in_a_value_are_one_cause():
         Cause("value", "expected an integer, got 'a'", 2, (1,), varies=True),
         Cause("value", "expected a number, got 'b'", 1, (1,)),
     ]
+
+
+def test_copies_behind_a_mark_stay_dirty_unless_they_are_asked_for() -> None:
+    """F3; where the YAML names no other site they are records."""
+    sites = (Site(name="a", conn_id="k"), Site(name="b", conn_id="l"))
+    two = replace(PIPELINE, source=replace(PIPELINE.source, sites=sites))
+    assert rules_of_redrive(two, copies=False) == LEAVING_RULES
+    assert rules_of_redrive(two, copies=True) == rules_of_redrive(PIPELINE, copies=False) == rules_for(two)

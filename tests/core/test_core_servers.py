@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core.copy.complete import of_all
-from tidegate.core.copy.rounds import Reading, Round, RoundState
-from tidegate.core.copy.steps import too_old, unread_servers
+from tidegate.core.copy.complete import of_all, worth_telling
+from tidegate.core.copy.port import KeyRange
+from tidegate.core.copy.rounds import Chunk, ChunkState, Reading, Round, RoundState
+from tidegate.core.copy.steps import to_merge, too_old, unread_servers
 from tidegate.core.copy.words import how_far
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, RoundIn
@@ -57,10 +58,11 @@ def test_a_merge_says_more_of_some_servers() -> None:
         ({"last": (7, 0, 0)}, {"last": (7, 0, 0)}),
         ({"newest_ms": 80}, {"newest_ms": 80}),
         ({"purged_below": (3, 0, 0)}, {"purged_below": (3, 0, 0)}),
+        ({"below_purge": 2}, {"below_purge": 3}),
     ],
 )
 def test_nothing_that_a_server_has_said_is_taken_back(more: dict, wanted: dict) -> None:
-    a = ServerLog("a", (1, 0, 0), (5, 0, 0), 50, (2, 0, 0))
+    a = ServerLog("a", (1, 0, 0), (5, 0, 0), 50, (2, 0, 0), 1)
     assert further(a, ServerLog("a", **more)) == replace(a, **wanted)
 
 
@@ -77,6 +79,13 @@ def test_what_a_table_says_of_one_of_them() -> None:
     assert told.of_server("") is told
     assert told.of_server("a") == replace(told, begins=(1, 0, 0), last_position=(5, 0, 0), purged_below=(2, 0, 0))
     assert told.of_server("b") == replace(told, begins=None, last_position=None, purged_below=START)
+
+
+def test_m5_events_that_nobody_says_the_server_of_were_kept_out_of_each() -> None:
+    logs = tuple(ServerLog(name, below_purge=kept_out) for name, kept_out in (("a", 2), ("b", 1)))
+    told = Told(below_purge=5, copied=Copied(servers=logs))
+    assert [told.of_server(name).below_purge for name in ("", "a", "b", "c")] == [5, 4, 3, 2]
+    assert [replace(told, below_purge=3).of_server(name).below_purge for name in ("a", "c")] == [2, 0]
 
 
 # ---------------------------------------------------------------- which is read next
@@ -152,6 +161,33 @@ def test_s9_of_several_the_oldest_time_is_told_and_never_exactly() -> None:
     assert of_all({"b": None}) is of_all({}) is None
 
 
+def test_s9_only_of_those_that_are_whole_is_told() -> None:
+    found = Complete((0, 0), 7, servers=(("a", (5, 0)), ("b", (6, 0))))
+    one = table(inside(1, part("a")))
+    assert one.may_tell(found) == Complete((0, 0), servers=(("a", (5, 0)),)), "no time is known of all"
+    assert table(inside(1, part("a")), inside(2, part("b"))).may_tell(found) == found
+    nothing = (replace(one, hidden=True), replace(one, by_hand=True), table(), table(inside(1, part("a"), swept=False)))
+    assert [copied.may_tell(found) for copied in nothing] == [None] * 4
+    assert Copied().may_tell(Complete((5, 0), 7)) is None
+    assert worth_telling(None, one.may_tell(found))
+    assert not worth_telling(found, one.may_tell(found))
+
+
+def test_s6_a_copy_that_is_not_read_stops_later_ones_of_its_server_alone() -> None:
+    def read(number: int, of: int) -> Chunk:
+        more = {"state": ChunkState.READ, "low": (60, 0), "high": (60, 0), "rows": 1}
+        return Chunk(pipeline="p", number=number, round=of, table="t", keys=KeyRange(), **more)  # type: ignore[arg-type]
+
+    def copy(number: int, server: str, ended: bool) -> Round:
+        return Round(pipeline="p", number=number, table="t", key=("id",), state=OPEN, ended=ended, part=part(server))
+
+    rounds = [copy(1, "a", False), copy(2, "a", True), copy(3, "b", True)]
+    found = to_merge(rounds, {2: [read(1, 2)], 3: [read(2, 3)]}, table(), 10)
+    assert found is not None
+    assert found.step.round == 3
+    assert to_merge(rounds[:2], {2: [read(1, 2)]}, table(), 10) is None
+
+
 def test_how_far_several_are_in_words() -> None:
     reading = Reading(round=round_(2, part("b"), OPEN), chunks=3, read=1, rows=5)
     told = Told(copied=table(inside(1, part("a")), hidden=True))
@@ -176,3 +212,10 @@ def test_the_server_of_a_name_is_one_of_those_that_are_read() -> None:
     assert not replace(several, servers=(a, replace(b, slot=None))).is_told
     alone = Copy(conn_id="x", table="shop.t", connect_conn_id="y", connector="c", slot="s")
     assert alone.server("") == CopiedServer(name="", conn_id="x", connect_conn_id="y", connector="c", slot="s")
+
+
+def test_the_shards_of_a_pattern_are_named_in_order_by_their_whole_names() -> None:
+    there = ["shop.t_2", "shop.t_1", "shop.t_10_old", "other.t_1"]
+    copy = Copy(conn_id="c", table="", tables=r"shop\.t_\d+")
+    assert copy.names(lambda: there) == ("shop.t_1", "shop.t_2")
+    assert Copy(conn_id="c", table="shop.t").names(list) == ("shop.t",)

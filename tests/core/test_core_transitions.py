@@ -142,21 +142,11 @@ ATTEMPT = {"epoch": 3, "nonce": "n", "revision": 1}
 
 
 def receipt(*kinds: str, **more: object) -> Receipt:
-    files = tuple(
-        FileEntry(
-            path=f"{k}/x",
-            kind=k,
-            window_ms=0,
-            values=(),
-            rows=2,
-            bytes=10,
-            min_event_ms=0,
-            max_event_ms=1,
-            checksum=4,
-            partitions=(),
-        )
-        for k in kinds
-    )
+    one = FileEntry(
+        path="", kind="", window_ms=0, values=(), rows=2, bytes=10, min_event_ms=0, max_event_ms=1, checksum=4,
+        partitions=(),
+    )  # fmt: skip
+    files = tuple(replace(one, path=f"{k}/x", kind=k) for k in kinds)
     return replace(
         Receipt(
             attempt="a",

@@ -4,7 +4,8 @@ A connector reads whole transactions of the source, sends their events to severa
 offset how far they are delivered; it may crash in between and send events again. An observer reads that offset, P,
 then the ends of all partitions; once those are applied it tells P. A source's transaction n has position n.
 
-A table without events is told of by a commit that brings nothing (`idle`), while a person may take the table back.
+A table without events is told of by a commit that brings nothing (`idle`), while a person may take the table back. A
+log may be cut below what was applied (`election`): who reads on at the end of that misses what takes the freed offsets.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Cfg(Settings):
     log_end = "after"  # S9 by a quiet source: asked after the ends of the topic | before them | never
     further = True  # S9 by a quiet source: told only while nothing behind the ends is applied
     exact = True  # S9: told exactly only while no event above P is applied
+    same_log = True  # S10: ends of a log that was cut since it was applied are no ends
     on = "found"  # M1: a commit that only tells comes on: found (the snapshot that it was found of) | any
 
     always = (
@@ -133,7 +135,16 @@ def look(s, cfg):
 
 
 def ends(s, cfg, q):
-    return len(s["topic", q])
+    """None: it is another log than the one that was applied."""
+    return None if cfg.same_log and s.get(("cut", q)) else len(s["topic", q])
+
+
+def cut(s, cfg, q):
+    """The newest event of a partition, which was applied, is gone: the next one gets its offset."""
+    if not s["topic", q] or s["done", q] < len(s["topic", q]):
+        return BLOCK
+    s["topic", q], s["cut", q] = s["topic", q][:-1], True
+    return "ok"
 
 
 def ended(s, cfg):
@@ -220,7 +231,8 @@ def observer(cfg):
         p = yield ("look",)
     if cfg.log_end == "after":
         log_end = yield ("ended",)
-    yield ("tell", p, tuple(found), log_end)
+    if None not in dict(found).values():
+        yield ("tell", p, tuple(found), log_end)
 
 
 def idle(cfg):
@@ -236,9 +248,13 @@ def person(cfg):
     yield ("take_back",)
 
 
-PROGRAMS = {f.__name__: f for f in (source, connector, observer, idle, person)}
+def election(cfg):
+    yield ("cut", 0)
+
+
+PROGRAMS = {f.__name__: f for f in (source, connector, observer, idle, person, election)}
 OPS = {f.__name__: f for f in (write, resume, send, deliver, commit, apply, look, ends, ended, tell)}
-OPS |= {f.__name__: f for f in (found, tell_alone, take_back)}
+OPS |= {f.__name__: f for f in (found, tell_alone, take_back, cut)}
 
 
 def build(**settings):

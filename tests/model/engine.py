@@ -75,6 +75,25 @@ class Model:
                     return s
         return s
 
+    def to_its_end(self, s, prog, held=False):
+        """(What is left, what it returns) of a program with nothing in between. `held`: the invariant after each
+        step."""
+        hist = ()
+        while True:
+            kind, val = self.next_op(prog, hist)
+            if kind == "end":
+                return s, val
+            s, answer = self.done(s, val)
+            if held:
+                self.invariant(s, self.cfg)
+            hist = (*hist, answer)
+
+    def done(self, s, op):
+        """(What is left, the answer) of an operation that nothing blocks."""
+        found = self.run_op(s, op)
+        assert found is not None, op
+        return found[0], found[1]
+
     # state = (dict shared, tuple procs, tuple budget); proc = (pid, prog, tries, history)
     def key(self, st):
         return hash((frozenset(st[0].items()), st[1], st[2]))

@@ -371,17 +371,17 @@ def heal(model, st):
     for executed in (True, False) if flying else (True,):
         s = {k: v for k, v in st[0].items() if k not in flying}
         for k in flying if executed else ():
-            s, _ = _do(model, s, st[0][k])
+            s, _ = model.done(s, st[0][k])
         for _ in range(2 * model.cfg.most + 2):
-            s, answer = _alone(model, s, "ingest")
+            s, answer = model.to_its_end(s, ("ingest",))
             if answer == "ahead":
-                s, answer = _alone(model, s, "operator")
+                s, answer = model.to_its_end(s, ("operator",))
             if answer == "contradiction":
                 raise Violation("storage and ledger contradict each other")
-            s, _ = _alone(model, s, "publisher")
-            s, _ = _alone(model, s, "cleaner")
+            s, _ = model.to_its_end(s, ("publisher",))
+            s, _ = model.to_its_end(s, ("cleaner",))
             invariant(s, model.cfg)
-        if _alone(model, s, "ingest")[1] == "ahead":
+        if model.to_its_end(s, ("ingest",))[1] == "ahead":
             raise Violation("storage tells of more than the ledger knows, whatever is adopted")
         for i, b in enumerate(s["batches"]):
             if b.state == "ABANDONED" and s["hwm", i + 1].nonce:
@@ -392,19 +392,3 @@ def heal(model, st):
         if sorted(shown + dropped) != list(range(s["end"])):
             gone = f", and {dropped} were given up" if dropped else ""
             raise Violation(f"of {s['end']} records the table has {shown}{gone}, whatever is run again")
-
-
-def _do(model, s, op):
-    found = model.run_op(s, op)
-    assert found is not None, op
-    return found[0], found[1]
-
-
-def _alone(model, s, program):
-    history = ()
-    while True:
-        kind, value = model.next_op((program,), history)
-        if kind == "end":
-            return s, value
-        s, answer = _do(model, s, value)
-        history = (*history, answer)

@@ -357,32 +357,15 @@ def heal(model, st):
         stopped = False
         for kind, what in steps:
             if kind == "late":
-                s, _ = _done(model, s, what)
+                s, _ = model.done(s, what)
             else:
-                s, answer = _alone(model, s, ("apply", *what))
+                s, answer = model.to_its_end(s, ("apply", *what), held=True)
                 stopped = stopped or answer.startswith("alarm")
         invariant(s, cfg)
         if not stopped:
             at_rest(s, cfg)
         elif not s.get("stranger") and not disagree((), [e for events in cfg.batches.values() for e in events]):
             raise Violation("a person is called without a reason")
-
-
-def _done(model, s, op):
-    found = model.run_op(s, op)
-    assert found is not None, op
-    return found[0], found[1]
-
-
-def _alone(model, s, program):
-    history = ()
-    while True:
-        kind, value = model.next_op(program, history)
-        if kind == "end":
-            return s, value
-        s, answer = _done(model, s, value)
-        invariant(s, model.cfg)
-        history = (*history, answer)
 
 
 def at_rest(s, cfg):

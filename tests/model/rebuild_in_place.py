@@ -383,30 +383,14 @@ def heal(model, st):
     for executed in (True, False) if flying else (True,):
         s = {k: v for k, v in st[0].items() if k not in flying}
         for k in flying if executed else ():
-            s, _ = _do(model, s, st[0][k])
+            s, _ = model.done(s, st[0][k])
         s = {k: v for k, v in s.items() if not (isinstance(k, tuple) and k[0] == "asked")}  # they are over
         s.pop("deleting", None)
         answer = ""
         for program in ("cleaner", "rebuild", "cleaner", "rebuild", "rebuild", "cleaner"):
-            s, said = _alone(model, s, program)
+            s, said = model.to_its_end(s, (program,))
             answer = said if program == "rebuild" else answer
             invariant(s, model.cfg)
         newest = s["gens"][-1]
         if answer != "ahead" and newest.state in OPEN:
             raise Violation(f"generation {len(s['gens'])} stays {newest.state}, whatever is run again")
-
-
-def _do(model, s, op):
-    found = model.run_op(s, op)
-    assert found is not None, op
-    return found[0], found[1]
-
-
-def _alone(model, s, program):
-    history = ()
-    while True:
-        kind, value = model.next_op((program,), history)
-        if kind == "end":
-            return s, value
-        s, answer = _do(model, s, value)
-        history = (*history, answer)

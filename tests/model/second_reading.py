@@ -279,7 +279,7 @@ def heal(model, st):
     s = {k: v for k, v in st[0].items()}
     for name in ("reread", "replay", "cleaner"):
         for _ in range(3):
-            s, said = _alone(model, s, name)
+            s, said = model.to_its_end(s, (name,))
             invariant(s, model.cfg)
             if said == "refused" and name == "replay":
                 raise Violation("a replay is refused although the files in force are whole")
@@ -288,14 +288,3 @@ def heal(model, st):
     newest = s["gens"][-1]
     if newest.state in OPEN and not (model.cfg.dirty or len(s["gens"]) == model.cfg.most):
         raise Violation(f"generation {len(s['gens'])} stays {newest.state}, whatever is run again")
-
-
-def _alone(model, s, program):
-    history = ()
-    while True:
-        kind, value = model.next_op((program,), history)
-        if kind == "end":
-            return s, value
-        found = model.run_op(s, value)
-        assert found is not None, value
-        s, history = found[0], (*history, found[1])

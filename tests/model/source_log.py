@@ -258,29 +258,13 @@ def heal(model, st):
     for skip in (False, True):
         s = dict(st[0])
         for _ in range(6):
-            s, answer = _alone(model, s)
+            s, answer = model.to_its_end(s, ("ingest",))
             if answer == "blocked":
-                s, _ = _do(model, s, ("decide", skip))
+                s, _ = model.done(s, ("decide", skip))
             elif answer in ("unreadable", "cut"):
-                s, _ = _do(model, s, ("withdraw", len(s["batches"]) - 1))
+                s, _ = model.done(s, ("withdraw", len(s["batches"]) - 1))
         invariant(s, model.cfg)
         _all_have_a_fate(s)
-
-
-def _do(model, s, op):
-    found = model.run_op(s, op)
-    assert found is not None, op
-    return found[0], found[1]
-
-
-def _alone(model, s):
-    history = ()
-    while True:
-        kind, value = model.next_op(("ingest",), history)
-        if kind == "end":
-            return s, value
-        s, answer = _do(model, s, value)
-        history = (*history, answer)
 
 
 def _all_have_a_fate(s):

@@ -323,49 +323,12 @@ def test_too_many_chunks_for_a_window_are_refused(world: TableWorld) -> None:
         world.read(0)
 
 
-# ---------------------------------------------------------------- by a column
-
-
-def changed(world: TableWorld, key: int, day: float) -> None:
-    world.fake.rows[key] = (f"at {day}", noon(0) + timedelta(days=day - 0.5))
-
-
-def test_a_window_has_what_changed_in_it(tmp_path: Path) -> None:
-    world = TableWorld(tmp_path, "column: changed")
-    for key, day in ((1, 0), (2, 0.5), (3, 1), (4, 1.5), (5, -1)):
-        changed(world, key, day)
-    world.fake.rows[6] = ("never", None)
-    world.read(1)
-    world.ingest("second")
-    for day in (0, 1):
-        world.publish(day)
-    assert (ids(world, 0), ids(world, 1)) == ([1, 2], [3, 4])
-    assert world.fake.reads == [KeyRange(), KeyRange()]
-    balanced(world)
-    world.close()
-
-
 def test_a_day_before_the_first_one_is_never_published(world: TableWorld) -> None:
     """An empty day would say that the table was empty."""
     world.read(0)
     with pytest.raises(NotReady, match="it begins before windows.start: the source is never read for it"):
         world.publish(-1)
     assert world.partitions("lake.readings") == {}
-
-
-def test_an_overlap_takes_up_what_came_late(tmp_path: Path) -> None:
-    world = TableWorld(tmp_path, "column: changed, overlap: 2h")
-    changed(world, 1, 0.9)
-    changed(world, 2, 0.95)
-    world.read(0)
-    changed(world, 3, 0.96)  # it was committed after the reading, with a time of before
-    changed(world, 4, 1.2)
-    world.read(1)
-    for day in (0, 1):
-        world.publish(day)
-    assert (ids(world, 0), ids(world, 1)) == ([1, 2], [2, 3, 4])
-    balanced(world)
-    world.close()
 
 
 # ---------------------------------------------------------------- what people see

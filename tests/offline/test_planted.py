@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.mutants.planting import Planted
-from tests.offline import test_life, test_real, test_reread
+from tests.offline import test_by_column, test_life, test_real, test_reread
 from tests.offline.planted import OFFLINE_BUGS
 from tests.offline.test_life import world
 from tests.offline.test_reread import day_zero
@@ -23,8 +23,8 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "bounds are in no chunk": test_life.test_a_day_is_one_reading,
     "the last chunk is left out": test_life.test_a_day_is_one_reading,
     "the last chunk is left out, and nobody looks": test_life.test_a_day_is_one_reading,
-    "the overlap is dropped": test_life.test_an_overlap_takes_up_what_came_late,
-    "a window goes on for an hour": test_life.test_a_window_has_what_changed_in_it,
+    "the overlap is dropped": test_by_column.test_an_overlap_takes_up_what_came_late,
+    "a window goes on for an hour": test_by_column.test_a_window_has_what_changed_in_it,
     "a window is read before its delay": test_life.test_a_day_is_one_reading,
     "days that were missed are left out": test_life.test_days_that_were_missed_are_read_one_after_the_other,
     "half of the chunks are read": test_life.test_a_day_is_one_reading,

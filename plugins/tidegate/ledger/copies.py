@@ -69,18 +69,15 @@ class SqlCopies(Part):
             select(b.c.pipeline).where(mine, b.c.state == ABANDONED),
             # what was not read of the old topic when it was recreated is nowhere
             select(b.c.pipeline).where(read, b.c.topic_id.is_distinct_from(accepted)),
+            # nor what the log had lost when it was cut
+            select(back.c.pipeline).where(back.c.pipeline == name, back.c.after_batch > 0),
             select(f.c.pipeline).where(f.c.pipeline == name, f.c.kind == DIRTY, f.c.rows > 0, f.c.batch_id <= upto),
         )
         with self._store.begin() as c:
             if c.execute(gone.limit(1)).first() is not None:
                 return {}
             newest = c.scalar(select(func.max(b.c.batch_id)).where(read)) or 0
-            ends = {r.partition: int(r.planned_end) for r in rows_of(c, e, pipeline=name, batch_id=newest)}
-            # reading was sent back behind that batch: what is there now is another log's
-            later = and_(back.c.pipeline == name, back.c.after_batch >= newest)
-            for row in c.execute(select(back.c.partition, back.c.offset).where(later)):
-                ends[row.partition] = min(int(row.offset), ends.get(row.partition, 0))
-            return ends
+            return {r.partition: int(r.planned_end) for r in rows_of(c, e, pipeline=name, batch_id=newest)}
 
     # ------------------------------------------------------------ changing
 

@@ -7,6 +7,7 @@ from tests.model.copy_complete import build
 # a transaction in both partitions, one in the second alone, one of another table
 SHORT = {"transactions": ((("a", "1"), ("b", "1")), (("b", "2"),), ())}
 IDLE = (("S", ("source",), 0), ("C", ("connector",), 0), ("I", ("idle",), 0), ("T", ("person",), 0))
+CUT = (("S", ("source",), 0), ("C", ("connector",), 0), ("O", ("observer",), 0), ("E", ("election",), 0))
 
 SCENARIOS = {
     "complete-since": (
@@ -37,6 +38,11 @@ SCENARIOS = {
             "it tells of whatever the table is by now (M1)": {"on": "any"},
             "the end of one partition alone is asked for": {"asked": (0,)},
         },
+    ),
+    # a log that is cut below what was applied, and grows again
+    "complete-cut": (
+        {"transactions": ((("a", "1"),), (("a", "2"),)), "procs": CUT, "budget": (0, 0, 0, 0)},
+        {"ends of a log that was cut are taken for those of the log that was read": {"same_log": False}},
     ),
     # positions of events need not tell which commit they are of: the source's log has ended at P
     "complete-quiet": (

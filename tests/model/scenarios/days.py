@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.model.days import build
+from tests.model.days_tasks import build
 
 SOURCE, COPY, COPIES = ("S", ("source",), 0), ("C", ("copier",), 0), ("C", ("copiers",), 0)
 SLOW = ("C", ("copier", False, 3), 0)

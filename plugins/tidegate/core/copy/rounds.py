@@ -199,9 +199,9 @@ class CopyLedger(Protocol):
         ...
 
     def merged_ends(self, name: str, upto: int) -> dict[int, int]:
-        """Offsets (exclusive) up to which batches 1 to `upto` have read each Kafka partition as it is now; empty where
-        any record of theirs was lost, given up, left out as dirty, or of another topic than the accepted one: then
-        nothing is complete."""
+        """Offsets (exclusive) up to which batches 1 to `upto` have read each Kafka partition; empty where any record of
+        theirs was lost, given up, left out as dirty, or of another topic than the accepted one, and where reading went
+        on behind a cut of the log: then nothing is complete."""
         ...
 
     def looked(self, name: str, look: Look) -> None:

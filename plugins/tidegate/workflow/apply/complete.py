@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.core.base.errors import LedgerError, LostComparison, NoPlace, TidegateError
+from tidegate.core.base.errors import LedgerError, LostComparison, NoPlace, SourceError, TidegateError
 from tidegate.core.copy import places
 from tidegate.core.copy.complete import Look, complete, of_all, unmerged, unread, worth_telling
 from tidegate.core.copy.port import NOWHERE, Place
@@ -10,6 +10,7 @@ from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, CopyStep
 from tidegate.workflow.base.context import ATTEMPTS, Context
 from tidegate.workflow.base.servers import names
+from tidegate.workflow.source import log_cut
 
 
 def look(ctx: Context, server: str = "") -> None:
@@ -28,8 +29,9 @@ def _looked(ctx: Context, server: str) -> bool:
     """Whether nothing is left to be remembered: another task may have looked meanwhile, of what this one has not seen.
 
     S12: the looks before are read before the connector is asked, and the newest copy, which may lack what it has left
-    out, after it."""
-    looks, known, at_ms = ctx.ledger.copies.looks(ctx.name), ctx.ledger.applies.told(ctx.name), ctx.clock.now_ms()
+    out, after it. The table is asked itself: a ledger that was restored knows less of its copies (R11)."""
+    assert ctx.keyed is not None
+    looks, table, at_ms = ctx.ledger.copies.looks(ctx.name), Told.by(ctx.keyed.standing()), ctx.clock.now_ms()
     last = next((one for one in reversed(looks) if one.server == server), None)
     ends, silence = dict[int, int](), ""
     try:
@@ -40,15 +42,15 @@ def _looked(ctx: Context, server: str) -> bool:
         place, silence = Place(NOWHERE, NOWHERE), str(e)
     except TidegateError as e:
         return _nobody_says(ctx, server, str(e))
-    if _is_anothers(ctx, server, place, known):
+    if _is_anothers(ctx, server, place, table):
         return True
-    told, reader = None if known is None else places.told_of(known.copied.complete, server), _reader(ctx, server)
-    why = places.lost(last, told, place, reader)
+    reader = _reader(ctx, server)
+    why = places.lost(last, places.told_of(table.copied.complete, server), place, reader)
     if silence and not why:
         return _nobody_says(ctx, server, silence)
     gap = 0 if last is None else last.gap
     if why:
-        gap = max(gap, _newest_copy(ctx, known))
+        gap = max(gap, _newest_copy(ctx, table))
         said = silence.splitlines()[0] if silence else why
         help = places.helps(ctx.name, server)
         ctx.say(f"{ctx.name}: its {places.connector_of(server)} may have left out changes: {said}. What to do: {help}")
@@ -74,9 +76,9 @@ def _nobody_says(ctx: Context, server: str, why: str) -> bool:
     return True
 
 
-def _is_anothers(ctx: Context, server: str, place: Place, known: Told | None) -> bool:
+def _is_anothers(ctx: Context, server: str, place: Place, table: Told) -> bool:
     """Whether it is a place in another server's log, which would pass for one that was delivered long ago."""
-    merged = None if known is None else known.of_server(server).last_position
+    merged = table.of_server(server).last_position
     if merged is None or place.position == NOWHERE or place.log_end[0] >= merged[0]:
         return False
     of = f"the log of server {server}" if server else "the source's log"
@@ -86,12 +88,15 @@ def _is_anothers(ctx: Context, server: str, place: Place, known: Told | None) ->
 
 def _asked(ctx: Context, server: str) -> tuple[Place, dict[int, int]]:
     """How far the connector is, and the topic's ends, those of partitions too whose records are all gone: they may have
-    gone before they were read. Raises TidegateError."""
-    ask = ctx.connectors[server]
-    place, lanes = ask(), ctx.log().partitions
+    gone before they were read. Raises TidegateError, also for ends of another log than the one that batches have read:
+    they may be below what was read, and not read (R6)."""
+    ask, read = ctx.connectors[server], ctx.ledger.batches.planning_view(ctx.name)
+    place, topic = ask(), ctx.log()
+    if topic.is_another(read.accepted_topic_id) or log_cut.of(ctx, read, topic):
+        raise SourceError(f"topic {topic.topic} is another log than the one that was read: it was recreated, or cut")
     if place.log_end <= place.position:
         place = place._replace(log_end=ask().log_end)
-    return place, {number: lane.high_watermark for number, lane in lanes.items() if lane.high_watermark}
+    return place, {number: lane.high_watermark for number, lane in topic.partitions.items() if lane.high_watermark}
 
 
 def _reader(ctx: Context, server: str) -> str:
@@ -100,10 +105,10 @@ def _reader(ctx: Context, server: str) -> str:
     return next((one.slot or one.connector or "" for one in each if one.name == server), "")
 
 
-def _newest_copy(ctx: Context, table: Told | None) -> int:
+def _newest_copy(ctx: Context, table: Told) -> int:
     """The greatest number of a copy that has begun; 0 for none."""
     newest = ctx.ledger.copies.newest(ctx.name)
-    return max(0 if newest is None else newest.number, 0 if table is None else table.copied.newest)
+    return max(0 if newest is None else newest.number, table.copied.newest)
 
 
 def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> Complete | None:

@@ -168,8 +168,8 @@ def compare(
     if fix and wrong and everything:
         ctx.ledger.copies.merge(round_, fix)
         return replace(report, mended=_is_whole(apply(ctx).told.copied.rounds, round_))
-    if not wrong:
-        _confirm(ctx, round_, {c.of for c in columns})
+    if not wrong:  # of which columns the sums were that a task before has made nobody knows
+        _confirm(ctx, round_, set() if narrowed is None else {c.of for c in columns})
     ctx.ledger.copies.give_up(round_, f"{WAS_COMPARED}{wrong:,} of {report.rows:,} keys differ")
     return replace(report, mended=_read_again(ctx, database, chunks, fix, server)) if fix and wrong else report
 
