@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.conversions import from_bytes
@@ -20,6 +21,7 @@ from tests.targets.iceberg.test_rules import compact, lab, loaded, problems
 from tests.world import World, record, window
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch
 from tidegate.core.files.receipt import DATA, LATE
+from tidegate.targets.iceberg import metadata
 from tidegate.targets.iceberg.live import look, newest_token, token_in
 from tidegate.targets.iceberg.table import IcebergTable
 from tidegate.targets.iceberg.tags import TAG, tag_of
@@ -129,6 +131,46 @@ def test_the_cleaner_lets_go_of_answered_tags_and_old_snapshots(lab: Lab) -> Non
     clean(lab.world.context())
     assert newest_token(loaded(lab).metadata, KEY.start_ms) is None, "its snapshot is beyond the newest"
     assert problems(lab) == [], "welcome, though nothing says any more of whose rows they are"
+
+
+def with_property(lab: Lab, key: str, value: str, name: str = "") -> None:
+    """As a catalogue sets it for somebody who is not asked for a number."""
+    catalogue: Any = lab.world.context().target.catalogue  # type: ignore[attr-defined]
+    now = catalogue.load(name or lab.world.pipeline.sink.table)
+    said = now.metadata.model_copy(update={"properties": {**now.metadata.properties, key: value}})
+    place = metadata.place(said, now.metadata_location)
+    metadata.write(said, now.io, place)
+    with catalogue._engine.begin() as connection:
+        is_it = catalogue._tables.c.metadata_location == now.metadata_location
+        connection.execute(catalogue._tables.update().where(is_it).values(metadata_location=place))
+
+
+@pytest.mark.parametrize("key", ["history.expire.min-snapshots-to-keep", "tidegate.day-tags"])
+def test_a_number_that_is_none_holds_up_nothing_but_its_own_table(lab: Lab, key: str) -> None:
+    lab.until_done(publish)
+    lab.world.produce(record("late", 0.7), partition=1)
+    lab.world.ingest("r2")
+    with_property(lab, key, "many")
+    late = f"{lab.world.pipeline.sink.table}__late"
+    side = lab.world.context().sides[LATE]
+    with_property(lab, "history.expire.min-snapshots-to-keep", "1", late)
+    side.publish({2: ()}, lambda: True)
+    clean(lab.world.context())
+    words = f"has the property {key} = 'many', which is no whole number"
+    assert [words in line and "ALTER TABLE" in line for line in lab.world.said if "is swept by" in line] == [True]
+
+
+def test_a_log_of_metadata_whose_length_is_no_number_is_named(lab: Lab) -> None:
+    """The library has an error of its own for it."""
+    lab.until_done(publish)
+    with_property(lab, "write.metadata.previous-versions-max", "rubbish")
+    lab.other_columns()
+    with pytest.raises(CatalogueMismatch, match="previous-versions-max = 'rubbish', which is no whole number"):
+        again(lab.context())
+    assert lab.rows() == ROWS
+    with_property(lab, "write.metadata.previous-versions-max", "")
+    lab.until_done(again)
+    assert (lab.rows(), problems(lab)) == (ROWS, [])
 
 
 def test_an_audit_finds_a_first_generation_that_waits_for_its_commit(

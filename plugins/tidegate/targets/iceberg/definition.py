@@ -40,6 +40,7 @@ from tidegate.core.target.stored import StoredColumn
 from tidegate.core.target.tables import comment_of, properties_of, table_name
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.columns import FORM
+from tidegate.targets.iceberg.properties import LOGGED, MOST_LOGGED
 
 Say = Callable[[str], None]
 OWNER = "tidegate.pipeline"
@@ -57,7 +58,7 @@ _PRIMITIVES: dict[str, IcebergType] = {
 _PROPERTIES = {
     "gc.enabled": "false",  # expiry by others would delete files that the ledger still knows (C5)
     "write.format.default": "parquet",
-    "write.metadata.previous-versions-max": "100",
+    LOGGED: str(MOST_LOGGED),
 }
 
 

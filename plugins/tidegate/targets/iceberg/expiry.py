@@ -18,6 +18,7 @@ from tidegate.core.target.port import Settled
 from tidegate.targets.iceberg.catalogue import Catalogue
 from tidegate.targets.iceberg.complete import days_let_go
 from tidegate.targets.iceberg.live import newest
+from tidegate.targets.iceberg.properties import number
 from tidegate.targets.iceberg.tags import publication_of
 
 KEEP = "history.expire.min-snapshots-to-keep"
@@ -47,7 +48,7 @@ def let_go(metadata: TableMetadata, settled: Settled, needed: int = 1) -> tuple[
     dropped = [name for name, publication in tags.items() if publication in done] + days_let_go(metadata)
     named = {ref.snapshot_id for name, ref in metadata.refs.items() if name not in dropped and name != MAIN_BRANCH}
     line = [s.snapshot_id for s in ancestors_of(newest(metadata), metadata)]
-    kept = named | set(line[: max(1, needed, int(metadata.properties.get(KEEP, KEPT)))])
+    kept = named | set(line[: max(1, needed, number(metadata, KEEP, KEPT))])
     gone = [s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in kept]
     updates: list[TableUpdate] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in dropped]
     if gone:

@@ -20,6 +20,7 @@ from pyiceberg.typedef import Properties
 from tidegate.core.base.errors import CatalogueMismatch, PathMissing, StorageError
 from tidegate.targets.iceberg import names
 from tidegate.targets.iceberg.catalogue import Conflict, Loaded
+from tidegate.targets.iceberg.properties import LOGGED, MOST_LOGGED, number
 
 FORMAT_VERSION = "format-version"
 METADATA_PATH = "write.metadata.path"
@@ -46,8 +47,10 @@ def new(schema: Schema, spec: PartitionSpec, location: str, properties: Properti
 
 
 def changed(loaded: Loaded, requirements: Iterable[TableRequirement], updates: Iterable[TableUpdate]) -> TableMetadata:
-    """Apply `updates` to what was loaded; the result's log names the metadata before. Raises Conflict."""
+    """Apply `updates` to what was loaded; the result's log names the metadata before. Raises
+    Conflict, CatalogueMismatch."""
     before = loaded.metadata
+    number(before, LOGGED, MOST_LOGGED)  # the library would raise an error of its own
     try:
         for requirement in requirements:
             requirement.validate(before)
