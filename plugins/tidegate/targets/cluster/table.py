@@ -41,7 +41,7 @@ from tidegate.core.deliver.port import Attempt, Content, Holds, Missing, Needed,
 from tidegate.core.files.failure import JobError
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
-from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Fields, Pipeline
 from tidegate.core.target.paths import Layout, join, usual_workdir
 from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import WindowKey
@@ -67,6 +67,10 @@ class Site:
     def say(self) -> Callable[[str], None]:
         """Keeps a line until `prepare` returns it."""
         return self.lines.append
+
+    def landed_fields(self) -> Fields:
+        """None: a copy's columns are called as its own files call them."""
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True)

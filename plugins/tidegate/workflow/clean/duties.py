@@ -54,7 +54,7 @@ def _sweep(run: Run) -> None:
         try:
             for line in table.sweep(settled):
                 run.ctx.say(line)
-        except CatalogueError as e:
+        except (CatalogueError, StorageError) as e:
             run.ctx.say(f"{table.name} is swept by the next run: {e}")
 
 
