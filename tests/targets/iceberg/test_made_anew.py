@@ -121,6 +121,35 @@ def test_a_column_that_somebody_made_anew_is_refused(lab: Lab) -> None:
             step()
 
 
+def renamed(lab: Lab, *names: tuple[str, str]) -> None:
+    for old, new in names:
+        altered(lab, lambda update, old=old, new=new: update.rename_column(old, new))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda lab: altered(lab, lambda update: update.delete_column("value")),
+            "has dropped or renamed the column value",
+        ),
+        (lambda lab: renamed(lab, ("value", "level")), "has dropped or renamed the column value"),
+        (
+            lambda lab: renamed(lab, ("value", "x"), ("between", "value"), ("x", "between")),
+            "files that have landed call",
+        ),
+        (another_column, "files that have landed call value field"),
+    ],
+    ids=["dropped", "renamed", "exchanged", "another"],
+)
+def test_an_audit_names_what_publications_refuse(lab: Lab, change: Callable[[Lab], None], words: str) -> None:
+    """Readers meet it before the next hour is due."""
+    change(lab)
+    [problem] = problems(lab)
+    assert problem.startswith(f"catalogue: {lab.world.pipeline.sink.table}: ")
+    assert words in problem
+
+
 def test_a_table_that_somebody_made_anew_is_refused(lab: Lab) -> None:
     """By the columns of today, numbered as they come."""
     drop(lab)
