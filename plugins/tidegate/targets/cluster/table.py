@@ -69,8 +69,7 @@ class Site:
         return self.lines.append
 
     def landed_fields(self) -> Fields:
-        """None: a copy's columns are called as its own files call them."""
-        return ()
+        return ()  # a copy's table calls its columns as its own files do
 
 
 @dataclass(frozen=True, kw_only=True)
