@@ -76,7 +76,12 @@ class Mirror:
             sink=replace(pipeline.sink, kind="iceberg", conn_id="lake", table=self.name),
         )
         site: Any = SimpleNamespace(
-            pipeline=pipeline, storage=LocalStorage(), clock=None, request_ttl_ms=0, say=lambda line: None
+            pipeline=pipeline,
+            storage=LocalStorage(),
+            clock=None,
+            request_ttl_ms=0,
+            say=lambda line: None,
+            landed_fields=lambda: (),
         )
         return MirrorTable(site, self.catalogue if catalogue is None else catalogue)
 

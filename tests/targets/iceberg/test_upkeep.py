@@ -5,25 +5,35 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    SetDefaultSpecUpdate,
     SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
 )
+from pyiceberg.typedef import Record
 from pyiceberg.types import LongType
 
 from tests.late.reopenings import balanced
 from tests.target_suite import KEY, ROWS, Lab, again, publish
 from tests.targets.iceberg.lab import Tables, reader, sqlite
-from tests.targets.iceberg.test_rules import compact, lab, loaded, problems
+from tests.targets.iceberg.test_rules import by_somebody, compact, lab, loaded, problems
 from tests.world import World, record, window
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch
 from tidegate.core.files.receipt import DATA, LATE
+from tidegate.targets.iceberg import metadata
 from tidegate.targets.iceberg.live import look, newest_token, token_in
 from tidegate.targets.iceberg.table import IcebergTable
 from tidegate.targets.iceberg.tags import TAG, tag_of
 from tidegate.workflow.clean.duties import clean
+from tidegate.workflow.publish import archive
 
 __all__ = ["lab"]  # fixtures
 
@@ -129,6 +139,119 @@ def test_the_cleaner_lets_go_of_answered_tags_and_old_snapshots(lab: Lab) -> Non
     clean(lab.world.context())
     assert newest_token(loaded(lab).metadata, KEY.start_ms) is None, "its snapshot is beyond the newest"
     assert problems(lab) == [], "welcome, though nothing says any more of whose rows they are"
+
+
+def with_property(lab: Lab, key: str, value: str, name: str = "") -> None:
+    """As a catalogue sets it for somebody who is not asked for a number."""
+    catalogue: Any = lab.world.context().target.catalogue  # type: ignore[attr-defined]
+    now = catalogue.load(name or lab.world.pipeline.sink.table)
+    said = now.metadata.model_copy(update={"properties": {**now.metadata.properties, key: value}})
+    place = metadata.place(said, now.metadata_location)
+    metadata.write(said, now.io, place)
+    with catalogue._engine.begin() as connection:
+        is_it = catalogue._tables.c.metadata_location == now.metadata_location
+        connection.execute(catalogue._tables.update().where(is_it).values(metadata_location=place))
+
+
+@pytest.mark.parametrize("key", ["history.expire.min-snapshots-to-keep", "tidegate.day-tags"])
+def test_a_number_that_is_none_holds_up_nothing_but_its_own_table(lab: Lab, key: str) -> None:
+    lab.until_done(publish)
+    lab.world.produce(record("late", 0.7), partition=1)
+    lab.world.ingest("r2")
+    with_property(lab, key, "many")
+    late = f"{lab.world.pipeline.sink.table}__late"
+    side = lab.world.context().sides[LATE]
+    with_property(lab, "history.expire.min-snapshots-to-keep", "1", late)
+    side.publish({2: ()}, lambda: True)
+    clean(lab.world.context())
+    words = f"has the property {key} = 'many', which is no whole number"
+    assert [words in line and "ALTER TABLE" in line for line in lab.world.said if "is swept by" in line] == [True]
+
+
+def test_a_log_of_metadata_whose_length_is_no_number_is_named(lab: Lab) -> None:
+    """The library has an error of its own for it."""
+    lab.until_done(publish)
+    with_property(lab, "write.metadata.previous-versions-max", "rubbish")
+    lab.other_columns()
+    with pytest.raises(CatalogueMismatch, match="previous-versions-max = 'rubbish', which is no whole number"):
+        again(lab.context())
+    assert lab.rows() == ROWS
+    with_property(lab, "write.metadata.previous-versions-max", "")
+    lab.until_done(again)
+    assert (lab.rows(), problems(lab)) == (ROWS, [])
+
+
+def test_another_format_version_holds_up_no_cleaning(lab: Lab) -> None:
+    """The library cannot write it; what is let go in the table stays."""
+    lab.until_done(publish)
+    catalogue: Any = lab.world.context().target.catalogue  # type: ignore[attr-defined]
+    now = loaded(lab)
+    said = now.metadata.model_dump_json().replace('"format-version":2', '"format-version":3,"next-row-id":0')
+    Path(now.metadata_location.removeprefix("file://")).write_text(said)
+    assert catalogue.load(lab.world.pipeline.sink.table).metadata.format_version == 3
+    lab.world.clock.advance(40 * 86_400_000)
+    clean(lab.world.context())
+    assert any("is swept by the next run" in line and "has format version 3" in line for line in lab.world.said)
+
+
+def test_a_snapshot_that_tells_of_a_change_stays_until_the_hour_is_put_right(lab: Lab) -> None:
+    """An UPDATE leaves as many rows: once nothing told of it, its files would pass for a compaction's."""
+    lab.until_done(publish)
+    keep = SetPropertiesUpdate(updates={"history.expire.min-snapshots-to-keep": "1"})
+    lab.world.context().target.catalogue.commit(loaded(lab), (), (keep,))  # type: ignore[attr-defined]
+    first = loaded(lab).metadata.current_snapshot_id
+    compact(lab, Operation.OVERWRITE)
+    changed = loaded(lab).metadata.current_snapshot_id
+    compact(lab)
+    archive.publish(lab.context(), window(1))
+    for _ in range(2):
+        clean(lab.world.context())
+        kept = {s.snapshot_id for s in loaded(lab).metadata.snapshots}
+        assert kept == {changed, loaded(lab).metadata.current_snapshot_id}, first
+        assert problems(lab)
+        assert all("changed by another writer" in p and "window 20130105T00" in p for p in problems(lab))
+    lab.until_done(publish)
+    assert (lab.rows(), problems(lab)) == (ROWS, [])
+    clean(lab.world.context())
+    assert [s.snapshot_id for s in loaded(lab).metadata.snapshots] == [loaded(lab).metadata.current_snapshot_id]
+    assert problems(lab) == []
+
+
+def test_files_that_others_have_put_into_fewer_partitions_are_named_and_replaced(lab: Lab) -> None:
+    """Somebody takes `site` out of the partitions, compacts, and takes that back."""
+    lab.until_done(publish)
+    catalogue: Any = lab.world.context().target.catalogue  # type: ignore[attr-defined]
+    fewer = PartitionSpec(loaded(lab).metadata.spec().fields[0], spec_id=1)
+    catalogue.commit(loaded(lab), (), (AddPartitionSpecUpdate(spec=fewer), SetDefaultSpecUpdate(spec_id=-1)))
+
+    def joined(files: list[DataFile]) -> list[DataFile]:
+        args = {"partition": Record(KEY.start_ms * 1000), "record_count": sum(f.record_count for f in files)}
+        file = DataFile.from_args(
+            content=0, file_path="file:///joined", file_format="PARQUET", file_size_in_bytes=9, **args
+        )
+        file.spec_id = 1
+        return [file]
+
+    by_somebody(lab, joined, operation=Operation.REPLACE)
+    catalogue.commit(loaded(lab), (), (SetDefaultSpecUpdate(spec_id=0),))
+    found = problems(lab)
+    assert any("site=a is not in the catalogue" in p and p.startswith("window 20130105T00") for p in found), found
+    lab.until_done(publish)
+    assert (lab.rows(), problems(lab)) == (ROWS, [])
+
+
+def test_a_change_that_was_rolled_back_is_not_kept(lab: Lab) -> None:
+    lab.until_done(publish)
+    keep = SetPropertiesUpdate(updates={"history.expire.min-snapshots-to-keep": "1"})
+    catalogue: Any = lab.world.context().target.catalogue  # type: ignore[attr-defined]
+    catalogue.commit(loaded(lab), (), (keep,))
+    first = loaded(lab).metadata.current_snapshot_id
+    compact(lab, Operation.OVERWRITE)
+    back = SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=first)
+    catalogue.commit(loaded(lab), (), (back,))
+    clean(lab.world.context())
+    assert [s.snapshot_id for s in loaded(lab).metadata.snapshots] == [first]
+    assert problems(lab) == []
 
 
 def test_an_audit_finds_a_first_generation_that_waits_for_its_commit(

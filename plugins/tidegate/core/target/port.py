@@ -68,6 +68,10 @@ class Site(Protocol):
         """Takes a line for the task's log."""
         ...
 
+    def landed_fields(self) -> Fields:
+        """How files that have landed call their columns, where files have to say ids. Raises LedgerError."""
+        ...
+
 
 class Intents(Protocol):
     """Requests of a generation's that may be executed late (R8). Raises LostComparison when it has been overtaken."""

@@ -42,7 +42,7 @@ from tidegate.core.deliver.port import Attempt, Content, Holds, Missing, Needed,
 from tidegate.core.files.failure import JobError
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
-from tidegate.core.spec.pipeline import Pipeline
+from tidegate.core.spec.pipeline import Fields, Pipeline
 from tidegate.core.target.paths import Layout, join, usual_workdir
 from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import WindowKey
@@ -68,6 +68,9 @@ class Site:
     def say(self) -> Callable[[str], None]:
         """Keeps a line until `prepare` returns it."""
         return self.lines.append
+
+    def landed_fields(self) -> Fields:
+        return ()  # a copy's table calls its columns as its own files do
 
 
 @dataclass(frozen=True, kw_only=True)

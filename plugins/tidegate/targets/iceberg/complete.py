@@ -22,6 +22,7 @@ from tidegate.core.target.port import Fence
 from tidegate.core.window.cut import time_values, window_end, window_start
 from tidegate.targets.iceberg import live
 from tidegate.targets.iceberg.catalogue import Loaded
+from tidegate.targets.iceberg.properties import number
 from tidegate.targets.iceberg.tags import TAG
 
 THROUGH, FROM = f"{live.PREFIX}complete-through", f"{live.PREFIX}complete-from"
@@ -111,7 +112,7 @@ def _with_rows(loaded: Loaded, starts: set[int]) -> set[int]:
 
 
 def days_let_go(metadata: TableMetadata) -> list[str]:
-    """Tags of days beyond the newest."""
+    """Tags of days beyond the newest. Raises CatalogueMismatch."""
     names = sorted(name for name in metadata.refs if name.startswith(DAY))
-    keep = int(metadata.properties.get(f"{live.PREFIX}day-tags", DAYS))
+    keep = number(metadata, f"{live.PREFIX}day-tags", DAYS)
     return names[: max(0, len(names) - keep)]

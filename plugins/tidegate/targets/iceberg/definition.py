@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.schema import Schema, index_by_name, index_name_by_id
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AddSchemaUpdate, TableUpdate
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
@@ -40,6 +41,9 @@ from tidegate.core.target.stored import StoredColumn
 from tidegate.core.target.tables import comment_of, properties_of, table_name
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.columns import FORM
+from tidegate.targets.iceberg.metadata import refuse_other_version
+from tidegate.targets.iceberg.numbering import Ids, numbered
+from tidegate.targets.iceberg.properties import LOGGED, MOST_LOGGED
 
 Say = Callable[[str], None]
 OWNER = "tidegate.pipeline"
@@ -57,7 +61,7 @@ _PRIMITIVES: dict[str, IcebergType] = {
 _PROPERTIES = {
     "gc.enabled": "false",  # expiry by others would delete files that the ledger still knows (C5)
     "write.format.default": "parquet",
-    "write.metadata.previous-versions-max": "100",
+    LOGGED: str(MOST_LOGGED),
 }
 
 
@@ -121,11 +125,12 @@ class Definition:
         copied too."""
         return tuple((self.kind, path, number) for path, number in index_by_name(loaded.metadata.schema()).items())
 
-    def bring_up(self, catalogue: Catalogue, say: Say) -> Loaded:
-        """Returns the table with all columns, made if it is missing. Raises CatalogueError, CatalogueMismatch."""
-        loaded = catalogue.load(self.name)
+    def bring_up(self, catalogue: Catalogue, say: Say, landed: Fields = ()) -> Loaded:
+        """Returns the table with all columns, made if it is missing. `landed`: how files that have landed call their
+        columns. Raises CatalogueError, CatalogueMismatch."""
+        loaded, ids = catalogue.load(self.name), self._ids(landed)
         if loaded is None:
-            schema = self.schema()
+            schema = numbered(self.schema(), ids) if ids else self.schema()
             try:
                 loaded = catalogue.create(self.name, schema, self.spec(schema), self.location, self.properties())
                 say(f"{self.name}: created at {self.location}")
@@ -133,10 +138,11 @@ class Definition:
                 loaded = catalogue.load(self.name)
                 if loaded is None:
                     raise
-        self.refuse_other(loaded)
-        loaded = self._evolved(catalogue, loaded, say)
-        self._refuse_renumbered(loaded)
-        return loaded
+        self.refuse_changed(loaded, landed)
+        return self._evolved(catalogue, loaded, say, ids)
+
+    def _ids(self, landed: Fields) -> Ids:
+        return {path: number for kind, path, number in landed if kind == self.kind}
 
     def properties(self) -> dict[str, str]:
         """Properties of a new table."""
@@ -159,11 +165,7 @@ class Definition:
                 f"{self.name} is at {metadata.location}, by {self._key} it should be at {self.location}",
                 advice=f"set {self._key} so that both agree",
             )
-        if metadata.format_version != 2:
-            raise CatalogueMismatch(
-                f"{self.name} has format version {metadata.format_version}; Tidegate writes version 2",
-                advice="no version can be taken back: give the pipeline another sink.table and sink.location",
-            )
+        refuse_other_version(self.name, metadata)
         have = [(f.name, str(f.transform)) for f in metadata.spec().fields]
         want = [(c.name, "identity") for c in self.parts]
         if have != want:
@@ -173,35 +175,48 @@ class Definition:
                 f"{self.name} ADD PARTITION FIELD ..., DROP PARTITION FIELD ...), then clear the task",
             )
 
-    def _refuse_renumbered(self, loaded: Loaded) -> None:
+    def refuse_changed(self, loaded: Loaded, landed: Fields) -> None:
+        """Raises CatalogueMismatch for a table that is not the pipeline's, or whose columns or partitions somebody has
+        changed so that files cannot be read, or written, as they were. Columns may be missing that it never had."""
+        ids = self._ids(landed)
+        self.refuse_other(loaded)
+        self._refuse_dropped(loaded.metadata, bool(ids))
+        self._refuse_renumbered(loaded, ids)
+
+    def _refuse_renumbered(self, loaded: Loaded, landed: Ids) -> None:
         """A table that somebody has made anew may call its columns by other ids than files that have landed."""
-        ids = index_by_name(loaded.metadata.schema())
-        for kind, path, number in self.pipeline.sink.fields:
-            if kind == self.kind and ids.get(path) != number:
+        schema = loaded.metadata.schema()
+        ids, names = index_by_name(schema), index_name_by_id(schema)
+        for path, number in landed.items():
+            if ids.get(path, number) != number or (path not in ids and number in names):
+                there = f"calls it {ids[path]}" if path in ids else f"has {names[number]} by that id"
                 raise CatalogueMismatch(
-                    f"{self.name}: files that have landed call {path} field {number}, the table "
-                    f"{'has none' if path not in ids else f'calls it {ids[path]}'}: somebody has made the table anew",
+                    f"{self.name}: files that have landed call {path} field {number}, the table {there}: "
+                    "somebody has made the table, or that column, anew",
                     advice=f"register the old table's newest metadata file again (in Spark: DROP TABLE {self.name}, "
                     f"without PURGE, then CALL <catalog>.system.register_table('{self.name}', '<file>')), or give the "
                     "pipeline another sink.table and sink.location",
                 )
 
-    def _refuse_dropped(self, metadata: TableMetadata, wanted: Schema) -> None:
-        """Tidegate drops no column and renames none: one that comes again would be null in all rows of before."""
-        before = {name for schema in metadata.schemas for name in index_by_name(schema)}
-        gone = sorted((index_by_name(wanted).keys() & before) - index_by_name(metadata.schema()).keys())
+    def _refuse_dropped(self, metadata: TableMetadata, landed: bool) -> None:
+        """Tidegate drops no column and renames none: one that comes again would be null in all rows of before, and in
+        all further ones where files have landed that call it by its old id."""
+        missing = index_by_name(self.schema()).keys() - index_by_name(metadata.schema()).keys()
+        before = {name for schema in metadata.schemas for name in index_by_name(schema)} if missing else set()
+        gone = sorted(missing & before)
         if gone:
+            again = f" If it may be null there: ALTER TABLE {self.name} ADD COLUMN {gone[0]} ..."
             raise CatalogueMismatch(
                 f"{self.name}: somebody has dropped or renamed the column {gone[0]}: added again, it would be null in "
                 "all rows that are there",
                 advice=f"take it back; in Spark: ALTER TABLE {self.name} RENAME COLUMN ... TO {gone[0]}, or for one "
                 f"that was dropped: DROP TABLE {self.name}, without PURGE, then CALL <catalog>.system.register_table"
-                f"('{self.name}', '<its metadata file of before>'). If it may be null there: ALTER TABLE {self.name} "
-                f"ADD COLUMN {gone[0]} ...",
+                f"('{self.name}', '<its metadata file of before>').{'' if landed else again}",
             )
 
-    def _evolved(self, catalogue: Catalogue, loaded: Loaded, say: Say) -> Loaded:
-        """Columns are added, and widened, by name; none is dropped. Raises CatalogueMismatch."""
+    def _evolved(self, catalogue: Catalogue, loaded: Loaded, say: Say, landed: Ids) -> Loaded:
+        """Columns are added, by the ids that files have for them, and widened; none is dropped. Raises
+        CatalogueMismatch."""
         metadata = loaded.metadata
         try:
             wanted = self.schema()
@@ -209,10 +224,10 @@ class Definition:
                 return loaded  # the library would copy all metadata, each snapshot of it, to find that out
             table = Table((), metadata, loaded.metadata_location, loaded.io, None)  # type: ignore[arg-type]
             _refuse_other_scale(metadata.schema(), wanted)
-            self._refuse_dropped(metadata, wanted)
             update = UpdateSchema(Transaction(table))
             update.union_by_name(wanted)
-            updates, _ = update._commit()
+            ids = {**landed, **index_by_name(metadata.schema())}
+            updates = tuple(_numbered(u, ids, metadata.last_column_id) for u in update._commit()[0])
         except (ValueError, ValidationError) as e:
             raise CatalogueMismatch(
                 f"{self.name}: {e}", advice="take the change of the column back, or give the pipeline another table"
@@ -224,6 +239,13 @@ class Definition:
         new = sorted(set(index_by_name(evolved.metadata.schema())) - before)
         say(f"{self.name}: {'new columns ' + ', '.join(new) if new else 'a column was widened'}")
         return evolved
+
+
+def _numbered(update: TableUpdate, ids: Ids, last: int) -> TableUpdate:
+    """A new schema by these ids; the library would count on."""
+    if not isinstance(update, AddSchemaUpdate):
+        return update
+    return AddSchemaUpdate(schema=numbered(update.schema_, ids, last))
 
 
 def _refuse_other_scale(there: Schema, wanted: Schema) -> None:

@@ -15,9 +15,10 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdat
 
 from tidegate.core.base.wording import many
 from tidegate.core.target.port import Settled
-from tidegate.targets.iceberg.catalogue import Catalogue
+from tidegate.targets.iceberg.catalogue import Catalogue, Loaded
 from tidegate.targets.iceberg.complete import days_let_go
-from tidegate.targets.iceberg.live import newest
+from tidegate.targets.iceberg.live import newest, telling_of_changes
+from tidegate.targets.iceberg.properties import number
 from tidegate.targets.iceberg.tags import publication_of
 
 KEEP = "history.expire.min-snapshots-to-keep"
@@ -31,7 +32,7 @@ def sweep(
     """One commit, if there is anything to let go of; what was done, in words. `needed`: how many snapshots stay at
     least, from the current one back. Raises CatalogueError."""
     loaded = catalogue.load(name)
-    updates = () if loaded is None else let_go(loaded.metadata, settled, needed(loaded.metadata))
+    updates = () if loaded is None else _let_go(loaded, settled, needed(loaded.metadata))
     if loaded is None or not updates:
         return []
     before, after = loaded.metadata, catalogue.commit(loaded, (), updates).metadata
@@ -39,17 +40,19 @@ def sweep(
     return [f"{name}: {many(tags, 'tag')} and {many(snapshots, 'snapshot')} let go"]
 
 
-def let_go(metadata: TableMetadata, settled: Settled, needed: int = 1) -> tuple[TableUpdate, ...]:
+def _let_go(loaded: Loaded, settled: Settled, needed: int) -> tuple[TableUpdate, ...]:
     """`settled`: those of these publications that the ledger has as done (C5); `needed`: snapshots that stay at least,
-    from the current one back. Nothing if there is nothing to do."""
+    from the current one back. Nothing if there is nothing to do. Raises CatalogueError, StorageError."""
+    metadata = loaded.metadata
     tags = {name: found for name in metadata.refs if (found := publication_of(name)) is not None}
     done = settled(set(tags.values())) if tags else set()
     dropped = [name for name, publication in tags.items() if publication in done] + days_let_go(metadata)
     named = {ref.snapshot_id for name, ref in metadata.refs.items() if name not in dropped and name != MAIN_BRANCH}
     line = [s.snapshot_id for s in ancestors_of(newest(metadata), metadata)]
-    kept = named | set(line[: max(1, needed, int(metadata.properties.get(KEEP, KEPT)))])
-    gone = [s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in kept]
+    kept = named | set(line[: max(1, needed, number(metadata, KEEP, KEPT))])
+    gone = {s.snapshot_id for s in metadata.snapshots} - kept
+    gone -= telling_of_changes(metadata, loaded.io, gone)
     updates: list[TableUpdate] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in dropped]
     if gone:
-        updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": gone}))
+        updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(gone)}))
     return tuple(updates)

@@ -113,6 +113,6 @@ def shown(definition: Definition, parts: Iterable[tuple[Part, str, int]]) -> Sho
     names = [c.name for c in definition.parts]
     found: Shown = {}
     for part, counts in rows.items():
-        values = tuple((n, _spelled(n, v)) for n, v in zip(names, part, strict=True))
+        values = tuple((n, _spelled(n, v)) for n, v in zip(names, part, strict=False))  # others may have had fewer
         found[values] = ", ".join(f"{what} ({many(n, 'row')})" for what, n in sorted(counts.items()))
     return found

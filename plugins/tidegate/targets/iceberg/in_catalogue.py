@@ -49,7 +49,7 @@ class InCatalogue:
 
     def prepare(self) -> None:
         """Create the table, or give it the pipeline's columns; looks first. Raises CatalogueError."""
-        self.definition.bring_up(self.catalogue, self.site.say)
+        self.definition.bring_up(self.catalogue, self.site.say, self.site.landed_fields())
 
     def sweep(self, settled: Settled) -> list[str]:
         """Let go of answered tags (C5), and of snapshots beyond the newest. Raises CatalogueError."""
@@ -61,6 +61,12 @@ class InCatalogue:
 
     def _in_rounds(self, once: Callable[[], T]) -> T:
         return in_rounds(once, lambda words: self.site.say(f"{self.name}: {words}"))
+
+    def _as_made(self) -> Loaded:
+        """The table, if nobody has changed it in more than its rows. Raises CatalogueError."""
+        loaded = self._load()
+        self.definition.refuse_changed(loaded, self.site.landed_fields())
+        return loaded
 
     def _load(self) -> Loaded:
         loaded = self.catalogue.load(self.name)

@@ -180,12 +180,26 @@ def _applies(delete: ManifestEntry, entry: ManifestEntry) -> bool:
 
 
 def _altered(metadata: TableMetadata, io: FileIO, units: Collection[Any]) -> dict[Part, str]:
-    """Parts of these units that somebody else has changed since we last did, and who; a commit that says that it
-    replaces files by others of the same rows (a compaction) changes nothing. Counts alone do not tell an UPDATE."""
+    """Parts of these units that somebody else has changed since we last did, and who."""
+    return {part: _who(snapshot) for part, snapshot in _strange(metadata, io, units).items()}
+
+
+def telling_of_changes(metadata: TableMetadata, io: FileIO, among: Collection[int]) -> set[int]:
+    """Which of these snapshots alone tell that somebody else has changed rows which stand: with them that is gone."""
+    if not any(s.snapshot_id in among and _is_strangers(s) for s in history(metadata)):
+        return set()
+    units = {unit_of(metadata, file) for file in look(metadata, io, None).files}
+    return {s.snapshot_id for s in _strange(metadata, io, units).values()} & set(among)
+
+
+def _strange(metadata: TableMetadata, io: FileIO, units: Collection[Any]) -> dict[Part, Snapshot]:
+    """Parts of these units, and by which snapshot somebody else has changed them since we last did; a commit that says
+    that it replaces files by others of the same rows (a compaction) changes nothing. Counts alone do not tell an
+    UPDATE."""
     known = list(history(metadata))
     while known and not _is_strangers(known[-1]):
         known.pop()
-    found: dict[Part, str] = {}
+    found: dict[Part, Snapshot] = {}
     ours, left = set[Part](), set(units)
     for snapshot in known:  # newest first
         if not left:
@@ -200,7 +214,7 @@ def _altered(metadata: TableMetadata, io: FileIO, units: Collection[Any]) -> dic
         if not strange:
             ours |= parts
         else:
-            found |= {part: _who(snapshot) for part in parts if part not in found}
+            found |= {part: snapshot for part in parts if part not in found}
     return found
 
 
@@ -308,14 +322,15 @@ def line(metadata: TableMetadata) -> Iterator[Snapshot]:
 
 
 def history(metadata: TableMetadata) -> Iterator[Snapshot]:
-    """The current snapshot and those that it was made from, newest first; where one was expired, those that tags
-    keep of what was before it."""
+    """The current snapshot and those that it was made from, newest first; where one was expired, what was kept of
+    those before it: by a tag, or because somebody else has changed rows by it."""
     seen, oldest = set[int](), -1
     for at in line(metadata):
         seen.add(at.snapshot_id)
         oldest = at.sequence_number or 0
         yield at
     by_id = {s.snapshot_id: s for s in metadata.snapshots}
-    tagged = [by_id[ref.snapshot_id] for name, ref in metadata.refs.items() if publication_of(name) is not None]
-    before = {s.snapshot_id: s for s in tagged if s.snapshot_id not in seen and (s.sequence_number or 0) < oldest}
+    kept = [by_id[ref.snapshot_id] for name, ref in metadata.refs.items() if publication_of(name) is not None]
+    kept += filter(_is_strangers, metadata.snapshots)
+    before = {s.snapshot_id: s for s in kept if s.snapshot_id not in seen and (s.sequence_number or 0) < oldest}
     yield from sorted(before.values(), key=lambda s: -(s.sequence_number or 0))

@@ -20,7 +20,9 @@ from pyiceberg.typedef import Properties
 from tidegate.core.base.errors import CatalogueMismatch, PathMissing, StorageError
 from tidegate.targets.iceberg import names
 from tidegate.targets.iceberg.catalogue import Conflict, Loaded
+from tidegate.targets.iceberg.properties import LOGGED, MOST_LOGGED, number
 
+VERSION = 2
 FORMAT_VERSION = "format-version"
 METADATA_PATH = "write.metadata.path"
 COMPRESSION = "write.metadata.compression-codec"
@@ -46,8 +48,11 @@ def new(schema: Schema, spec: PartitionSpec, location: str, properties: Properti
 
 
 def changed(loaded: Loaded, requirements: Iterable[TableRequirement], updates: Iterable[TableUpdate]) -> TableMetadata:
-    """Apply `updates` to what was loaded; the result's log names the metadata before. Raises Conflict."""
+    """Apply `updates` to what was loaded; the result's log names the metadata before. Raises
+    Conflict, CatalogueMismatch."""
     before = loaded.metadata
+    refuse_other_version(loaded.name, before)
+    number(before, LOGGED, MOST_LOGGED)  # the library would raise an error of its own
     try:
         for requirement in requirements:
             requirement.validate(before)
@@ -91,6 +96,15 @@ def read(name: str, io: FileIO, location: str) -> Loaded:
             f"{name}: its metadata file {location} cannot be read: {first_line(error)}",
             advice="restore it from a backup of the filesystem",
         ) from error
+
+
+def refuse_other_version(name: str, metadata: TableMetadata) -> None:
+    """Raises CatalogueMismatch for a table that somebody has made one of another format version."""
+    if metadata.format_version != VERSION:
+        raise CatalogueMismatch(
+            f"{name} has format version {metadata.format_version}; Tidegate writes version {VERSION}",
+            advice="no version can be taken back: give the pipeline another sink.table and sink.location",
+        )
 
 
 def first_line(error: Exception) -> str:

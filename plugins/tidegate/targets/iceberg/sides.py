@@ -112,7 +112,7 @@ class IcebergSide(InCatalogue):
 
     def shown(self) -> Shown:
         """Rows of each batch in the table."""
-        loaded = self._load()
+        loaded = self._as_made()
         seen = look(loaded.metadata, loaded.io, None)
         rows = ((part_in(f), f"batch {f.partition[0]}{seen.note(f)}", f.record_count) for f in seen.files)
         return shown(self.definition, rows)

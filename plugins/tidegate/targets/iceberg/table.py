@@ -171,7 +171,9 @@ class IcebergTable(InCatalogue):
         """Whether a commit is needed. Raises StorageAhead, CatalogueError, and MovedOn before either (R10)."""
         generation = fence.generation
         mine, newest = Token.of(generation), newest_token(loaded.metadata, generation.window.start_ms)
-        foreign = generation.number == 1 and not all(self._is_ours(f) for f in seen.files)
+        # what is in force already may be brought back, whoever's files stand there
+        first = generation.number == 1 and isinstance(generation, BuiltGeneration)
+        foreign = first and not all(self._is_ours(f) for f in seen.files)
         compared = held(self.definition, seen, below(location, generation.files))
         todo = decide(mine, newest, compared, foreign)
         if todo in (Do.STOP, Do.REFUSE) and not fence.still_mine():
@@ -242,7 +244,7 @@ class IcebergTable(InCatalogue):
     def shown(self) -> Shown:
         """Return the rows of each part of the table, and their generation; rows in files that others wrote, as a
         compaction does (C9), count for the window's newest publication."""
-        loaded = self._load()
+        loaded = self._as_made()
         seen = live.look(loaded.metadata, loaded.io, None)
         newest = places_of(loaded.metadata)
 

@@ -79,7 +79,9 @@ class Partitions:
                 if not isinstance(e, CatalogueError) or not self._ctx.target.answers():
                     self.notes.append(f"the catalogue was not checked: {str(e).splitlines()[0]}")
                     return
-                yield Problem("catalogue", f"{table.name}: {str(e).splitlines()[0]}", "fix or create the table")
+                words = str(e).splitlines()[0]
+                what = words if words.startswith(table.name) else f"{table.name}: {words}"
+                yield Problem("catalogue", what, e.advice or "fix or create the table")
                 continue
             have_, count = {v: at for v, at in have.items() if v not in coming}, count + len(have)
             if have_ != {v: place for v, (place, _) in expected.items()}:

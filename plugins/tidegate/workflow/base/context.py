@@ -20,7 +20,7 @@ from tidegate.core.files.receipt import DIRTY, LATE, FileEntry
 from tidegate.core.ledger import BatchLedger, Ledger
 from tidegate.core.source.port import LogState, Source
 from tidegate.core.spec.compatibility import incompatible, moved, renumbered
-from tidegate.core.spec.pipeline import Delivery, Pipeline
+from tidegate.core.spec.pipeline import Delivery, Fields, Pipeline
 from tidegate.core.target.paths import Layout, join
 from tidegate.core.target.port import PrefixTarget, SideTarget, Target, Targets, Unit
 from tidegate.core.window.states import WindowKey
@@ -89,6 +89,7 @@ class Context:
     sides: dict[str, SideTarget] = field(init=False)
     _landed: dict[int, str] = field(init=False, default_factory=dict)
     _newest_spec: int | None = field(init=False, default=None)
+    _landed_fields: Fields = field(init=False, default=())
 
     def __post_init__(self) -> None:
         table = self.tables.data(self)
@@ -130,6 +131,14 @@ class Context:
         if self._newest_spec is None:
             self._newest_spec = self.ledger.pipelines.newest(self.name)
         return self._newest_spec
+
+    def landed_fields(self) -> Fields:
+        """How files that have landed call their columns, where files have to say ids: as the newest spec whose plans
+        did. A table never calls a field otherwise. Raises LedgerError."""
+        if not self._landed_fields and target_kind(self.pipeline.sink.kind).stored is not None:
+            pinned = (spec.sink.fields for spec in reversed(self.ledger.pipelines.specs(self.name)))
+            self._landed_fields = next(filter(None, pinned), ())
+        return self._landed_fields
 
     def landed(self, batch_id: int) -> str:
         """Directory of a landed batch's files, as `landed` says; the ledger is asked once.

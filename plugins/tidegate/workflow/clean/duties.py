@@ -50,12 +50,12 @@ def _sweep(run: Run) -> None:
     def settled(publications: set[tuple[int, int]]) -> set[tuple[int, int]]:
         return {key for key, facts in run.generations(publications).items() if facts.state not in UNFINISHED}
 
-    try:
-        for table in _tables(run):
+    for table in _tables(run):
+        try:
             for line in table.sweep(settled):
                 run.ctx.say(line)
-    except CatalogueError as e:
-        run.ctx.say(f"tables are swept by the next run: {str(e).splitlines()[0]}")
+        except (CatalogueError, StorageError) as e:
+            run.ctx.say(f"{table.name} is swept by the next run: {e}")
 
 
 def _leftovers(run: Run) -> None:
