@@ -3,8 +3,8 @@
 The connector notes how far it has delivered. While it is down its source may purge the log beyond that place, or a
 person may forget it; then it begins at the log's end, and what was written in between never comes. An observer looks
 at the place and at the log's oldest part, one look after the other, and tells what `copy_complete.py` proves of a
-connector that goes on where it was. A copy reads the row anew; a comparison knows contents alone, and finds that the row
-has the source's. A source's transaction n has position n.
+connector that goes on where it was. A copy reads the row anew; a comparison knows contents alone, and finds that it
+is the source's. A source's transaction n has position n.
 """
 
 from __future__ import annotations
