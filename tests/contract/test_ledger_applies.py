@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.ledgers import NAME, landed, ledger, now, open_ledger, planned, url
+from tests.world import make_pipeline
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.mirror.applies import APPLIED, OVERTAKEN, REFUSED, Horizon, Landed, Told
 from tidegate.ledger import SqlLedger
@@ -195,3 +196,15 @@ def test_what_has_landed_above_the_table(ledger: SqlLedger) -> None:
 
 def _events(ledger: SqlLedger, subject: str) -> list[str]:
     return [m.what for m in ledger.cleaning.history(NAME, subject)]
+
+
+def test_since_when_batches_land_and_when_the_newest_spec_came(ledger: SqlLedger, now: list[int]) -> None:
+    assert ledger.reads.merging([NAME])[NAME].spec_ms is None
+    first = now[0]
+    landed(ledger)
+    now[0] += 1000
+    landed(ledger, 2, 5, 9)
+    merging = ledger.reads.merging([NAME])[NAME]
+    assert (merging.spec_ms, merging.first_ms, merging.newest) == (first, first, 2)
+    ledger.pipelines.register(make_pipeline("file:///lake/t"), "another fingerprint")
+    assert ledger.reads.merging([NAME])[NAME].spec_ms == first + 1000

@@ -146,7 +146,7 @@ class Merging:
     None before the first look. `newest`: the greatest batch that has landed or was given up, 0 for none; `waiting`:
     those above the table's last one, of which the oldest has landed at `since_ms` (UTC), and the first of all at
     `first_ms`. `tried`: the newest try. `kept_out_ms`: when events were last seen that a purge has kept out (UTC);
-    None: never."""
+    None: never. `spec_ms`: when the newest spec came (UTC)."""
 
     told: Told | None = None
     told_ms: int | None = None
@@ -156,6 +156,7 @@ class Merging:
     tried: Tried | None = None
     kept_out_ms: int | None = None
     first_ms: int | None = None
+    spec_ms: int | None = None
 
     @property
     def upto(self) -> int:

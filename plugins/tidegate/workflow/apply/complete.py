@@ -120,7 +120,10 @@ def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> 
         lacks = read is not None and unread(ctx.pipeline, read.columns)
         cured = number if read is None else max(number, read.confirmed)
         found[server] = None if lacks else caught_up_with(ctx, table, upto, server, cured)
-    return of_all(found) if names(ctx) else found[""]
+    if not names(ctx):
+        return found[""]
+    # how old rows of a server that is named no more are, nobody says
+    return of_all({log.name: None for log in after.servers} | found)
 
 
 def further(ctx: Context, table: Told) -> Complete | None:
