@@ -208,3 +208,13 @@ def test_since_when_batches_land_and_when_the_newest_spec_came(ledger: SqlLedger
     assert (merging.spec_ms, merging.first_ms, merging.newest) == (first, first, 2)
     ledger.pipelines.register(make_pipeline("file:///lake/t"), "another fingerprint")
     assert ledger.reads.merging([NAME])[NAME].spec_ms == first + 1000
+
+
+def test_a_commit_of_a_copy_is_no_upkeep_that_puts_off_a_purge(ledger: SqlLedger) -> None:
+    purge = ledger.applies.begin(NAME, 3, 2, "aa", base="11")
+    ledger.applies.applied(purge, "12")
+    copied = ledger.applies.begin(NAME, 3, 2, "bb", base="12", copied=1)
+    ledger.applies.applied(copied, "13")
+    newest = ledger.applies.upkeep(NAME)
+    assert newest is not None
+    assert newest.apply == purge

@@ -84,6 +84,7 @@ class SqlApplies(Part):
 
     def upkeep(self, name: str) -> Tried | None:
         over = and_(a.c.pipeline == name, a.c.first_batch > a.c.last_batch, a.c.state.in_((APPLIED, REFUSED)))
+        over = and_(over, a.c.copied.is_(None))
         with self._store.begin() as c:
             row = c.execute(select(a).where(over).order_by(a.c.epoch.desc()).limit(1)).first()
         return None if row is None else _tried(row)
@@ -110,12 +111,19 @@ class SqlApplies(Part):
     # ------------------------------------------------------------ changing
 
     def begin(
-        self, name: str, first: int, last: int, nonce: str, conflicts: str = "", base: str | None = None
+        self,
+        name: str,
+        first: int,
+        last: int,
+        nonce: str,
+        conflicts: str = "",
+        base: str | None = None,
+        copied: int | None = None,
     ) -> Apply:
         with self._store.begin() as c:
             newest = c.scalar(select(func.max(a.c.epoch)).where(a.c.pipeline == name)) or 0
             found = Apply(pipeline=name, first=first, last=last, epoch=newest + 1, nonce=nonce)
-            moves.move(self._store, c, a, transitions.begin(found, conflicts, base))
+            moves.move(self._store, c, a, transitions.begin(found, conflicts, base, copied))
         return found
 
     def refuse(self, apply: Apply, why: str) -> None:

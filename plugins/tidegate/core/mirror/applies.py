@@ -210,7 +210,7 @@ class ApplyLedger(Protocol):
         ...
 
     def upkeep(self, name: str) -> Tried | None:
-        """The newest try of upkeep that has come to an end: APPLIED or REFUSED."""
+        """The newest try of upkeep that has come to an end, APPLIED or REFUSED; a commit of a copy is none."""
         ...
 
     def horizon(self, name: str, upto: int, before_ms: int) -> Horizon:
@@ -222,10 +222,18 @@ class ApplyLedger(Protocol):
         ...
 
     def begin(
-        self, name: str, first: int, last: int, nonce: str, conflicts: str = "", base: str | None = None
+        self,
+        name: str,
+        first: int,
+        last: int,
+        nonce: str,
+        conflicts: str = "",
+        base: str | None = None,
+        copied: int | None = None,
     ) -> Apply:
         """The next epoch, OPEN. `conflicts`: why a person has those of it taken, for the event. `base`: the snapshot
-        that upkeep was begun on. Others may be OPEN beside it: the first one that commits wins (M1)."""
+        that upkeep was begun on. `copied`: the round of a copy that it brings rows of, or ends. Others may be OPEN
+        beside it: the first one that commits wins (M1)."""
         ...
 
     def holds(self, apply: Apply) -> bool:
