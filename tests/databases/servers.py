@@ -15,7 +15,7 @@ from unittest import mock
 import psycopg2
 
 from dev.demo.mirror.mariadb import MariaDB
-from dev.stack import postgres
+from dev.stack import keeper, postgres
 from dev.stack.debian import unpacked
 from dev.stack.info import StackInfo
 from dev.stack.places import Places
@@ -133,7 +133,7 @@ def postgresql(folder: Path) -> Iterator[Server]:
         server.run("ALTER SYSTEM SET max_prepared_transactions = 10")
     with stack as info:
         again: list[subprocess.Popen[bytes]] = []
-        server = Server("postgresql", _at(info), crash=lambda: again.append(_crashed(server, folder)))
+        server = Server("postgresql", _at(info), crash=lambda: _crashed(server, folder, again))
         server.run("CREATE SCHEMA shop")
         try:
             yield server
@@ -143,20 +143,20 @@ def postgresql(folder: Path) -> Iterator[Server]:
                 process.wait()
 
 
-def _crashed(server: Server, folder: Path) -> subprocess.Popen[bytes]:
-    """Kill it, and start it again as it was."""
+def _crashed(server: Server, folder: Path, again: list[subprocess.Popen[bytes]]) -> None:
+    """Kill it, and start it again as it was, as one of these processes."""
     ((home,),) = server.run("SHOW data_directory")
     own = int((Path(home) / "postmaster.pid").read_text().split()[0])
     of = Path(f"/proc/{own}")
     argv = (of / "cmdline").read_bytes().decode().split("\0")[:-1]
     env = dict(one.split("=", 1) for one in (of / "environ").read_bytes().decode().split("\0") if "=" in one)
+    unroot = keeper.leave_root if os.geteuid() == 0 else None
     children = [int(pid) for pid in (of / "task" / str(own) / "children").read_text().split()]
     os.kill(own, signal.SIGKILL)
     eventually(lambda: not any(_lives(pid) for pid in (own, *children)))
     with (folder / "again.log").open("ab") as log:
-        made = subprocess.Popen(argv, env=env, cwd=home, stdout=log, stderr=log)
+        again.append(subprocess.Popen(argv, env=env, cwd=home, stdout=log, stderr=log, preexec_fn=unroot))
     eventually(lambda: _answers(server))
-    return made
 
 
 def _lives(pid: int) -> bool:
