@@ -29,8 +29,8 @@ def _looked(ctx: Context, server: str) -> bool:
 
     S12: the looks before are read before the connector is asked, and the newest copy, which may lack what it has left
     out, after it."""
-    looks, known, at_ms = ctx.ledger.copies.looks(ctx.name), ctx.ledger.applies.told(ctx.name), ctx.clock.now_ms()
-    last = next((one for one in reversed(looks) if one.server == server), None)
+    looks, known = ctx.ledger.copies.newest_looks(ctx.name), ctx.ledger.applies.told(ctx.name)
+    last, at_ms = looks.get(server), ctx.clock.now_ms()
     ends, silence = dict[int, int](), ""
     try:
         place, ends = _asked(ctx, server)
@@ -60,7 +60,7 @@ def _looked(ctx: Context, server: str) -> bool:
         server=server,
         reader=reader,
         gap=gap,
-        number=looks[-1].number + 1 if looks else 1,
+        number=1 + max((one.number for one in looks.values()), default=0),
     )
     try:
         ctx.ledger.copies.looked(ctx.name, found)

@@ -294,7 +294,7 @@ def _waited(ctx: Context, high: LogPosition, wait: Callable[[], bool], server: s
     who, slot, pace = connector_of(server), section(ctx).server(server).slot, Pace(ctx.say)
 
     def stands() -> str:
-        last = next((one for one in reversed(ctx.ledger.copies.looks(ctx.name)) if one.server == server), None)
+        last = ctx.ledger.copies.newest_looks(ctx.name).get(server)
         at = "not said yet how far it is" if last is None else f"delivered up to {last.position}"
         return f"{ctx.name}: the {who} has {at}, what was read is as of {high}"
 
