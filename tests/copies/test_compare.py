@@ -282,6 +282,8 @@ def test_nobody_waits_where_nothing_differs(world: CopyWorld, monkeypatch: pytes
     world.source_table.end += 5
     found = compare(world.context(), world.source_table, Here(), _nobody_waits)
     assert (found.differ, found.exact, found.read) == ({}, True, 8)
+    (copied, *_) = world.context().ledger.copies.rounds(world.pipeline.name)
+    assert copied.confirmed == 0, "rows can be equal by chance while a change waits in the topic (S12)"
 
 
 def _nobody_waits() -> bool:
