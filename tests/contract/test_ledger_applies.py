@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.contract.ledgers import NAME, landed, ledger, now, open_ledger, planned, url
+from tests.world import make_pipeline
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.mirror.applies import APPLIED, OVERTAKEN, REFUSED, Horizon, Landed, Told
 from tidegate.ledger import SqlLedger
@@ -195,3 +196,25 @@ def test_what_has_landed_above_the_table(ledger: SqlLedger) -> None:
 
 def _events(ledger: SqlLedger, subject: str) -> list[str]:
     return [m.what for m in ledger.cleaning.history(NAME, subject)]
+
+
+def test_since_when_batches_land_and_when_the_newest_spec_came(ledger: SqlLedger, now: list[int]) -> None:
+    assert ledger.reads.merging([NAME])[NAME].spec_ms is None
+    first = now[0]
+    landed(ledger)
+    now[0] += 1000
+    landed(ledger, 2, 5, 9)
+    merging = ledger.reads.merging([NAME])[NAME]
+    assert (merging.spec_ms, merging.first_ms, merging.newest) == (first, first, 2)
+    ledger.pipelines.register(make_pipeline("file:///lake/t"), "another fingerprint")
+    assert ledger.reads.merging([NAME])[NAME].spec_ms == first + 1000
+
+
+def test_a_commit_of_a_copy_is_no_upkeep_that_puts_off_a_purge(ledger: SqlLedger) -> None:
+    purge = ledger.applies.begin(NAME, 3, 2, "aa", base="11")
+    ledger.applies.applied(purge, "12")
+    copied = ledger.applies.begin(NAME, 3, 2, "bb", base="12", copied=1)
+    ledger.applies.applied(copied, "13")
+    newest = ledger.applies.upkeep(NAME)
+    assert newest is not None
+    assert newest.apply == purge

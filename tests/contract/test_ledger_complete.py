@@ -42,6 +42,17 @@ def test_s10_looks_are_kept_in_their_order(ledger: SqlLedger, monkeypatch: pytes
     assert list(ledger.copies.looks("another")) == [look(9, 1)]
 
 
+def test_s10_the_newest_look_of_each_server(ledger: SqlLedger) -> None:
+    assert ledger.copies.newest_looks(NAME) == {}
+    of_a, of_b = (replace(look(n, n), server=name) for n, name in enumerate("ab", 1))
+    later = replace(look(1, 3), server="a")
+    for one in (of_a, of_b, later):
+        ledger.copies.looked(NAME, one)
+    ledger.copies.looked("another", look(9, 1))
+    assert ledger.copies.newest_looks(NAME) == {"a": later, "b": of_b}
+    assert ledger.copies.newest_looks("another") == {"": look(9, 1)}
+
+
 def test_s10_how_far_batches_have_read_each_partition(ledger: SqlLedger) -> None:
     assert ledger.copies.merged_ends(NAME, 9) == {}
     landed(ledger)

@@ -75,6 +75,10 @@ def _by_any_clock(original, shape, events):
     return np.full(len(found), max(log.newest_ms for log in shape.servers.logs), np.int64)
 
 
+def _of_those_named(original, before, names, said):
+    return tuple(log for log in original(before, names, said) if not log.gone)
+
+
 SERVER_BUGS = {
     bug.name: bug
     for bug in (
@@ -103,6 +107,7 @@ SERVER_BUGS = {
             "the marker of one server keeps out events of the other", "M5", (seams.MIRROR_PURGED_BELOW, _the_greatest)
         ),
         _bug("a purge sets one marker for all servers", "M5", (seams.MIRROR_LIMITED, _one_for_all)),
+        _bug("a purge is forgotten with its server's line", "M5", (seams.MIRROR_LOGS_AFTER, _of_those_named)),
         _bug("a purge does not wait for a copy", "S7", (seams.MIRROR_IS_COPIED, always(frozenset()))),
         _bug("positions go back by any server's clock", "M8", (seams.MIRROR_NEWEST_MERGED, _by_any_clock)),
     )

@@ -1,4 +1,4 @@
-"""Two real MariaDB servers whose table is one mirror, through real Debezium: a connector each, one topic (S11)."""
+"""Two real servers of a kind whose table is one mirror, through real Debezium: a connector each, one topic (S11)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,18 @@ from tests.real_kafka import RealKafka
 from tidegate.adapters.clock import SystemClock
 from tidegate.core.base.errors import NotReady, SourceUnavailable
 from tidegate.core.copy.port import LogPosition, Place
+from tidegate.core.spec.copy import CopiedServer
 from tidegate.databases import connector, kinds
 
 Rows = dict[tuple[str, int], str]
+_FURTHER = {
+    "mariadb": "FLUSH BINARY LOGS",
+    "postgresql": "SELECT pg_logical_emit_message(false, 'a', 'b'), pg_switch_wal()",
+}
+_SET = {
+    "mariadb": "REPLACE INTO {} VALUES ({}, '{}')",
+    "postgresql": "INSERT INTO {} VALUES ({}, '{}') ON CONFLICT (id) DO UPDATE SET word = EXCLUDED.word",
+}
 
 
 class RealServers(ServersWorld):
@@ -43,9 +52,8 @@ class RealServers(ServersWorld):
         self.table = f"shop.t{seed}"
         copy, source = self.pipeline.copy, self.pipeline.source
         assert copy is not None
-        named = tuple(
-            replace(one, name=name, connector=name) for one, name in zip(copy.servers, self.servers, strict=True)
-        )
+        self.kind = servers[0].kind
+        named = tuple(self._named(*of) for of in zip(copy.servers, self.servers, strict=True))
         self.change_spec(
             name=self.topic,
             source=replace(source, topic=self.topic),
@@ -55,7 +63,7 @@ class RealServers(ServersWorld):
         create_topic(settings, NewTopic(self.topic, LANES, 1, config={"retention.ms": "-1"}))
         self.kafka = RealKafka(SimpleNamespace(settings=settings))  # type: ignore[assignment, arg-type]
         self.clock = SystemClock()  # type: ignore[assignment]
-        servers[1].run(*["FLUSH BINARY LOGS"] * 3)
+        servers[1].run(*[_FURTHER[self.kind]] * 3)
         for name, server in self.servers.items():
             server.run(f"CREATE TABLE {self.table} (id int PRIMARY KEY, word varchar(40))")
             values = ", ".join(f"({key}, '{name} {key}')" for key in range(rows))
@@ -68,17 +76,25 @@ class RealServers(ServersWorld):
         made = {name: self._settings(name, folder, 30_000 + n + seed % 10_000) for n, name in enumerate(self.servers)}
         self.connect = Connect(folder / "connect", bootstrap, self._port, made, launcher, LANES, FLUSH_MS, "connect")
 
+    def _named(self, one: CopiedServer, name: str) -> CopiedServer:
+        if self.kind == "mariadb":
+            return replace(one, name=name, connector=name)
+        return replace(one, name=name, connect_conn_id=None, connector=None, slot=name)
+
     def _settings(self, name: str, folder: Path, number: int) -> dict[str, str]:
         history = folder / name
         history.mkdir()
-        return settings_of(self.servers[name], Table("mariadb", self.table), name, history, number) | {
+        return settings_of(self.servers[name], Table(self.kind, self.table), name, history, number) | {
             "transforms": "route",
             "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
             "transforms.route.regex": rf"{name}\.shop\..*", "transforms.route.replacement": self.topic,
         }  # fmt: skip
 
     def _how_far(self, name: str) -> Place:
-        noted = connector.connect_position(f"http://127.0.0.1:{self._port}", name, 5.0)
+        if self.kind == "mariadb":
+            noted = connector.connect_position(f"http://127.0.0.1:{self._port}", name, 5.0)
+        else:
+            noted = connector.slot_position(self.servers[name].connection, name, 5.0)
         return Place(noted, self.bases[name].position(), self.bases[name].log_begin())
 
     def copied_from(self, server: str) -> Any:
@@ -101,7 +117,7 @@ class RealServers(ServersWorld):
                 if self.rng.random() < 0.3:
                     server.run(f"DELETE FROM {self.table} WHERE id = {key}")
                 else:
-                    server.run(f"REPLACE INTO {self.table} VALUES ({key}, 'was {self.rng.random()}')")
+                    server.run(_SET[self.kind].format(self.table, key, f"was {self.rng.random()}"))
 
     def land_next(self) -> int | None:
         """A batch of what is there; None for none."""

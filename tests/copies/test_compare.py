@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.copies.worlds import CopyWorld
-from tests.fakes.source_table import TABLE, place, position
+from tests.fakes.source_table import TABLE, _Checksums, place, position
 from tests.mirror.audits import Here, dropped
-from tidegate.core.base.errors import JobFailed, LostComparison, NotReady
+from tidegate.core.base.errors import JobFailed, LostComparison, NotReady, SourceError
 from tidegate.core.copy.port import Place
 from tidegate.core.copy.rounds import RESUMED_MS, RoundState
 from tidegate.workflow.apply.upkeep import _copied
@@ -269,3 +269,35 @@ def test_the_first_copy_begins_once_a_comparison_has_ended(tmp_path: Path) -> No
     assert found.differ == {"lacking": 7}
     assert world.mirror() == world.source_table.rows
     world.close()
+
+
+def test_nobody_waits_where_nothing_differs(world: CopyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connector that says nothing of late, as the slot of a PostgreSQL that is idle, holds up no comparison of equal
+    rows."""
+
+    def refused(*_: object) -> object:
+        raise SourceError("no such function", retry=False)
+
+    monkeypatch.setattr(_Checksums, "of", refused)
+    world.source_table.end += 5
+    found = compare(world.context(), world.source_table, Here(), _nobody_waits)
+    assert (found.differ, found.exact, found.read) == ({}, True, 8)
+    (copied, *_) = world.context().ledger.copies.rounds(world.pipeline.name)
+    assert copied.confirmed == 0, "rows can be equal by chance while a change waits in the topic (S12)"
+
+
+def _nobody_waits() -> bool:
+    raise AssertionError("it waited")
+
+
+def test_a_comparison_says_what_it_waits_for(world: CopyWorld) -> None:
+    """And how far that is; a row that differs may have an event on its way."""
+    world.source_table.set(1, "on its way")
+    said, looks = list[str](), iter([True, False])
+    ctx = replace(world.context(), say=said.append)
+    found = compare(ctx, world.source_table, Here(), lambda: next(looks))
+    assert (found.exact, found.differ) == (False, {"other": 1})
+    words = "\n".join(said)
+    assert "keys differ whose events may be on their way: waiting for the connector" in words
+    assert f"the connector has delivered up to {world.context().ledger.copies.looks('readings')[-1].position}" in words
+    assert "nobody waits any longer" in words

@@ -26,6 +26,7 @@ from tests.copies import (
     test_servers,
     test_servers_apart,
     test_servers_compared,
+    test_servers_gone,
     test_servers_purge,
     test_shards,
 )
@@ -89,6 +90,7 @@ FOUND_BY: dict[str, Callable[..., None]] = {
         test_servers_purge.test_m5_each_server_has_a_marker_of_its_own,
     "the marker of one server keeps out events of the other":
         test_servers_purge.test_m5_the_marker_of_one_server_keeps_out_no_event_of_the_other,
+    "a purge is forgotten with its server's line": test_servers_gone.test_m5_the_marker_of_a_server_that_is_gone_stays,
     "a purge sets one marker for all servers": test_servers_purge.test_m5_each_server_has_a_marker_of_its_own,
     "a purge does not wait for a copy":
         test_servers_purge.test_s7_tombstones_of_a_server_stay_while_a_copy_of_it_is_under_way,
@@ -170,6 +172,7 @@ def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest
         test_servers,
         test_servers_apart,
         test_servers_compared,
+        test_servers_gone,
         test_servers_purge,
         test_shards,
     )

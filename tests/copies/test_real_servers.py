@@ -1,5 +1,5 @@
-"""Two real MariaDB servers of which one is killed in the middle of its copy: the other one is copied, compared and
-purged meanwhile (S6, S7, S11).
+"""Two real servers, of MariaDB or of PostgreSQL, of which one is killed in the middle of its copy: the other one is
+copied, compared and purged meanwhile (S6, S7, S11).
 
 A part of the tier `make test-copies`."""
 
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from dev.stack.info import StackInfo
 from tests.copies.real_servers import RealServers, real_servers
 from tests.copies.servers import SERVERS
 from tests.copies.test_servers_compared import rounds
-from tests.databases.servers import mariadb
+from tests.databases.servers import Server, mariadb, postgresql
 from tests.real_kafka import eventually
 from tidegate.core.mirror.jobs import START
 from tidegate.workflow.copy import copy as reading
@@ -37,18 +40,25 @@ def goes_on(world: RealServers, name: str) -> bool:
     return world.standing().copied.whole_of(name) is not None
 
 
+KINDS: dict[str, Callable[[Path], AbstractContextManager[Server]]] = {
+    "mariadb": partial(mariadb, durable=True),
+    "postgresql": postgresql,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_server_that_is_killed_in_its_copy_holds_up_no_other(
-    kafka: StackInfo, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+    kafka: StackInfo, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """It is away for a while; then its copy goes on where it was. So does Kafka Connect, which is killed with it."""
-    if not debian.is_here():
+    if kind == "mariadb" and not debian.is_here():
         pytest.skip("no Debian here, whose packages bring MariaDB")
     monkeypatch.setattr("tidegate.core.mirror.purge.EVERY_MS", 0)
     (tmp_path / "world").mkdir()
     seed = rng.randrange(10**6)
     with (
-        mariadb(tmp_path / "first", durable=True) as killed,
-        mariadb(tmp_path / "second") as other,
+        KINDS[kind](tmp_path / "first") as killed,
+        KINDS[kind](tmp_path / "second") as other,
         real_servers(tmp_path / "world", (killed, other), kafka.kafka_bootstrap, seed, 300, KEPT) as world,
     ):
         first, second = world.servers

@@ -161,6 +161,13 @@ def test_s7_tombstones_of_a_server_stay_while_a_copy_of_it_is_under_way(world: S
     assert deep(world).problems == ()
 
 
+def test_a_copy_puts_no_purge_off(world: ServersWorld) -> None:
+    """One that is read each day would put off every one."""
+    world.again(B)
+    assert world.mirror() == world.source
+    assert purged(world) == 2
+
+
 def test_s7_nothing_is_purged_while_a_copy_of_each_server_is_under_way(world: ServersWorld) -> None:
     for name in (A, B):
         world.again(name)

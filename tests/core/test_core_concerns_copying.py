@@ -13,7 +13,9 @@ from tidegate.core.copy.rounds import Reading, Round, RoundState
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.mirror.applies import Merging
 from tidegate.core.mirror.applies import Told as Table
-from tidegate.core.mirror.jobs import START
+from tidegate.core.mirror.copied import Copied, RoundIn
+from tidegate.core.mirror.jobs import START, ServerLog
+from tidegate.core.mirror.parts import KeyPart, OfServer
 from tidegate.core.spec.copy import CopiedServer, Copy
 
 COPY = Copy(conn_id="shop", table="shop.orders", schedule="*/10 * * * *")
@@ -93,3 +95,52 @@ def test_who_wants_it_so_is_told_nothing() -> None:
     assert not found(copying(reading=reading(), survey=held))
     assert not found(copying(reading=reading(), survey=replace(SURVEY, pause=pause("copy", until_ms=NOW + 1))))
     assert only(copying(reading=reading(), survey=replace(SURVEY, pause=pause("ingest")))).kind == "late_copy"
+
+
+# ---------------------------------------------------------------- several servers
+
+SERVERS = replace(
+    COPY, conn_id="", servers=tuple(CopiedServer(name=name, conn_id=name) for name in ("shop-a", "shop-b"))
+)
+OF_A = KeyPart((), (), (), OfServer("server", "shop-a"))
+WHOLE_A = RoundIn(1, START, START, swept=True, part=OF_A)
+
+
+def merged(*logs: ServerLog, spec_ms: int = 0) -> Merging:
+    copied = Copied((WHOLE_A,), servers=(ServerLog("shop-a", START, START), *logs))
+    return replace(MERGED, told=Table(begins=START, copied=copied), spec_ms=spec_ms)
+
+
+def test_a_server_whose_first_copy_does_not_begin() -> None:
+    """Another one's is whole: nobody would say a word, and readers would wait."""
+    whole = replace(reading(RoundState.WHOLE), round=replace(reading(RoundState.WHOLE).round, part=OF_A))
+    late = merged(ServerLog("shop-b", START, START))
+    one = only(copying(SERVERS, merging=late, reading=whole))
+    assert (one.kind, one.subject) == ("late_copy", "server shop-b")
+    assert one.what == "the first copy of server shop-b has not begun for 2.0 h"
+    assert "tidegate copy p" in one.advice
+    assert not found(copying(SERVERS, merging=merged(ServerLog("shop-a", START, START)), reading=whole))
+    came = merged(ServerLog("shop-b", START, START), spec_ms=NOW - SLA)
+    assert not found(copying(SERVERS, merging=came, reading=whole)), "its line has come lately"
+
+
+def test_a_server_of_which_no_event_comes() -> None:
+    one = only(copying(SERVERS, merging=merged(ServerLog("shop-b")), reading=reading(RoundState.WHOLE)))
+    assert one.what == "the first copy of server shop-b has waited for an event of its table for 2.0 h"
+    assert "does its connector run" in one.advice
+
+
+def test_a_server_whose_copy_does_not_go_on() -> None:
+    of_b = replace(OF_A, server=OfServer("server", "shop-b"))
+    waits = replace(reading(), round=replace(reading().round, part=of_b))
+    one = only(copying(SERVERS, merging=merged(ServerLog("shop-b", START, START)), reading=waits))
+    assert (one.what, one.subject) == ("copy 3 (server shop-b) has not gone on for 2.0 h", "server shop-b")
+    gone = replace(SERVERS, servers=SERVERS.servers[:1])
+    assert not found(copying(gone, merging=merged(ServerLog("shop-b", START, gone=True)), reading=waits))
+
+
+def test_the_connector_of_a_server_that_is_gone_is_no_concern() -> None:
+    lost = replace(reading(RoundState.WHOLE), gaps=("shop-b",))
+    assert only(copying(SERVERS, merging=merged(), reading=lost)).subject == "server shop-b"
+    gone = replace(SERVERS, servers=SERVERS.servers[:1])
+    assert not found(copying(gone, merging=merged(), reading=lost))

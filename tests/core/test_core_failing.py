@@ -30,6 +30,17 @@ def test_what_is_said_already_is_not_said_twice() -> None:
     assert named("readings.ingest write", found=(Concern("batch 1 was refused: it broke", "x"),)) == []
 
 
+def test_what_the_yaml_contradicts_is_said_once() -> None:
+    """By itself, and not as the task that was refused for it, whose line begins with the name and may be cut."""
+    said = "batches have landed under the spec as it was: column a was int, is string; column b was int, is string"
+    found = (Concern(said, "take it back"),)
+    for last in (f"{PIPELINE.name}: {said}", f"{PIPELINE.name}: {said[:80]} ..."):
+        survey = replace(NOTHING, failed=(FailedTask(0, "readings.ingest plan", last, "take it back"),))
+        assert list(failing.of_tasks(PIPELINE, survey, found, 60_000)) == []
+    other = replace(NOTHING, failed=(FailedTask(0, "readings.ingest plan", f"{PIPELINE.name}: no broker", "wait"),))
+    assert len(list(failing.of_tasks(PIPELINE, other, found, 60_000))) == 1
+
+
 def test_a_pause_on_purpose_explains_it() -> None:
     pause = Pause(0, 0, "me", "why", ("ingest",), 120_001)
     (what,) = named("readings.ingest write", "readings.maintain maintain", pause=pause)

@@ -107,7 +107,7 @@ LOOKING = {
     "totals": set(),
     "repairs": {"released"},
     "applies": {"told", "landed", "rows", "newest", "upkeep", "horizon", "tries", "holds"},
-    "copies": {"newest", "rounds", "chunks", "by_number", "looks", "merged_ends"},
+    "copies": {"newest", "rounds", "chunks", "by_number", "looks", "newest_looks", "merged_ends"},
     "schema_changes": {"changes"},
     "deliveries": {"get", "within", "due", "in_force", "holds", "needed", "not_left", "side_files"},
     "sender": {"missing", "standing", "parts", "close"},

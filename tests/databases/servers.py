@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,7 +15,7 @@ from unittest import mock
 import psycopg2
 
 from dev.demo.mirror.mariadb import MariaDB
-from dev.stack import postgres
+from dev.stack import keeper, postgres
 from dev.stack.debian import unpacked
 from dev.stack.info import StackInfo
 from dev.stack.places import Places
@@ -21,6 +23,7 @@ from dev.stack.ports import choose_ports
 from dev.stack.processes import Identity, Launcher, Program, end_all
 from dev.stack.stack import Stack
 from tests.databases.mysql_server import MySQL
+from tests.real_kafka import eventually
 from tidegate.core.base.connection import Connection
 
 ICU_PACKAGES = ("postgresql-15", "libicu72", "libxml2", "libldap-2.5-0", "libsasl2-2")
@@ -121,16 +124,53 @@ def mysql(folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def postgresql(folder: Path) -> Iterator[Server]:
-    """PostgreSQL with wal_level=logical and prepared transactions, and the schema `shop` in its database."""
+    """PostgreSQL with wal_level=logical and prepared transactions, and the schema `shop` in its database. It can
+    `crash`."""
     stack = Stack(folder / "stack", ("postgres",))
     with stack as info:
         server = Server("postgresql", _at(info))
         server.run("ALTER SYSTEM SET wal_level = logical")
         server.run("ALTER SYSTEM SET max_prepared_transactions = 10")
     with stack as info:
-        server = Server("postgresql", _at(info))
+        again: list[subprocess.Popen[bytes]] = []
+        server = Server("postgresql", _at(info), crash=lambda: _crashed(server, folder, again))
         server.run("CREATE SCHEMA shop")
-        yield server
+        try:
+            yield server
+        finally:
+            for process in again:
+                process.send_signal(signal.SIGQUIT)
+                process.wait()
+
+
+def _crashed(server: Server, folder: Path, again: list[subprocess.Popen[bytes]]) -> None:
+    """Kill it, and start it again as it was, as one of these processes."""
+    ((home,),) = server.run("SHOW data_directory")
+    own = int((Path(home) / "postmaster.pid").read_text().split()[0])
+    of = Path(f"/proc/{own}")
+    argv = (of / "cmdline").read_bytes().decode().split("\0")[:-1]
+    env = dict(one.split("=", 1) for one in (of / "environ").read_bytes().decode().split("\0") if "=" in one)
+    unroot = keeper.leave_root if os.geteuid() == 0 else None
+    children = [int(pid) for pid in (of / "task" / str(own) / "children").read_text().split()]
+    os.kill(own, signal.SIGKILL)
+    eventually(lambda: not any(_lives(pid) for pid in (own, *children)))
+    with (folder / "again.log").open("ab") as log:
+        again.append(subprocess.Popen(argv, env=env, cwd=home, stdout=log, stderr=log, preexec_fn=unroot))
+    eventually(lambda: _answers(server))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z")
+    except OSError:
+        return False
+
+
+def _answers(server: Server) -> bool:
+    try:
+        return bool(server.run("SELECT 1"))
+    except psycopg2.OperationalError:
+        return False
 
 
 @contextmanager

@@ -11,8 +11,10 @@ from typing import Any
 from tests import board_ledger
 from tests.world import HOUR
 from tidegate.core.base.plain import dumps
+from tidegate.core.mirror.copied import Copied
+from tidegate.core.mirror.jobs import START, ServerLog
 from tidegate.core.source.port import Lane, LogState
-from tidegate.core.spec.copy import Copy
+from tidegate.core.spec.copy import CopiedServer, Copy
 from tidegate.core.spec.pipeline import Completeness, Delivery, Pipeline
 from tidegate.core.tell.notices import Finding
 
@@ -57,6 +59,9 @@ def _pipeline(dice: random.Random, number: int, start: int) -> Pipeline:
     if not one.windows.closes:
         copy = Copy(conn_id="shop", table="shop.t", schedule="*/10 * * * *", slot="shop")
         one = replace(one, copy=copy)
+    if one.copy is not None and own.random() < 0.5:
+        each = tuple(CopiedServer(name=name, conn_id=name) for name in own.choice((("a", "b"), ("a",))))
+        one = replace(one, copy=replace(one.copy, conn_id="", servers=each))
     return replace(one, source=replace(one.source, loss_warning_ms=dice.choice((None, HOUR, 48 * HOUR))))
 
 
@@ -112,6 +117,9 @@ def _merges(dice: random.Random, one: Pipeline) -> Iterator[tuple[str, dict[str,
     if upto:
         sums = {"rows": 3, "tombstones": 1, "events": 9, "inserted": 4, "purged": 0}
         sums |= {"below_purge": 3, "kept_out_ms": NOW - HOUR} if upto == 1 else {"below_purge": 0, "kept_out_ms": None}
+        if one.copy is not None and one.copy.servers:
+            other = ServerLog("b", random.Random(one.name).choice((None, START)))
+            sums["copied"] = dumps(Copied(servers=(ServerLog("a", START, START), other)))
         yield "prefixes", {**mine, "upto": upto, "attempt": "1-1.1-n", "snapshot": "7", "told_ms": NOW, **sums}
     read = {"round": 1, "table_name": "shop.t", "key": '["id"]', "ended": True, "why": ""}
     begun = {"state": dice.choice(("OPEN", "OPEN", "WHOLE")), "begun_ms": NOW - dice.choice((0, 99)) * HOUR}

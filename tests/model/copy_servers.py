@@ -35,6 +35,7 @@ class Cfg(Settings):
     turn = "server"  # S6: a round begins once the one before is over, of: its server | all
     order = "server"  # S6: a chunk is refused once a newer round is in the table, of: its server | all
     apart = False  # nobody waits for ever
+    gone = "kept"  # M5: the purge of a server whose line goes, and comes back, is: kept | forgotten
     floor_of = "server"  # S7: a LOW is compared with the purge of: its server | all | none
     whole_by = "each"  # shown once: each server has a whole round | any of them
     told_of = "each"  # S9': the position of each server is: its own connector's | where its log ends now
@@ -210,6 +211,13 @@ def purge(s, cfg):
     return "ok"
 
 
+def leave(s, cfg, v):
+    """The YAML names the server no more, and then again; meanwhile none of its events is merged."""
+    if cfg.gone == "forgotten":
+        s["purged", v] = 0
+    return "ok"
+
+
 # ---------------------------------------------------------------- what is told
 
 
@@ -319,6 +327,10 @@ def purger(cfg):
     yield ("purge",)
 
 
+def leaving(cfg, v):
+    yield ("leave", v)
+
+
 def observer(cfg):
     looks = []
     for v in SERVERS:
@@ -327,8 +339,8 @@ def observer(cfg):
     yield ("tell", tuple(looks), end)
 
 
-PROGRAMS = {f.__name__: f for f in (source, late_source, copier, reader, dying, purger, observer)}
-DONE = (write, connect, deliver, deliver_late, merge, low, select, chunk, sweep, purge, look, ends, tell)
+PROGRAMS = {f.__name__: f for f in (source, late_source, copier, reader, dying, purger, leaving, observer)}
+DONE = (write, connect, deliver, deliver_late, merge, low, select, chunk, sweep, purge, leave, look, ends, tell)
 OPS = {f.__name__: f for f in DONE}
 
 

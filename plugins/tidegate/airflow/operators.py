@@ -232,7 +232,8 @@ class CompareOperator(PipelineOperator):
 
         opened = partial(open_copy, self.pipeline, airflow_connection)
         try:
-            found = compare_each(ctx, opened, partial(looks_for, LONGEST_APPLY_S), keys=partial(next_keys, ctx))
+            waits = partial(looks_for, LONGEST_APPLY_S, ctx.say)
+            found = compare_each(ctx, opened, waits, keys=partial(next_keys, ctx))
         except NotReady as e:
             raise AirflowSkipException(str(e)) from None
         words = "\n".join(in_words(self.pipeline.name, one) for one in found)

@@ -117,7 +117,8 @@ def compare(
 
     opened = partial(open_copy, spec, command_lookup)
     with surroundings.working(spec, progress) as ctx:
-        found = compare_each(ctx, opened, partial(looks_for, wait / 1000), why if fix else "", lambda *_: keys, server)
+        waits = partial(looks_for, wait / 1000, progress)
+        found = compare_each(ctx, opened, waits, why if fix else "", lambda *_: keys, server)
     if as_json:
         plain = [{"copy": told.pop("round"), **told} for told in map(to_plain, found)]
         print_json({"pipeline": spec.name, **({"servers": plain} if names else plain[0])})

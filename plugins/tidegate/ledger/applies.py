@@ -35,7 +35,7 @@ from tidegate.ledger.redrives import owned
 from tidegate.ledger.store import Part, columns, in_parts, matched, read_as, row_of
 
 a, p, b, f = schema.applies, schema.prefixes, schema.batches, schema.batch_files
-e = schema.events
+e, v = schema.events, schema.spec_versions
 SUBJECT, TAKEN_BACK = "mirror", "mirror taken back"
 _COPY = (
     *("upto", "snapshot", "attempt", "rows", "tombstones", "events", "inserted", "purged"),
@@ -84,6 +84,7 @@ class SqlApplies(Part):
 
     def upkeep(self, name: str) -> Tried | None:
         over = and_(a.c.pipeline == name, a.c.first_batch > a.c.last_batch, a.c.state.in_((APPLIED, REFUSED)))
+        over = and_(over, a.c.copied.is_(None))
         with self._store.begin() as c:
             row = c.execute(select(a).where(over).order_by(a.c.epoch.desc()).limit(1)).first()
         return None if row is None else _tried(row)
@@ -110,12 +111,19 @@ class SqlApplies(Part):
     # ------------------------------------------------------------ changing
 
     def begin(
-        self, name: str, first: int, last: int, nonce: str, conflicts: str = "", base: str | None = None
+        self,
+        name: str,
+        first: int,
+        last: int,
+        nonce: str,
+        conflicts: str = "",
+        base: str | None = None,
+        copied: int | None = None,
     ) -> Apply:
         with self._store.begin() as c:
             newest = c.scalar(select(func.max(a.c.epoch)).where(a.c.pipeline == name)) or 0
             found = Apply(pipeline=name, first=first, last=last, epoch=newest + 1, nonce=nonce)
-            moves.move(self._store, c, a, transitions.begin(found, conflicts, base))
+            moves.move(self._store, c, a, transitions.begin(found, conflicts, base, copied))
         return found
 
     def refuse(self, apply: Apply, why: str) -> None:
@@ -180,6 +188,7 @@ def merging(c: Connection, names: Sequence[str]) -> dict[str, Merging]:
             tried=tries.get(name),
             kept_out_ms=None if now is None else now.kept_out_ms,
             first_ms=None if row is None else row.first_ms,
+            spec_ms=None if row is None else row.spec_ms,
         )
     return found
 
@@ -197,6 +206,7 @@ def kept_out(c: Connection, names: Sequence[str]) -> dict[str, KeptOut]:
 def _over(names: Sequence[str]) -> Any:
     """Batches that have landed or were given up, and of those above the table's last one how many, and since when."""
     above = b.c.batch_id > func.coalesce(p.c.upto, 0)
+    newest_spec = select(func.max(v.c.created_ms)).where(v.c.pipeline == b.c.pipeline).scalar_subquery()
     return (
         select(
             b.c.pipeline,
@@ -204,6 +214,7 @@ def _over(names: Sequence[str]) -> Any:
             func.sum(case((above, 1), else_=0)).label("waiting"),
             func.min(case((above, b.c.landed_ms))).label("since_ms"),
             func.min(b.c.landed_ms).label("first_ms"),
+            newest_spec.label("spec_ms"),
         )
         .select_from(b.outerjoin(p, p.c.pipeline == b.c.pipeline))
         .where(b.c.pipeline.in_(names), b.c.state.in_(OVER_STATES))

@@ -58,6 +58,12 @@ class SqlCopies(Part):
             rows = c.execute(select(s).where(s.c.pipeline == name).order_by(s.c.look))
             return [_look(row) for row in rows]
 
+    def newest_looks(self, name: str) -> dict[str, Look]:
+        newest = select(func.max(s.c.look)).where(s.c.pipeline == name).group_by(s.c.server)
+        with self._store.begin() as c:
+            rows = c.execute(select(s).where(s.c.pipeline == name, s.c.look.in_(newest)))
+            return {row.server: _look(row) for row in rows}
+
     def merged_ends(self, name: str, upto: int) -> dict[int, int]:
         e, b, f, lost = schema.batch_partitions, schema.batches, schema.batch_files, schema.losses
         back, pipelines = schema.resumptions, schema.pipelines

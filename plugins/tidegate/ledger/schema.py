@@ -278,6 +278,7 @@ applies = _table(  # tries to merge batches `first_batch` to `last_batch` (inclu
     _required("state", Word(ApplyState)),
     Column("snapshot", String(100)),  # of the table, once it stands there; before, of upkeep: that it was begun on
     Column("why", Text),  # of a refused one
+    Column("copied", Integer),  # the round of a copy whose rows, or end, it brings
     _required("began_ms", BigInteger),
     Column("done_ms", BigInteger),  # when it was applied, overtaken or refused
     Index("ix_applies_state", "pipeline", "state"),

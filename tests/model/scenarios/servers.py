@@ -37,6 +37,14 @@ SCENARIOS = {
         {"scripts": (DELETES, (*DELETES, ("u", "a", "2"))), **COPIED, "procs": (*BOTH, ("P", ("purger",), 0))},
         {"one purge for both servers (M5)": {"purge_of": "all"}},
     ),
+    "servers-purge-gone": (
+        {
+            "scripts": ((), (("late", "b", "1"), ("d", "b"), ("u", "a", "1"))),
+            **COPIED,
+            "procs": (*BOTH, ("P", ("purger",), 0), ("L", ("leaving", 1), 0)),
+        },
+        {"what is purged of a server is forgotten with its line (M5)": {"gone": "forgotten"}},
+    ),
     "servers-purge-copy": (
         {
             "scripts": (DELETES[:1], (("u", "b", "0"), *DELETES)),

@@ -198,6 +198,10 @@ class CopyLedger(Protocol):
         """In the order of time, the newest LOOKS_KEPT."""
         ...
 
+    def newest_looks(self, name: str) -> dict[str, Look]:
+        """The newest one at each server's connector, of the only one by the empty name."""
+        ...
+
     def merged_ends(self, name: str, upto: int) -> dict[int, int]:
         """Offsets (exclusive) up to which batches 1 to `upto` have read each Kafka partition; empty where any record of
         theirs was lost, given up, left out as dirty, or of another topic than the accepted one, and where reading went

@@ -10,6 +10,7 @@ from tidegate.core.copy.places import connector_of
 from tidegate.core.copy.rounds import BRINGS_NOTHING, Reading, RoundState
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import NOTHING, Copied, numbers
+from tidegate.core.mirror.jobs import ServerLog
 
 MANY_PARTS = 100
 """Copies of parts, each about 200 bytes of each snapshot's summary: then people are told how they go."""
@@ -55,11 +56,14 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
 
 def _of_servers(table: Copied) -> str:
     """`server a: whole since copy 1; server b: no copy is whole yet`."""
-    whole = {log.name: table.whole_of(log.name) for log in table.servers}
-    return "; ".join(
-        f"server {name}: {'no copy is whole yet' if one is None else f'whole since copy {one.number}'}"
-        for name, one in whole.items()
-    )
+    return "; ".join(f"server {log.name}: {_of_server(table, log)}" for log in table.servers)
+
+
+def _of_server(table: Copied, log: ServerLog) -> str:
+    if log.gone:
+        return "copy.servers names it no more, and its rows stay as they are"
+    one = table.whole_of(log.name)
+    return "no copy is whole yet" if one is None else f"whole since copy {one.number}"
 
 
 def how_far_by_days(reading: Reading | None, unread: Sequence[str] = ()) -> str:

@@ -48,7 +48,8 @@ def concerns(status: PipelineStatus, free: Due, since: Since | None, front: Sinc
         return ()
     quiet = silent(survey.pause, now_ms)
     unread = None if status.lag is None else status.lag.records
-    found = [*_stuck(pipeline.name, survey.blocks, survey.open_batch), *_of_kafka(status)]
+    found = [] if status.contradiction is None else [status.contradiction]
+    found += [*_stuck(pipeline.name, survey.blocks, survey.open_batch), *_of_kafka(status)]
     found += [Concern(*odd, "watermark") for odd in blocking.oddities(pipeline.windows, survey.facts, now_ms, unread)]
     waited = None if "late_window" in quiet else since  # no run is expected to publish them
     found += overdue.concerns(pipeline, status.due, free, waited, survey.note, now_ms)

@@ -11,6 +11,7 @@ from tidegate.core.look.overdue import Concern
 from tidegate.core.look.status import PipelineStatus
 from tidegate.core.look.survey import NOTHING
 from tidegate.core.mirror.applies import Merging
+from tidegate.core.mirror.copied import NOTHING as NO_COPY
 from tidegate.core.spec.copy import Copy
 from tidegate.core.tell.pauses import silent
 
@@ -23,17 +24,22 @@ def of_copy(status: PipelineStatus) -> Iterator[Concern]:
     copy, name, now_ms = status.pipeline.copy, status.name, status.now_ms
     if copy is None or copy.schedule is None or KIND in silent((status.survey or NOTHING).pause, now_ms):
         return
-    for what, since_ms in _waits(status.reading, status.merging):
+    go_on = f"is {name}.copy or {name}.apply paused, failing or hanging? To go on now: tidegate copy {name}"
+    waits = _of_servers if copy.servers else _waits
+    for server, what, since_ms, advice in waits(copy, status.reading, status.merging):
         if now_ms - since_ms > max(status.pipeline.archive.sla_ms, _patience_ms(copy)):
-            advice = f"is {name}.copy or {name}.apply paused, failing or hanging? To go on now: tidegate copy {name}"
-            yield Concern(f"{what} for {span(now_ms - since_ms)}", advice, KIND)
+            yield Concern(f"{what} for {span(now_ms - since_ms)}", advice or go_on, KIND, _subject(server))
 
 
 def of_connectors(status: PipelineStatus) -> Iterator[Concern]:
     """S12: a connector that may have left something out, until a copy that began later is whole."""
+    copy = status.pipeline.copy
+    named = () if copy is None else [one.name for one in copy.each]
     for server in () if status.reading is None else status.reading.gaps:
-        what = f"the {connector_of(server)} has lost its place in the source's log: changes may be missing in the table"
-        yield Concern(what, helps(status.name, server), LOST_PLACE, f"server {server}" if server else "")
+        if server in named:  # nobody reads one that is gone
+            what = f"the {connector_of(server)} has lost its place in the source's log"
+            helped = helps(status.name, server)
+            yield Concern(f"{what}: changes may be missing in the table", helped, LOST_PLACE, _subject(server))
 
 
 def of_silence(status: PipelineStatus) -> Iterator[Concern]:
@@ -50,19 +56,50 @@ def of_silence(status: PipelineStatus) -> Iterator[Concern]:
                 "until somebody does the table cannot say that it has become newer. Renew what `tidegate doctor "
                 f"{status.name}` names: a login of the source's database or of Kafka Connect, or the connector"
             )
-            yield Concern(what, advice, NO_WORD, f"server {server}" if server else "")
+            yield Concern(what, advice, NO_WORD, _subject(server))
 
 
-def _waits(reading: Reading | None, merging: Merging | None) -> Iterator[tuple[str, int]]:
-    """What has not gone on, and since when (UTC ms). Nothing is read before an event is merged (S4)."""
+def _subject(server: str) -> str:
+    return f"server {server}" if server else ""
+
+
+_Waits = Iterator[tuple[str, str, int, str]]
+"""(server, what has not gone on, since when in UTC ms, what helps if it is no task)."""
+
+
+def _waits(_copy: Copy, reading: Reading | None, merging: Merging | None) -> _Waits:
+    """Nothing is read before an event is merged (S4)."""
     if reading is not None:
-        for one in reading.under_way:
-            if one.round.state == RoundState.OPEN:
-                yield f"{one.round.words} has not gone on", one.since_ms or one.round.begun_ms
+        yield from _not_gone_on(reading, "")
         return
     if merging is None or merging.first_ms is None or merging.told is None or merging.told.begins is None:
         return
-    yield "the first copy of the source's table has not begun", merging.first_ms
+    yield "", "the first copy of the source's table has not begun", merging.first_ms, ""
+
+
+def _of_servers(copy: Copy, reading: Reading | None, merging: Merging | None) -> _Waits:
+    """Each of several servers has a copy of its own, and readers wait for all (S11), one without events too. A server
+    that came later has not been there for longer than its spec."""
+    table = NO_COPY if merging is None or merging.told is None else merging.told.copied
+    since_ms = 0 if merging is None else max(merging.first_ms or 0, merging.spec_ms or 0)
+    reads = set() if reading is None else {one.round.server for one in reading.under_way}
+    for log in (one for one in table.servers if one.name in [each.name for each in copy.servers]):
+        if reading is not None:
+            yield from _not_gone_on(reading, log.name)
+        if log.name in reads or table.whole_of(log.name) is not None:
+            continue
+        first = f"the first copy of server {log.name}"
+        if log.begins is None:
+            helped = "does its connector run, and send to the topic? Then change a row of the table there"
+            yield log.name, f"{first} has waited for an event of its table", since_ms, helped
+        else:
+            yield log.name, f"{first} has not begun", since_ms, ""
+
+
+def _not_gone_on(reading: Reading, server: str) -> _Waits:
+    for one in reading.under_way:
+        if one.round.state == RoundState.OPEN and one.round.server == server:
+            yield server, f"{one.round.words} has not gone on", one.since_ms or one.round.begun_ms, ""
 
 
 def _patience_ms(copy: Copy) -> int:

@@ -24,9 +24,14 @@ def of_tasks(pipeline: Pipeline, survey: Survey, found: Iterable[Concern], now_m
         paused = survey.pause is not None and survey.pause.covers(kind, now_ms)
         if told and kind == "ingest":
             continue
-        if not paused and _is_there(pipeline, kind, task_id) and failed.what not in said:
+        if not paused and _is_there(pipeline, kind, task_id) and _cause(pipeline, failed.what) not in said:
             what = f"{failed.task} failed for good {span(now_ms - failed.at_ms)} ago: {failed.what}"
             yield Concern(what, failed.advice)
+
+
+def _cause(pipeline: Pipeline, what: str) -> str:
+    """As concerns say it: they leave out the pipeline's name, and a task's last line cuts off what is long."""
+    return what.removeprefix(f"{pipeline.name}: ").removesuffix(" ...")
 
 
 def _is_there(pipeline: Pipeline, kind: str, task_id: str) -> bool:

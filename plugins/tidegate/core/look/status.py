@@ -62,7 +62,8 @@ class PipelineStatus:
     and `passed_before` whether those before it are. `late_left`: windows whose late rows wait for a human.
     `merging`: of a keyed table only, which has no windows; `reading`: of its newest copy, None without one.
     `kept_out`: of a table by days, the newest events that a purge has.
-    `backlogs`: how far each delivery is, in the YAML's order."""
+    `backlogs`: how far each delivery is, in the YAML's order. `contradiction`: of the YAML to what has landed, which
+    every task refuses."""
 
     pipeline: Pipeline
     remedy: Remedy
@@ -82,6 +83,7 @@ class PipelineStatus:
     reading: Reading | None = None
     kept_out: KeptOut | None = None
     backlogs: tuple[Backlog, ...] = ()
+    contradiction: Concern | None = None
     concerns: tuple[Concern, ...] = ()
     overview: Overview | None = None  # where it was asked for
 

@@ -146,7 +146,7 @@ class Merging:
     None before the first look. `newest`: the greatest batch that has landed or was given up, 0 for none; `waiting`:
     those above the table's last one, of which the oldest has landed at `since_ms` (UTC), and the first of all at
     `first_ms`. `tried`: the newest try. `kept_out_ms`: when events were last seen that a purge has kept out (UTC);
-    None: never."""
+    None: never. `spec_ms`: when the newest spec came (UTC)."""
 
     told: Told | None = None
     told_ms: int | None = None
@@ -156,6 +156,7 @@ class Merging:
     tried: Tried | None = None
     kept_out_ms: int | None = None
     first_ms: int | None = None
+    spec_ms: int | None = None
 
     @property
     def upto(self) -> int:
@@ -209,7 +210,7 @@ class ApplyLedger(Protocol):
         ...
 
     def upkeep(self, name: str) -> Tried | None:
-        """The newest try of upkeep that has come to an end: APPLIED or REFUSED."""
+        """The newest try of upkeep that has come to an end, APPLIED or REFUSED; a commit of a copy is none."""
         ...
 
     def horizon(self, name: str, upto: int, before_ms: int) -> Horizon:
@@ -221,10 +222,18 @@ class ApplyLedger(Protocol):
         ...
 
     def begin(
-        self, name: str, first: int, last: int, nonce: str, conflicts: str = "", base: str | None = None
+        self,
+        name: str,
+        first: int,
+        last: int,
+        nonce: str,
+        conflicts: str = "",
+        base: str | None = None,
+        copied: int | None = None,
     ) -> Apply:
         """The next epoch, OPEN. `conflicts`: why a person has those of it taken, for the event. `base`: the snapshot
-        that upkeep was begun on. Others may be OPEN beside it: the first one that commits wins (M1)."""
+        that upkeep was begun on. `copied`: the round of a copy that it brings rows of, or ends. Others may be OPEN
+        beside it: the first one that commits wins (M1)."""
         ...
 
     def holds(self, apply: Apply) -> bool:

@@ -84,9 +84,10 @@ class Copied:
 
     @property
     def whole(self) -> RoundIn | None:
-        """The newest round of the whole table that is whole itself; of several servers, once each has one that is."""
+        """The newest round of the whole table that is whole itself; of several servers, once each that is named has one
+        that is."""
         if self.servers:
-            found = [self.whole_of(log.name) for log in self.servers]
+            found = [self.whole_of(log.name) for log in self.servers if not log.gone]
             return None if None in found else max((r for r in found if r is not None), key=lambda r: r.number)
         return next((r for r in reversed(self.rounds) if r.swept and r.part is None), None)
 

@@ -98,7 +98,8 @@ class ServerLog:
     """What events of a server have said of its log. `begins`: the greatest position of the first merge that had any of
     them (S4), `last`: of all merges; None before any. `newest_ms`: their newest time at the source (UTC); 0: none.
     `purged_below`: where tombstones of its keys have been purged (M5); `below_purge`: its events that this has kept
-    out, in a receipt those of its merge, in a table those of its life."""
+    out, in a receipt those of its merge, in a table those of its life. `gone`: copy.servers names it no more; its rows
+    stay, and so does what is known of its log: it may come back."""
 
     name: str
     begins: Position | None = None
@@ -106,6 +107,7 @@ class ServerLog:
     newest_ms: int = 0
     purged_below: Position = field(default=START, metadata=LEFT_OUT)
     below_purge: int = field(default=0, metadata=LEFT_OUT)
+    gone: bool = field(default=False, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ beside each other (S11). Events of one key are all of one server, so that M2 com
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.core.mirror.jobs import Position, ServerLog, spelled
 
@@ -18,9 +18,14 @@ class Servers:
 
 
 def logs_after(before: Sequence[ServerLog], names: Sequence[str], said: Sequence[ServerLog]) -> tuple[ServerLog, ...]:
-    """What is known of the servers of these `names` once a merge has `said` more of some of them."""
+    """What is known of the servers of these `names` once a merge has `said` more of some of them; behind them of those
+    that are named no more: a marker that is forgotten would let in what a purge has kept out (M5), once one of them is
+    named again."""
     old, new = ({log.name: log for log in logs} for logs in (before, said))
-    return tuple(further(old.get(name, ServerLog(name)), new.get(name, ServerLog(name))) for name in names)
+    gone = [name for name in old if name not in names]
+    after = [further(old.get(name, ServerLog(name)), new.get(name, ServerLog(name))) for name in (*names, *gone)]
+    known = (log for log in after if log.name in names or log != ServerLog(log.name))
+    return tuple(replace(log, gone=log.name not in names) for log in known)
 
 
 def purge_words(below: Position, logs: Sequence[ServerLog]) -> str:

@@ -34,11 +34,12 @@ def named(apply: Apply) -> Named:
     return Named(row=row, subject=apply.subject, words={"name": apply.name})
 
 
-def begin(apply: Apply, conflicts: str = "", base: str | None = None) -> Step[Apply]:
+def begin(apply: Apply, conflicts: str = "", base: str | None = None, copied: int | None = None) -> Step[Apply]:
     """The next try. Others stay as they are: no try waits for another one (M1). `conflicts`: why they are taken.
-    `base`: the snapshot that upkeep was begun on."""
+    `base`: the snapshot that upkeep was begun on. `copied`: the round of a copy that it brings rows of, or ends."""
     detail = {"epoch": apply.epoch} | ({"takes conflicts": conflicts} if conflicts else {})
     sets = {"first_batch": apply.first, "last_batch": apply.last, "nonce": apply.nonce, "snapshot": base}
+    sets |= {"copied": copied}
     return step(BEGIN, named(apply), apply, sets=sets, detail=detail)
 
 

@@ -189,7 +189,9 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
     taken = conflicts if found.merges else ""
     # R9: the try is named by what this returns
     base_of = None if found.merges else prefix.snapshot
-    mine = ctx.ledger.applies.begin(ctx.name, found.first, found.last, ctx.nonce(), taken, base_of)
+    step = commit.step if isinstance(commit, CopyIn) else None
+    copied = None if step is None else step.round
+    mine = ctx.ledger.applies.begin(ctx.name, found.first, found.last, ctx.nonce(), taken, base_of, copied)
     job = replace(_plan(ctx, table, mine, prefix, base), take_conflicts=bool(taken), **_upkeep(ctx, table, commit))
     ctx.say(f"{_words(mine, commit)}: {many(sum(f.rows for f in job.events), 'event')}, as {mine.name}")
     receipt = _receipt(ctx, mine, job)
@@ -197,7 +199,6 @@ def _committed(ctx: Context, table: PrefixTarget, told: Told, commit: Commit, co
         ctx.ledger.applies.applied(mine, prefix.snapshot)  # the table is what upkeep would make of it
         ctx.say(f"{_words(mine, commit)}: nothing to do")
         return prefix
-    step = commit.step if isinstance(commit, CopyIn) else None
     known = receipt.servers if mine.merges or isinstance(commit, Purge) else ()  # what was read is no event
     logs = logs_after(prefix.copied.servers, servers.names(ctx), known)
     kept_out = prefix.below_purge + add_up(b.counts for b in receipt.buckets).below_purge

@@ -7,7 +7,7 @@ from tidegate.core.copy import places
 from tidegate.core.copy.complete import Look, complete, of_all, unmerged, unread, worth_telling
 from tidegate.core.copy.port import NOWHERE, Place
 from tidegate.core.mirror.applies import Told
-from tidegate.core.mirror.copied import Complete, CopyStep
+from tidegate.core.mirror.copied import Complete, Copied, CopyStep
 from tidegate.workflow.base.context import ATTEMPTS, Context
 from tidegate.workflow.base.servers import names
 from tidegate.workflow.source import log_cut
@@ -31,8 +31,8 @@ def _looked(ctx: Context, server: str) -> bool:
     S12: the looks before are read before the connector is asked, and the newest copy, which may lack what it has left
     out, after it. The table is asked itself: a ledger that was restored knows less of its copies (R11)."""
     assert ctx.keyed is not None
-    looks, table, at_ms = ctx.ledger.copies.looks(ctx.name), Told.by(ctx.keyed.standing()), ctx.clock.now_ms()
-    last = next((one for one in reversed(looks) if one.server == server), None)
+    looks, table = ctx.ledger.copies.newest_looks(ctx.name), Told.by(ctx.keyed.standing())
+    last, at_ms = looks.get(server), ctx.clock.now_ms()
     ends, silence = dict[int, int](), ""
     try:
         place, ends = _asked(ctx, server)
@@ -62,7 +62,7 @@ def _looked(ctx: Context, server: str) -> bool:
         server=server,
         reader=reader,
         gap=gap,
-        number=looks[-1].number + 1 if looks else 1,
+        number=1 + max((one.number for one in looks.values()), default=0),
     )
     try:
         ctx.ledger.copies.looked(ctx.name, found)
@@ -116,16 +116,25 @@ def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> 
     more than `caught_up_with`: nothing where that copy lacks a column, and nothing of looks at a connector that may
     have left out something since that copy began (S12). Of several servers it tells of each that it can (S11)."""
     after = table.copied if step is None else step.after(table.copied)
-    whole = {server: after.whole_of(server) for server in names(ctx) or ("",)}
-    known = {one.number: one for one in ctx.ledger.copies.rounds(ctx.name)}
     found = dict[str, Complete | None]()
-    for server, one in whole.items():
-        number = 0 if one is None else one.number
-        read = known.get(number)
-        lacks = read is not None and unread(ctx.pipeline, read.columns)
-        cured = number if read is None else max(number, read.confirmed)
+    for server in names(ctx) or ("",):
+        lacks, cured = made_good(ctx, after, server)
         found[server] = None if lacks else caught_up_with(ctx, table, upto, server, cured)
-    return of_all(found) if names(ctx) else found[""]
+    if not names(ctx):
+        return found[""]
+    # how old rows of a server that is named no more are, nobody says
+    return of_all({log.name: None for log in after.servers} | found)
+
+
+def made_good(ctx: Context, table: Copied, server: str) -> tuple[bool, int]:
+    """Whether the newest copy of all keys lacks a column that came later; and its number, or that of the comparison
+    that found the same later: what the connector has left out before is in the table (S12)."""
+    whole = table.whole_of(server)
+    number = 0 if whole is None else whole.number
+    read = next((one for one in ctx.ledger.copies.rounds(ctx.name) if one.number == number), None)
+    if read is None:
+        return False, number
+    return bool(unread(ctx.pipeline, read.columns)), max(number, read.confirmed)
 
 
 def further(ctx: Context, table: Told) -> Complete | None:

@@ -65,4 +65,4 @@ def purge_due(ctx: Context, table: PrefixTarget, told: Told) -> Purge | None:
         ctx.say(f"{table.name}: its tombstones stay for now: {why}")
         return None
     assert horizon.settled is not None
-    return Purge(horizon.settled, tuple(name for name in each if name in held))
+    return Purge(horizon.settled, tuple(sorted(held)))

@@ -10,9 +10,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.errors import LostComparison, NotReady, StorageError, TidegateError
+from tidegate.core.base.instants import span
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.base.wording import many
 from tidegate.core.copy.checksums import fewer, read_all, spelled_keys
+from tidegate.core.copy.complete import unmerged
+from tidegate.core.copy.places import connector_of
 from tidegate.core.copy.port import Database, LogPosition
 from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.comparison import Compared, Sample
@@ -21,18 +24,19 @@ from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
 from tidegate.core.mirror.parts import covers, is_all
 from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
 from tidegate.workflow.apply.apply import apply, keyed
-from tidegate.workflow.apply.complete import caught_up_with
+from tidegate.workflow.apply.complete import caught_up_with, made_good
 from tidegate.workflow.apply.copies import chunk_files
 from tidegate.workflow.audit.keyed import TableReader, take_up
 from tidegate.workflow.base import servers
 from tidegate.workflow.base.context import Context
+from tidegate.workflow.base.pace import Pace
 from tidegate.workflow.copy import standing
 from tidegate.workflow.copy.copy import again, copy, to_compare
 from tidegate.workflow.copy.each import of_each
 from tidegate.workflow.copy.held import Held, begun
 from tidegate.workflow.copy.narrow import Narrowed, keys_of, narrow
 from tidegate.workflow.copy.standing import no_files
-from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns
+from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, section
 
 LOOK_S = 5.0
 SAMPLES = 10
@@ -42,8 +46,9 @@ SAMPLES = 10
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """`rows`: of the source. `differ`: number of keys by `core.mirror.comparison.Kind`, those with any; `samples`: some
-    of them. `exact`: every change up to the last read was merged before it was compared; else a key that differs may
-    have an event on its way. `round`: the copy that has read the source; `mended`: it was merged, and is whole.
+    of them. `exact`: every change up to the last read was merged before it was compared, or nothing differs; else a key
+    that differs may have an event on its way. `round`: the copy that has read the source; `mended`: it was merged, and
+    is whole.
 
     `keys`: these alone were compared. `server`: the one that it was compared with, where there are several;
     `unanswered`: why it was not; `not_yet`: since it is too early for it.
@@ -133,19 +138,27 @@ def compare(
 
     Raises as `copy` and `apply` do; StorageError where rows cannot be compared."""
     round_ = to_compare(ctx, database, keys, server)
+    settled = _settled(ctx, wait, server)
     columns = compared_columns(ctx, SourceTables(ctx, database, server))
     narrowed = _narrowed(ctx, database, reader, round_, columns)
     copy(ctx, database, compared=True, server=server)
     chunks = _read(ctx, round_)
     high = max((c.high for c in chunks if c.high is not None), default=(0, 0))
-    exact = not chunks or _caught_up(ctx, high, wait, server)
-    now = SourceTables(ctx, database, server)
-    everything, there = read_all(chunks, round_.part, now.names), compared_columns(ctx, now)
-    # of what the source has dropped since some of what was read may have no values
-    held = begun(ctx, reader, tuple(c for c in columns if c in there), round_.part) if chunks else None
-    if held is not None and not everything:
-        reader.within(keys_of(ctx, database, chunks, server))
-    found = [] if held is None else _held_against(ctx, reader, round_, chunks, held)
+    exact = not chunks or _caught_up(ctx, high, server)
+    everything = read_all(chunks, round_.part, SourceTables(ctx, database, server).names)
+
+    def rows() -> list[Compared]:
+        # of what the source has dropped since some of what was read may have no values
+        there = compared_columns(ctx, SourceTables(ctx, database, server))
+        held = begun(ctx, reader, tuple(c for c in columns if c in there), round_.part)
+        if not everything:
+            reader.within(keys_of(ctx, database, chunks, server))
+        return _held_against(ctx, reader, round_, chunks, held)
+
+    found = rows() if chunks else []
+    if not exact and any(one.differ for one in found):
+        exact = _waited(ctx, high, wait, server)
+        found = rows()
     differ: Counter[str] = Counter()
     for one in found:
         differ.update(dict(one.differ))
@@ -156,7 +169,7 @@ def compare(
         rows=read,
         differ=dict(differ),
         samples=samples,
-        exact=exact,
+        exact=exact or not wrong,
         read=read,
         keys=keys,
         server=server,
@@ -168,17 +181,21 @@ def compare(
     if fix and wrong and everything:
         ctx.ledger.copies.merge(round_, fix)
         return replace(report, mended=_is_whole(apply(ctx).told.copied.rounds, round_))
-    if not wrong:  # of which columns the sums were that a task before has made nobody knows
-        _confirm(ctx, round_, set() if narrowed is None else {c.of for c in columns})
+    if not wrong and settled and narrowed is not None:  # what a task before has summed, and when, nobody knows
+        _confirm(ctx, round_, {c.of for c in columns})
     ctx.ledger.copies.give_up(round_, f"{WAS_COMPARED}{wrong:,} of {report.rows:,} keys differ")
     return replace(report, mended=_read_again(ctx, database, chunks, fix, server)) if fix and wrong else report
 
 
-def looks_for(seconds: float) -> Callable[[], bool]:
-    """What `compare` waits by: it sleeps before each further look at the mirror, for so long in all."""
-    until = time.monotonic() + seconds
+def looks_for(seconds: float, say: Callable[[str], None] = lambda _: None) -> Callable[[], bool]:
+    """What `compare` waits by: it sleeps before each further look at the mirror, for so long in all, and says so."""
+    until, told = time.monotonic() + seconds, False
 
     def further() -> bool:
+        nonlocal told
+        if not told:
+            say(f"it looks every {LOOK_S:.0f} s, for {span(max(0, int(1000 * (until - time.monotonic()))))} at most")
+            told = True
         time.sleep(LOOK_S)
         return time.monotonic() < until
 
@@ -265,15 +282,57 @@ def _ended(ctx: Context, round_: Round) -> LostComparison:
     return LostComparison(f"{ctx.name}: another task has ended comparison {round_.number}; compare again")
 
 
-def _caught_up(ctx: Context, high: LogPosition, wait: Callable[[], bool], server: str) -> bool:
-    """Whether nothing in the table is older than `high` (S9'), after merging what has landed."""
-    while True:
-        table = apply(ctx).told
-        found = caught_up_with(ctx, table, table.upto, server)
-        if found is not None and found.position >= high:
+def _settled(ctx: Context, wait: Callable[[], bool], server: str) -> bool:
+    """S12: whether what was in the topic when this comparison begins is merged, so that rows that are equal count for
+    what is complete: they can be so by chance while a change waits. Only where that is wanted it waits for it."""
+    table, look = apply(ctx).told, ctx.ledger.copies.newest_looks(ctx.name).get(server)
+    if look is None:
+        return True
+
+    def left(upto: int) -> int:
+        return len(unmerged(look, ctx.ledger.copies.merged_ends(ctx.name, upto)))
+
+    if not left(table.upto):
+        return True
+    lacks, cured = made_good(ctx, table.copied, server)
+    if not lacks and look.gap < max(cured, 1):
+        return False
+    ctx.say(f"{ctx.name}: waiting until what was in {many(left(table.upto), 'partition')} of the topic is merged (S12)")
+    while wait():
+        if not left(apply(ctx).told.upto):
             return True
-        if server not in ctx.connectors or not wait():
-            return False
+    ctx.say(f"{ctx.name}: nobody waits any longer: rows that are equal do not say that nothing is missing")
+    return False
+
+
+def _caught_up(ctx: Context, high: LogPosition, server: str) -> bool:
+    """Whether nothing in the table is older than `high` (S9'), after merging what has landed."""
+    table = apply(ctx).told
+    found = caught_up_with(ctx, table, table.upto, server)
+    return found is not None and found.position >= high
+
+
+def _waited(ctx: Context, high: LogPosition, wait: Callable[[], bool], server: str) -> bool:
+    """The same, once it is so, or nobody waits any longer: a key that differs may have an event on its way."""
+    if server not in ctx.connectors:
+        return False
+    who, slot, pace = connector_of(server), section(ctx).server(server).slot, Pace(ctx.say)
+
+    def stands() -> str:
+        last = ctx.ledger.copies.newest_looks(ctx.name).get(server)
+        at = "not said yet how far it is" if last is None else f"delivered up to {last.position}"
+        return f"{ctx.name}: the {who} has {at}, what was read is as of {high}"
+
+    ctx.say(f"{ctx.name}: keys differ whose events may be on their way: waiting for the {who}")
+    ctx.say(stands())
+    if slot is not None:
+        ctx.say(f"{ctx.name}: while PostgreSQL is idle its slot {slot} stays where it is: any change of a row moves it")
+    while wait():
+        if _caught_up(ctx, high, server):
+            return True
+        pace.say(stands)
+    ctx.say(f"{stands()}: nobody waits any longer")
+    return False
 
 
 def compared_columns(ctx: Context, source: SourceTables) -> tuple[TableColumn, ...]:

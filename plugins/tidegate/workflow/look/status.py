@@ -47,23 +47,23 @@ def statuses(
     found = {name: replace(one, due_since_ms=since.get(name)) for name, one in found.items()}
     details = reads.overviews([name for name, one in found.items() if one.survey is not None], events)
     found = {name: replace(one, overview=details.get(name)) for name, one in found.items()}
-    return _with_contradictions(_with_concerns(found, reads, now_ms, exact=True), reads)
+    return _with_concerns(_with_contradictions(found, reads), reads, now_ms, exact=True)
 
 
 def _with_contradictions(found: Mapping[str, PipelineStatus], reads: LedgerReads) -> dict[str, PipelineStatus]:
     """With what every task would refuse before it does anything: a spec that contradicts what has landed."""
     specs = reads.newest_specs([name for name, one in found.items() if one.survey is not None])
     errors = {name: contradiction(old, found[name].pipeline) for name, old in specs.items()}
-    first = {n: (Concern(str(e.args[0]).removeprefix(f"{n}: "), e.advice),) for n, e in errors.items() if e is not None}
-    return {name: replace(one, concerns=(*first.get(name, ()), *one.concerns)) for name, one in found.items()}
+    first = {n: Concern(str(e.args[0]).removeprefix(f"{n}: "), e.advice) for n, e in errors.items() if e is not None}
+    return {name: replace(one, contradiction=first.get(name)) for name, one in found.items()}
 
 
 def glances(
     pipelines: Sequence[Pipeline], topics: Topics, reads: LedgerReads, now_ms: int
 ) -> dict[str, PipelineStatus]:
     """Statuses for a list: in fewer statements, because how long ago something was is told only as `more than`."""
-    found = _with_concerns(looks(pipelines, topics, reads, now_ms), reads, now_ms, exact=False)
-    return _with_contradictions(found, reads)
+    found = _with_contradictions(looks(pipelines, topics, reads, now_ms), reads)
+    return _with_concerns(found, reads, now_ms, exact=False)
 
 
 def looks(pipelines: Sequence[Pipeline], topics: Topics, reads: SurveyLedger, now_ms: int) -> dict[str, PipelineStatus]:
