@@ -7,10 +7,8 @@ manifest (D3); one rename brings them to a place of their own, which the table i
     generations/<window>/<generation>.<epoch>-<nonce>/  where the files of a window stand
     replaced/<ms>.<window>.<generation>.<epoch>-<nonce> others made way for that one, then (UTC)
 
-Of a side table the same lies below `beside/<late or dirty>`, with batches and their versions (D9).
-
-An object store has no renames: there files are copied to their place at once, and a later try begins anew unless all
-of them are whole.
+Of a side table the same lies below `beside/<late or dirty>`, with batches and their versions (D9). An object store has no
+renames: files are copied to their place at once, and a later try begins anew unless all of them are whole.
 """
 
 from __future__ import annotations
@@ -398,6 +396,5 @@ def _told() -> Iterator[None]:
     except (CatalogueUnsure, OutcomeUnknown) as e:
         raise DeliveryUnsure(str(e.args[0]), advice=e.advice) from e
     except (CatalogueError, StorageError) as e:
-        if isinstance(e, StorageError) and not e.retry:
-            raise DeliveryDenied(str(e.args[0]), advice=e.advice) from e
-        raise DeliveryRefused(str(e.args[0]), advice=e.advice, retry=e.retry) from e
+        kind = DeliveryDenied if isinstance(e, StorageError) and not e.retry else DeliveryRefused
+        raise kind(str(e.args[0]), advice=e.advice, retry=e.retry) from e

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidegate.core.base.errors import LedgerError, LostComparison, NoPlace, SourceError, TidegateError
 from tidegate.core.copy import places
 from tidegate.core.copy.complete import Look, complete, of_all, unmerged, unread, worth_telling
@@ -119,7 +121,10 @@ def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> 
     found = dict[str, Complete | None]()
     for server in names(ctx) or ("",):
         lacks, cured = made_good(ctx, after, server)
-        found[server] = None if lacks else caught_up_with(ctx, table, upto, server, cured)
+        one = None if lacks else caught_up_with(ctx, table, upto, server, cured)
+        if one is not None and cured > _number(after, server):  # by a comparison, which knows no place of its rows (S9)
+            one = replace(one, exact=False)
+        found[server] = one
     if not names(ctx):
         return found[""]
     # how old rows of a server that is named no more are, nobody says
@@ -129,12 +134,16 @@ def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> 
 def made_good(ctx: Context, table: Copied, server: str) -> tuple[bool, int]:
     """Whether the newest copy of all keys lacks a column that came later; and its number, or that of the comparison
     that found the same later: what the connector has left out before is in the table (S12)."""
-    whole = table.whole_of(server)
-    number = 0 if whole is None else whole.number
+    number = _number(table, server)
     read = next((one for one in ctx.ledger.copies.rounds(ctx.name) if one.number == number), None)
     if read is None:
         return False, number
     return bool(unread(ctx.pipeline, read.columns)), max(number, read.confirmed)
+
+
+def _number(table: Copied, server: str) -> int:
+    whole = table.whole_of(server)
+    return 0 if whole is None else whole.number
 
 
 def further(ctx: Context, table: Told) -> Complete | None:

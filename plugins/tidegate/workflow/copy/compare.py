@@ -138,7 +138,7 @@ def compare(
 
     Raises as `copy` and `apply` do; StorageError where rows cannot be compared."""
     round_ = to_compare(ctx, database, keys, server)
-    settled = _settled(ctx, wait, server)
+    counts = _counts(ctx, wait, server)
     columns = compared_columns(ctx, SourceTables(ctx, database, server))
     narrowed = _narrowed(ctx, database, reader, round_, columns)
     copy(ctx, database, compared=True, server=server)
@@ -181,7 +181,7 @@ def compare(
     if fix and wrong and everything:
         ctx.ledger.copies.merge(round_, fix)
         return replace(report, mended=_is_whole(apply(ctx).told.copied.rounds, round_))
-    if not wrong and settled and narrowed is not None:  # what a task before has summed, and when, nobody knows
+    if not wrong and counts and narrowed is not None:  # what a task before has summed, and when, nobody knows
         _confirm(ctx, round_, {c.of for c in columns})
     ctx.ledger.copies.give_up(round_, f"{WAS_COMPARED}{wrong:,} of {report.rows:,} keys differ")
     return replace(report, mended=_read_again(ctx, database, chunks, fix, server)) if fix and wrong else report
@@ -282,21 +282,19 @@ def _ended(ctx: Context, round_: Round) -> LostComparison:
     return LostComparison(f"{ctx.name}: another task has ended comparison {round_.number}; compare again")
 
 
-def _settled(ctx: Context, wait: Callable[[], bool], server: str) -> bool:
-    """S12: whether what was in the topic when this comparison begins is merged, so that rows that are equal count for
-    what is complete: they can be so by chance while a change waits. Only where that is wanted it waits for it."""
+def _counts(ctx: Context, wait: Callable[[], bool], server: str) -> bool:
+    """S12: whether to find no difference makes something good, and what is in the topic as the comparison begins is
+    merged before any row is compared: rows can be equal by chance while a change waits. It waits for that."""
     table, look = apply(ctx).told, ctx.ledger.copies.newest_looks(ctx.name).get(server)
-    if look is None:
-        return True
+    lacks, cured = made_good(ctx, table.copied, server)
+    if look is None or not (lacks or look.gap >= max(cured, 1)):
+        return lacks
 
     def left(upto: int) -> int:
         return len(unmerged(look, ctx.ledger.copies.merged_ends(ctx.name, upto)))
 
     if not left(table.upto):
         return True
-    lacks, cured = made_good(ctx, table.copied, server)
-    if not lacks and look.gap < max(cured, 1):
-        return False
     ctx.say(f"{ctx.name}: waiting until what was in {many(left(table.upto), 'partition')} of the topic is merged (S12)")
     while wait():
         if not left(apply(ctx).told.upto):

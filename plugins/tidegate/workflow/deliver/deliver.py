@@ -357,10 +357,8 @@ def _try(ctx: Context, sender: Sender, tried: Delivered, found: Content) -> Stan
 
 def _remember(ctx: Context, tried: Delivered, error: TidegateError) -> None:
     """What no retry heals is not tried again by itself: it may take an hour's rows each time."""
-    if may_pass(error):
-        ctx.ledger.deliveries.failed(tried, first_line(error))
-    else:
-        ctx.ledger.deliveries.refuse(tried, first_line(error))
+    tell = ctx.ledger.deliveries.failed if may_pass(error) else ctx.ledger.deliveries.refuse
+    tell(tried, first_line(error))
 
 
 def _above(ctx: Context, one: Due, tried: Delivered, ahead: DeliveryAhead) -> int:
