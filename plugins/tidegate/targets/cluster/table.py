@@ -7,7 +7,7 @@ manifest (D3); one rename brings them to a place of their own, which the table i
     generations/<window>/<generation>.<epoch>-<nonce>/  where the files of a window stand
     replaced/<ms>.<window>.<generation>.<epoch>-<nonce> others made way for that one, then (UTC)
 
-Of a side table the same lies below `beside/<late or dirty>`, with batches and their versions (D9). An object store has no
+Of a side table the same lies below `beside/<late or dirty>`, with batches and versions (D9). An object store has no
 renames: files are copied to their place at once, and a later try begins anew unless all of them are whole.
 """
 
