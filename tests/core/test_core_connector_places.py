@@ -15,6 +15,9 @@ from tidegate.core.copy.words import how_far
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, RoundIn
 from tidegate.core.mirror.parts import KeyPart, OfServer
+from tidegate.core.spec.copy import CopiedServer, Copy
+
+KIND, SERVER_A = "lost_place", CopiedServer(name="a", conn_id="a")
 
 
 def look(position: LogPosition = (20, 0), reader: str = "first", gap: int = 0) -> Look:
@@ -96,9 +99,11 @@ def test_people_are_told_until_then() -> None:
     said = how_far(reading, table, True)
     assert "; the connector may have left out changes; the connector of server a may have left out changes" in said
     assert "left out" not in how_far(replace(reading, gaps=()), table, True)
-    only, of_a = found(status(pipeline=SPEC, reading=reading))
-    assert (only.kind, only.subject, of_a.subject) == ("lost_place", "", "server a")
+    copied = [replace(SPEC, copy=Copy(conn_id="c", table="s.t", servers=some)) for some in ((), (SERVER_A,))]
+    only, of_a = (one for spec in copied for one in found(status(pipeline=spec, reading=reading)) if one.kind == KIND)
+    assert (only.subject, of_a.subject) == ("", "server a")
     assert only.what.startswith("the connector has lost its place in the source's log: ")
     assert of_a.what.startswith("the connector of server a has lost its place")
     assert "tidegate copy p --again" in only.advice
-    assert found(status(pipeline=SPEC, reading=replace(reading, gaps=()))) == []
+    cured = found(status(pipeline=copied[0], reading=replace(reading, gaps=())))
+    assert [one for one in cured if one.kind == KIND] == []

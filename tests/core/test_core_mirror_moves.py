@@ -36,7 +36,7 @@ ROW = {"pipeline": "p", "epoch": 7}
 def test_a_try_begins_beside_others() -> None:
     made = moves.begin(APPLY)
     assert (made.transition, made.states, made.row, made.after) == (moves.BEGIN, (NO_ROW,), ROW, APPLY)
-    assert made.sets == {"first_batch": 3, "last_batch": 5, "nonce": "ab", "snapshot": None}
+    assert made.sets == {"first_batch": 3, "last_batch": 5, "nonce": "ab", "snapshot": None, "copied": None}
     assert (made.detail, made.subject, made.what) == ({"epoch": 7}, "apply 3-5", "3-5.7-ab")
     person = moves.begin(APPLY, "two contents", base="s1")
     assert person.detail == {"epoch": 7, "takes conflicts": "two contents"}
