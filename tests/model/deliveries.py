@@ -40,13 +40,17 @@ class Cfg(Switches):
     empty = "replace"  # D6: an empty generation is a replace | a drop of the partition
     back = True  # D7: read back before STANDING
     verify = False  # D8: what stands is compared, and sent again where it differs
+    dropped = (
+        ""  # somebody drops the table once: what was under way, or stands, is due before it is made again (tries) |
+    )
+    # what stands alone | each row as it was read first, whoever has moved it meanwhile (once)
 
     eager, no_crash, env, env_kills, live = (), (), (), (), frozenset()
     procs, budget = (), (0, 0, 0, 0)
     heals = ("deliver",)
 
     def init(self, cfg):
-        s = {"force": 1, "row": Row(), "token": (0, 0)}
+        s = {"force": 1, "row": Row(), "token": (0, 0), "there": True}
         for shard in cfg.shards:
             s["shown", shard], s["seen", shard] = cfg.start, 0
         return s
@@ -93,6 +97,22 @@ def stand(s, cfg, generation, epoch):
     return "ok"
 
 
+def missing(s, cfg):
+    return not s["there"]
+
+
+def due_again(s, cfg, row):
+    if s["row"] != row:
+        return "lost"
+    s["row"] = row._replace(state="PENDING")
+    return "ok"
+
+
+def make(s, cfg):
+    s["there"] = True
+    return "ok"
+
+
 def doubt(s, cfg, row):
     """D8: what was compared differs, so it is to be sent again."""
     if s["row"] != row:
@@ -122,6 +142,15 @@ def read(s, cfg, shard):
 
 def token(s, cfg):
     return s["token"]
+
+
+def drop_table(s, cfg):
+    """The environment: readers meet no row any more, and begin anew."""
+    if s.get("dropped"):
+        return BLOCK
+    s["dropped"], s["there"] = True, False
+    for shard in cfg.shards:
+        s["shown", shard], s["seen", shard] = (), 0
 
 
 def restart(s, cfg):
@@ -171,7 +200,7 @@ def drop(s, cfg, shard, name):
 
 
 def replace(s, cfg, shard, name):
-    return "gone" if ("st", shard, name) not in s else show(s, cfg, shard, s["st", shard, name])
+    return "gone" if ("st", shard, name) not in s or not s["there"] else show(s, cfg, shard, s["st", shard, name])
 
 
 def drop_partition(s, cfg, shard):
@@ -183,6 +212,8 @@ def drop_partition(s, cfg, shard):
 
 def begun(cfg):
     """(generation, epoch) of a try, or how the task ends. What stands by its token is not sent again."""
+    if cfg.dropped and not (yield from table_is_there(cfg)):
+        return "fail: others are at it"
     generation, row = yield ("look",)
     if row.state == "STANDING" and row.generation == generation:
         if not cfg.verify:
@@ -197,6 +228,26 @@ def begun(cfg):
     if epoch == UNK:
         return "fail: nobody knows"
     return "lost" if epoch == "lost" else (generation, epoch)
+
+
+def table_is_there(cfg):
+    """Whether it is, made again where it was missing."""
+    if not (yield ("missing",)):
+        return True
+    states = ("STANDING", "SENDING") if cfg.dropped != "stood" else ("STANDING",)
+    for _ in range(2):
+        _, row = yield ("look",)
+        if row.state not in states:
+            break
+        answer = yield ("due_again", row)
+        if answer == "ok" or cfg.dropped == "once":
+            break
+        if answer == UNK:
+            return False
+    else:
+        return False
+    yield ("make",)
+    return True
 
 
 def deliver_at_once(cfg):
@@ -287,7 +338,7 @@ def invariant(s, cfg):
     if s.get("bad"):
         raise Violation(s["bad"])
     row = s["row"]
-    if row.state == "STANDING":
+    if row.state == "STANDING" and s["there"]:  # where the table is gone the next run finds that out
         for shard in cfg.shards:
             if s["seen", shard] < row.generation:
                 raise Violation(f"the ledger says {row.generation}, shard {shard} has shown {s['seen', shard]}")
@@ -329,7 +380,7 @@ OPS = {
     f.__name__: f
     for f in (
         look, publish, forget, take, holds, stand, doubt, read, token, restart, commit, create, insert, staged, others,
-        drop, replace, drop_partition,
+        drop, replace, drop_partition, missing, due_again, make, drop_table,
     )
 }  # fmt: skip
 STATEMENTS = ("commit", "create", "insert", "drop", "replace", "drop_partition")
@@ -338,4 +389,6 @@ STATEMENTS = ("commit", "create", "insert", "drop", "replace", "drop_partition")
 def build(**settings):
     """A model of a scenario's settings."""
     programs = {"deliver_at_once": deliver_at_once, "deliver_staged": deliver_staged}
-    return Model(Cfg(**settings), programs, OPS, (*STATEMENTS, "take", "stand"), STATEMENTS, invariant, heal)
+    return Model(
+        Cfg(**settings), programs, OPS, (*STATEMENTS, "take", "stand", "due_again"), STATEMENTS, invariant, heal
+    )

@@ -58,6 +58,15 @@ SCENARIOS = {
         | {"env": ("publish",), "budget": (0, 0, 1, 1)},
         {"no fence (D4)": {"fence": "none"}},
     ),
+    "delivery-dropped": (
+        STAGED
+        | {"procs": (("z", STAGING, 0), ("t", STAGING, 1)), "env": ("drop_table",), "dropped": "tries"}
+        | {"budget": (0, 0, 1, 1)},
+        {
+            "a try that has read its rows back stands in the table that is made anew": {"dropped": "stood"},
+            "a row that another task has moved meanwhile is left to it": {"dropped": "once"},
+        },
+    ),
     "delivery-undone": (
         STAGED | {"procs": (("t", STAGING, 1),), "env": ("restart",), "budget": (0, 0, 0, 1), "verify": True},
         {"nobody compares later (D8)": {"verify": False}},

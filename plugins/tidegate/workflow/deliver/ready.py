@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.deliver import units
 from tidegate.core.deliver.due import lost
@@ -11,7 +9,7 @@ from tidegate.core.deliver.port import Missing
 from tidegate.core.deliver.sender import Sender
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.workflow.base import preflight
-from tidegate.workflow.base.context import Context, guard
+from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.deliver.deliver import EVER
 
 _WHY = "the table was missing there"
@@ -36,10 +34,18 @@ def prepare(ctx: Context, delivery: Delivery, sender: Sender) -> int:
 def _sent_again(ctx: Context, delivery: Delivery, missing: Missing) -> int:
     ledger, count = ctx.ledger.deliveries, 0
     why = _WHY if missing.left is None else _WHY_PART
-    for row in lost(ledger.within(ctx.name, delivery.name, *EVER), missing):
-        with suppress(LostComparison):  # another task is at it
-            ledger.again(row, why)
-            count += 1
+    for _ in range(ATTEMPTS):
+        moved = False
+        for row in lost(ledger.within(ctx.name, delivery.name, *EVER), missing):
+            try:
+                ledger.again(row, why)
+                count += 1
+            except LostComparison:  # its try has come to an end meanwhile, or another was begun: in the old table
+                moved = True
+        if not moved:
+            break
+    else:
+        raise LostComparison(f"{ctx.name}: {delivery.table} is missing there, and others are sending; run it again")
     if count:
         told = units.counted(delivery.side, count)
         ctx.say(f"{delivery.name}: {delivery.table}: {why}: {told} with rows there are sent again")
