@@ -65,7 +65,7 @@ def test_comparisons_have_a_dag_where_they_have_a_schedule(tmp_path: Path, monke
 def triggered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     pipeline = SimpleNamespace(copy=None)
     made = SimpleNamespace(
-        ledger=SimpleNamespace(close=lambda: None, notices=NOTICES), keyed="the table", pipeline=pipeline
+        ledger=SimpleNamespace(close=lambda: None, notices=NOTICES), keyed="the table", pipeline=pipeline, say=print
     )
     monkeypatch.setattr(task.PipelineOperator, "_open", lambda self, where: made)
     found: list[Any] = []
@@ -166,7 +166,7 @@ def test_one_of_several_servers_that_is_down_fails_the_task_behind_the_others(
     """One that has no event yet does not, and where none has the task is skipped."""
     pipeline, asked = mirror(tmp_path, SERVERS), list[str]()
     made = SimpleNamespace(
-        ledger=SimpleNamespace(close=lambda: None, notices=NOTICES), keyed="the table", pipeline=pipeline
+        ledger=SimpleNamespace(close=lambda: None, notices=NOTICES), keyed="the table", pipeline=pipeline, say=print
     )
     monkeypatch.setattr(task.PipelineOperator, "_open", lambda self, where: made)
     monkeypatch.setattr(narrowing, "next_keys", lambda *_: None)

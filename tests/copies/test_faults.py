@@ -133,15 +133,15 @@ class Copies(Play[CopyWorld]):
     settles = False
 
     def opened(self, folder: Path, faults: Faults, kept: Any) -> CopyWorld:
-        store, source = kept or (None, None)
+        store, source, topic = kept or (None, None, None)
         world = CopyWorld(folder, COPYING, wrap=faults.wrap, location=PLACES[self.place], store=store)
         if source is not None:
-            world.source_table, world.sent = source, len(source.log)
+            world.source_table, world.sent, world.kafka = source, len(source.log), topic
         world.connector = lambda: place(world.source_table, world.source_table.end)  # all is delivered
         return world
 
     def keeps(self, world: CopyWorld) -> Any:
-        return world.store, world.source_table
+        return world.store, world.source_table, world.kafka
 
     def meanwhile(self, world: CopyWorld, step: int) -> None:
         """Readers see nothing of the first copy, which two steps bring, before it is whole."""
