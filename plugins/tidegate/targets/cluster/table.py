@@ -121,7 +121,7 @@ class ClusterTable(ABC):
             return Missing() if self._tries.are_none or self._is_missing() else None
 
     def tries(self) -> None:
-        """Records of tries lie beside what readers meet, and would be restored without it."""
+        return  # records of tries lie beside what readers meet, and are not changed with it
 
     def prepare(self) -> list[str]:
         with _told():
@@ -196,7 +196,7 @@ class ClusterTable(ABC):
             return [*done, *self._clean(self._storage.list_names(self._replaced()) or []), *self._clean_up()]
 
     def close(self) -> None:
-        """No connection is kept."""
+        return  # no connection is kept
 
     # ------------------------------------------------------------ what each kind of table does
 
