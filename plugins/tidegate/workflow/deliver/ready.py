@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.deliver import units
 from tidegate.core.deliver.due import behind, lost
