@@ -4,6 +4,7 @@ settled by the rules D1 to D8. Requests, and their answers:
     {"open": {"kind", "settings", "table", "timeout_s"}}    {}; the settings hold secrets, and come by the pipe
     {"missing": true}                                       {"missing": {"left": [[ms, rows], ...] or null} or null}
     {"prepare": true}                                       {"done": ["what was done", ...]}
+    {"tries": true}                                         {"tries": [[ms, generation, epoch], ...] or null}
     {"send": {"attempt", "files", "columns"}}               {"standing": ...}
     {"standing": window start ms}                           {"standing": ...}
     {"parts": {"window_ms", "files", "columns"}}            {"parts": [...]}
@@ -94,6 +95,9 @@ class Conversation:
             return {"missing": to_plain(self._system.missing())}
         if "prepare" in request:
             return {"done": self._system.prepare()}
+        if "tries" in request:
+            found = self._system.tries()
+            return {"tries": None if found is None else [[window_ms, *tried] for window_ms, tried in found.items()]}
         if "send" in request:
             return self._send(self._system, request["send"])
         if "standing" in request:

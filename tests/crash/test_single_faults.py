@@ -109,8 +109,8 @@ LOOKING = {
     "applies": {"told", "landed", "rows", "newest", "upkeep", "horizon", "tries", "holds"},
     "copies": {"newest", "rounds", "chunks", "by_number", "looks", "newest_looks", "merged_ends"},
     "schema_changes": {"changes"},
-    "deliveries": {"get", "within", "due", "in_force", "holds", "needed", "not_left", "side_files"},
-    "sender": {"missing", "standing", "parts", "close"},
+    "deliveries": {"get", "within", "standing", "due", "in_force", "holds", "needed", "not_left", "side_files"},
+    "sender": {"missing", "tries", "standing", "parts", "close"},
     "launcher": set(),
     "source": {"look", "offsets_at", "for_workers", "remembered", "cuts"},
 }  # fmt: skip

@@ -30,6 +30,7 @@ from tidegate.core.deliver.port import (
     Rows,
     Standing,
     Table,
+    Tries,
 )
 from tidegate.core.deliver.sender import Generation
 from tidegate.core.files.failure import JobError
@@ -65,6 +66,14 @@ class Server:
         self.rows[window_ms] = rows
         self.seen.setdefault(window_ms, []).append(generation)
 
+    def backup(self) -> tuple[dict[int, list[Any]], dict[int, tuple[Token, str]], tuple[tuple[str, str], ...]]:
+        return dict(self.rows), dict(self.tokens), self.columns
+
+    def restore(self, backup: tuple[Any, Any, Any]) -> None:
+        """What was under way to it is gone; readers meet what was in force then."""
+        self.rows, self.tokens, self.columns = dict(backup[0]), dict(backup[1]), backup[2]
+        self.seen.clear()
+
     def ids(self, window_ms: int) -> list[str]:
         """What a query of the window's rows returns."""
         return sorted(row["id"] for batch in self.rows.get(window_ms, ()) for row in batch.to_pylist())
@@ -86,6 +95,9 @@ class _System:
             return []
         self.server.columns = self.table.columns
         return ["created it"]
+
+    def tries(self) -> Tries | None:
+        return None
 
     def standing(self, window_ms: int) -> Standing:
         self._up()
@@ -149,6 +161,10 @@ class Transactional(_System):
             if self.server.tokens.get(token.unit) != (token, attempt.nonce):
                 raise
         return Standing(content=content(batches), token=token)
+
+    def tries(self) -> Tries:
+        self._up()
+        return {at: (token.generation, token.epoch) for at, (token, _) in self.server.tokens.items()}
 
     def sweep(self, needed: Needed) -> list[str]:
         return []
@@ -230,7 +246,7 @@ class Direct:
     def __init__(self, system: FurtherSystem, table: Table, store: Any = None) -> None:
         self.system, self.table, self.store = system, table, store or LocalStorage()
         self.missing, self.prepare, self.standing = system.missing, system.prepare, system.standing
-        self.sweep, self.close = system.sweep, system.close
+        self.sweep, self.close, self.tries = system.sweep, system.close, system.tries
 
     def send(self, attempt: Attempt, generation: Generation, holds: Holds) -> Standing:
         with _as_the_process_tells():

@@ -39,6 +39,15 @@ def _any_token(original, ctx, sender, row, one, rows):
     return True
 
 
+def _without_those_it_lacks(original, stood, there):
+    """An older try there is seen, none is not."""
+    return [window_ms for window_ms in original(stood, there) if window_ms in there]
+
+
+def _without_older_ones(original, stood, there):
+    return [window_ms for window_ms in original(stood, there) if window_ms not in there]
+
+
 def _only_rows(original, row, found):
     same = row.content is not None and found.content.rows == row.content.rows
     return None if same else original(row, found)
@@ -108,6 +117,8 @@ DELIVERY_BUGS = {
         _bug("rows are counted and not summed", "D8", (seams.DELIVERY_DIFFERS, _only_rows)),
         _bug("partitions are counted and not summed", "D8", (seams.DELIVERY_PARTS, _only_rows_of_parts)),
         _bug("a partition that stands there alone is not named", "D8", (seams.DELIVERY_PAIRED, _ours_alone)),
+        _bug("what a database has lost is not seen", "token", (seams.DELIVERY_BEHIND, _without_those_it_lacks)),
+        _bug("what it has of before is taken for new", "token", (seams.DELIVERY_BEHIND, _without_older_ones)),
         _bug("the token is not compared", "token", (seams.DELIVERY_COMPARE, always(None))),
         _bug("a commit without an answer is taken for done", "token", (seams.DELIVERY_COMMITTED, always(True))),
         _bug("a commit without an answer is taken for lost", "token", (seams.DELIVERY_COMMITTED, always(False))),

@@ -1,6 +1,7 @@
-"""Random lives of a delivery: late rows, replays, rollbacks, new columns, dropped tables, forgotten commits, cleaning,
-and tries whose calls are lost or come late, in any order. In the end each hour stands there as it does at home, and
-readers never met an older generation after a newer one. The run's seed repeats them."""
+"""Random lives of a delivery: late rows, replays, rollbacks, new columns, dropped tables, databases that are restored
+from backups, forgotten commits, cleaning, and tries whose calls are lost or come late, in any order. In the end each
+hour stands there as it does at home, and readers never met an older generation after a newer one. The run's
+seed repeats them."""
 
 from __future__ import annotations
 
@@ -71,6 +72,7 @@ class Life:
         self.on_server = not issubclass(kind, ClusterLab)
         if self.on_server:
             self.lab = Lab(folder, kind)
+            self.backup = self.lab.server.backup()
             self.lab.server.around = self.around
         else:
             self.lab = kind(folder, wrap_far=lambda name, port: Flaky(self, name, port))
@@ -184,11 +186,21 @@ class Life:
             self.late.clear()
             self.lab.servers["shop"] = type(self.lab.server)(around=self.around)
 
+    def is_restored(self) -> None:
+        """A database that knows whose try each hour is goes back to its backup, or a backup is made."""
+        if self.on_server and self.lab.kind is Transactional:
+            if self.chance.random() < 0.5:
+                self.backup = self.lab.server.backup()
+                return
+            self.late.clear()
+            self.lab.server.restore(self.backup)
+
     def step(self) -> None:
         often = (self.delivers, self.overtakes) * 4
         steps = (
             *often, self.verifies, self.one_comes_late, self.rows_come_late, self.reopens, self.replays,
             self.empties, self.rolls_back, self.skips, self.cleans, self.waits, self.forgets, self.is_dropped,
+            self.is_restored,
         )  # fmt: skip
         with contextlib.suppress(TidegateError):
             self.chance.choice(steps)()

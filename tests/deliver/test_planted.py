@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.databases.fixtures import mariadb, mysql, postgresql  # noqa: F401
-from tests.deliver import test_deliver, test_parts, test_relational
+from tests.deliver import test_deliver, test_parts, test_relational, test_restored
 from tests.deliver.lab import Lab, Staged, Transactional
 from tests.deliver.planted import DELIVERY_BUGS
 from tests.deliver.test_relational import name, opened  # noqa: F401
@@ -21,6 +21,7 @@ from tidegate.core.base.errors import TidegateError
 
 _answers = test_relational.test_a_commit_without_an_answer_is_looked_at
 _change = test_deliver.test_a_change_without_an_answer
+_restored = test_restored.test_what_a_restored_database_lacks_is_sent_again
 FOUND_BY: dict[str, tuple[Any, Callable[..., None]]] = {
     "tries of one generation share a staging": (Staged, partial(_change, kind=Staged, name="insert", fate="request")),
     "a try does not raise the epoch": (Transactional, test_deliver.test_again_sends_what_stands),
@@ -33,6 +34,8 @@ FOUND_BY: dict[str, tuple[Any, Callable[..., None]]] = {
     "partitions are counted and not summed": (Transactional, test_parts.test_the_partitions_that_differ_are_named),
     "a partition that stands there alone is not named":
         (Transactional, test_parts.test_the_partitions_that_differ_are_named),
+    "what a database has lost is not seen": (None, _restored),
+    "what it has of before is taken for new": (None, _restored),
     "the token is not compared":
         (None, partial(test_relational.test_an_older_token_that_comes_late_is_refused, generation=1, epoch=9)),
     "a commit without an answer is taken for done": (None, partial(_answers, fate=Fate.LOSE_REQUEST)),

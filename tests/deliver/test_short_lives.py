@@ -1,6 +1,7 @@
 """Short random lives of a delivery, many of them: tries that sleep between any two statements while others overtake
-them, requests that come late, answers that are lost, hours without rows, servers that restart or lose a table, replicas
-that lag. ClickHouse's table is the product's own. Whenever the ledger says that an hour stands, it does."""
+them, requests that come late, answers that are lost, hours without rows, servers that restart, lose a table or are
+restored from a backup, replicas that lag. ClickHouse's table is the product's own. Whenever the ledger says that an
+hour stands, it does."""
 
 from __future__ import annotations
 
@@ -35,13 +36,14 @@ KINDS = (Transactional, Staged, InClickHouse, Newer, Replicated, Quorum)
 
 class ShortLife:
     """`drops` of tables, of which a run has `noticed` so many. `doubted`: the connection names other shards, and nobody
-    has compared since."""
+    has compared since. `restored`: a database was, and no run has begun since."""
 
     def __init__(self, folder: Path, kind: type[Any], seed: int) -> None:
         self.chance, self.calm, self.count = random.Random(seed), True, 0
         self.late, self.depth, self.drops, self.noticed, self.doubted = list[Callable[[], Any]](), 0, 0, 0, False
         self.lab = LightLab(folder, kind)
         self.server: Any = self.lab.server
+        self.backup, self.restored = None if isinstance(self.server, Cluster) else self.server.backup(), False
         self.server.around = self.around
         if isinstance(self.server, Cluster):
             self.server.slow, self.server.kills, self.server.happens = self.is_slow, self.is_killed, self.while_it_waits
@@ -82,7 +84,7 @@ class ShortLife:
         self.depth += 1
         doings = (
             *[self.one_comes_late] * 2, *[self.overtakes] * 2, self.publishes, self.delivers, self.of_servers,
-            self.is_dropped, self.prepares,
+            self.is_dropped, self.is_restored, self.prepares,
         )  # fmt: skip
         with contextlib.suppress(TidegateError):
             self.chance.choice(doings)()
@@ -184,6 +186,14 @@ class ShortLife:
             self.noticed = max(self.noticed, drops)
             self.doubted = self.doubted and not {*found} <= {"unchanged", "delivered", "skipped"}
 
+    def is_noticed(self) -> None:
+        """A run that begins when no try is under way puts right what the ledger says of a restored database."""
+        calm, self.calm, self.restored = self.calm, True, False
+        try:
+            self.prepares()
+        finally:
+            self.calm = calm
+
     def is_dropped(self) -> None:
         """The table there, or what one server, or one shard, has of it; with what was under way to it."""
         if self.chance.random() < 0.5:
@@ -201,16 +211,29 @@ class ShortLife:
             for held in (self.server.rows, self.server.tokens, self.server.staged):
                 held.clear()
 
+    def is_restored(self) -> None:
+        """A database that knows whose try each window is goes back to its backup, or a backup is made."""
+        if self.lab.kind is Transactional:
+            if self.chance.random() < 0.5:
+                self.backup = self.server.backup()
+                return
+            self.late.clear()
+            self.server.restore(self.backup)
+            self.restored = True
+
     def step(self) -> None:
         often = (self.delivers, self.overtakes) * 4
         steps = (
             *often, self.verifies, self.compares, self.one_comes_late, self.one_comes_late, self.publishes, self.skips,
-            self.forgets, self.gets_a_column, self.gets_other_shards, self.is_dropped, *[self.of_servers] * 4,
+            self.forgets, self.gets_a_column, self.gets_other_shards, self.is_dropped, self.is_restored,
+            *[self.of_servers] * 4,
         )  # fmt: skip
         with contextlib.suppress(TidegateError):
             self.chance.choice(steps)()
         if self.doubted:
             self.is_compared()
+        if self.restored:
+            self.is_noticed()
         self.is_as_it_says()
 
     # ------------------------------------------------------------ what must be true

@@ -318,6 +318,7 @@ MERGE_PIECES = "spark_jobs.engine.tally:merge"
 # ---------------------------------------------------------------- deliveries (D1 to D8)
 DELIVERY_STAGING = "tidegate.core.deliver.port:Attempt.staging"
 DELIVERY_TAKE = "tidegate.core.deliver.transitions:take"
+DELIVERY_BEHIND = "tidegate.core.deliver.due:behind"
 DELIVERY_DIFFERS = "tidegate.core.deliver.due:differs"
 DELIVERY_PARTS = "tidegate.core.deliver.parts:differing"
 DELIVERY_PAIRED = "tidegate.core.deliver.parts:paired"

@@ -15,7 +15,7 @@ from tidegate.core.base.errors import (
     StorageError,
 )
 from tidegate.core.base.plain import from_plain, to_plain
-from tidegate.core.deliver.port import Attempt, Holds, Missing, Needed, Part, Standing, Table
+from tidegate.core.deliver.port import Attempt, Holds, Missing, Needed, Part, Standing, Table, Tries
 from tidegate.core.deliver.sender import Generation
 
 ANSWERS_S = 600.0
@@ -56,6 +56,10 @@ class SenderProcess(ByChild):
 
     def prepare(self) -> list[str]:
         return list(self._asked({"prepare": True})["done"])
+
+    def tries(self) -> Tries | None:
+        found = self._asked({"tries": True})["tries"]
+        return None if found is None else {window_ms: (generation, epoch) for window_ms, generation, epoch in found}
 
     def send(self, attempt: Attempt, generation: Generation, holds: Holds) -> Standing:
         asked = {"attempt": to_plain(attempt), **_told(generation)}

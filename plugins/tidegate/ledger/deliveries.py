@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.base.transition import Step
 from tidegate.core.deliver import transitions
-from tidegate.core.deliver.port import Content
+from tidegate.core.deliver.port import Content, Tries
 from tidegate.core.deliver.states import REFUSED, SENDING, SKIPPED, STANDING, WANTED, Backlog, Delivered, Due
 from tidegate.core.deliver.units import base_of, side_of
 from tidegate.core.files.receipt import FileEntry
@@ -37,6 +37,12 @@ class SqlDeliveries(Part):
         mine = and_(d.c.pipeline == name, d.c.name == delivery, d.c.window_ms >= first_ms, d.c.window_ms < until_ms)
         with self._store.begin() as c:
             return [_delivered(row) for row in c.execute(select(d).where(mine).order_by(d.c.window_ms))]
+
+    def standing(self, name: str, delivery: str) -> Tries:
+        mine = and_(d.c.pipeline == name, d.c.name == delivery, d.c.state == STANDING)
+        with self._store.begin() as c:
+            found = c.execute(select(d.c.window_ms, d.c.generation, d.c.epoch).where(mine).order_by(d.c.window_ms))
+            return {window_ms: (generation, epoch) for window_ms, generation, epoch in found}
 
     def due(self, name: str, delivery: str, since_ms: int | None, limit: int) -> list[Due]:
         u = _units(name, delivery)

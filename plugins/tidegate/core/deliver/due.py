@@ -8,7 +8,7 @@ from tidegate.core.base.errors import DeliveryAhead, DeliveryDenied, DeliveryRef
 from tidegate.core.base.instants import span
 from tidegate.core.base.wording import many, those
 from tidegate.core.deliver import units
-from tidegate.core.deliver.port import Missing, Standing
+from tidegate.core.deliver.port import Missing, Standing, Tries
 from tidegate.core.deliver.states import SENDING, STANDING, Backlog, Delivered, Due
 from tidegate.core.spec.pipeline import Delivery
 
@@ -42,6 +42,12 @@ def lost(rows: Iterable[Delivered], missing: Missing) -> list[Delivered]:
         return left is None or row.content is None or left.get(row.window_ms, 0) != row.content.rows
 
     return [row for row in rows if row.state == SENDING or (row.state == STANDING and had_rows(row))]
+
+
+def behind(stood: Tries, there: Tries) -> list[int]:
+    """Windows whose newest try stood there, by the ledger, and which the system does not have, or by an older try only:
+    it has lost commits. A later one than the ledger knows of is the next try's matter (R11)."""
+    return [window_ms for window_ms, tried in stood.items() if there.get(window_ms, (0, 0)) < tried]
 
 
 def lag_ms(backlog: Backlog, now_ms: int) -> int:

@@ -9,7 +9,7 @@ plane (`spark_jobs/handlers/deliver.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
@@ -103,6 +103,10 @@ class Missing:
     left: tuple[tuple[int, int], ...] | None = None
 
 
+Tries = Mapping[int, tuple[int, int]]
+"""(generation, epoch) of the try by which each window came, by the window's start (UTC ms)."""
+
+
 class Rows(Protocol):
     """The generation's rows, read from its files by its manifest, in bounded memory; or the files as they are."""
 
@@ -154,6 +158,11 @@ class FurtherSystem(Protocol):
         """Create the table, or add columns that it lacks, nullable; looks first. What was done, in words.
 
         Raises DeliveryRefused for a table that is another's, or whose columns do not take ours."""
+        ...
+
+    def tries(self) -> Tries | None:
+        """Of all windows of which something stands there, by what was committed together with their rows; None: the
+        system keeps no such thing. Asked after `prepare`, at each run's beginning: one question, however many."""
         ...
 
     def send(self, attempt: Attempt, rows: Rows, holds: Holds) -> Standing:

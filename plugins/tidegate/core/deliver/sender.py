@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.core.deliver.port import Attempt, Holds, Missing, Needed, Part, Standing
+from tidegate.core.deliver.port import Attempt, Holds, Missing, Needed, Part, Standing, Tries
 from tidegate.core.files.merge import Source
 
 
@@ -27,6 +27,8 @@ class Sender(Protocol):
         ...
 
     def prepare(self) -> list[str]: ...
+
+    def tries(self) -> Tries | None: ...
 
     def send(self, attempt: Attempt, generation: Generation, holds: Holds) -> Standing: ...
 

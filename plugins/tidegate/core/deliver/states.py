@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tidegate.core.base.choice import Choice
 from tidegate.core.deliver import units
-from tidegate.core.deliver.port import Attempt, Content
+from tidegate.core.deliver.port import Attempt, Content, Tries
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.port import Token
 
@@ -151,6 +151,10 @@ class DeliveryLedger(Protocol):
 
     def within(self, name: str, delivery: str, first_ms: int, until_ms: int) -> Sequence[Delivered]:
         """Rows of windows that begin in `[first_ms, until_ms)`, oldest first."""
+        ...
+
+    def standing(self, name: str, delivery: str) -> Tries:
+        """Of all windows that are STANDING."""
         ...
 
     def due(self, name: str, delivery: str, since_ms: int | None, limit: int) -> Sequence[Due]:

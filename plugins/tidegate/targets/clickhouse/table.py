@@ -61,6 +61,9 @@ class ClickHouseTable:
                 left[window_ms] = left.get(window_ms, 0) + int(rows)
         return tuple(left.items())
 
+    def tries(self) -> None:
+        """No statement there changes a window's rows and names their try at once."""
+
     def prepare(self) -> list[str]:
         with _before_readers():
             return [line for number, shard in enumerate(self._shards, 1) for line in self._prepared(number, shard)]

@@ -112,14 +112,16 @@ class ClusterTable(ABC):
     """Implements `core.deliver.port.FurtherSystem` over a table of the other cluster."""
 
     def __init__(self, site: Site, storage: Files, options: Options) -> None:
-        self._site, self._options = site, options
+        self._site, self._options, self._pace = site, options, Pace(options.rate)
         self._storage, self._layout = storage, Layout.of(site.pipeline)
         self._tries = Tries(self._storage, self._layout.workdir, site.clock, site.request_ttl_ms, options.side)
-        self._pace = Pace(options.rate)
 
     def missing(self) -> Missing | None:
         with _told():
             return Missing() if self._tries.are_none or self._is_missing() else None
+
+    def tries(self) -> None:
+        return  # records of tries lie beside what readers meet, and are not changed with it
 
     def prepare(self) -> list[str]:
         with _told():
@@ -190,13 +192,11 @@ class ClusterTable(ABC):
             gone = sorted(found - needed(found))
             for name in gone:
                 self._storage.delete(self._layout.copied(name))
-            replaced = self._storage.list_names(self._replaced()) or []
             done = [f"removed copies/{name}, which no try needs" for name in gone]
-            return [*done, *self._clean(replaced), *self._clean_up()]
+            return [*done, *self._clean(self._storage.list_names(self._replaced()) or []), *self._clean_up()]
 
     def close(self) -> None:
-        """No connection is kept."""
-        return
+        return  # no connection is kept
 
     # ------------------------------------------------------------ what each kind of table does
 

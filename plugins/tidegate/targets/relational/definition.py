@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.core.base.errors import DeliveryRefused
-from tidegate.core.deliver.port import WINDOW_COLUMN, Attempt, Content, Table
+from tidegate.core.deliver.port import WINDOW_COLUMN, Attempt, Content, Table, Tries
 from tidegate.targets.relational.columns import Column, widens
 from tidegate.targets.relational.dialect import Dialect
 
@@ -127,6 +127,12 @@ class Definition:
         return f"{each.name} of {self.table} is {each.type} now, it was {there}"
 
     # ------------------------------------------------------------ tokens
+
+    def tries(self, cursor: Any) -> Tries:
+        """Of all windows that were sent."""
+        mine = "table_name = %s AND generation > 0"
+        cursor.execute(f"SELECT window_ms, generation, epoch FROM {self._tokens} WHERE {mine}", (self._at.name,))
+        return {window_ms: (generation, epoch) for window_ms, generation, epoch in cursor.fetchall()}
 
     def first_token(self, window_ms: int) -> Statement:
         """A row that can be locked, of no generation; nothing where there is one."""

@@ -34,6 +34,7 @@ from tidegate.core.deliver.port import (
     Rows,
     Standing,
     Table,
+    Tries,
 )
 from tidegate.core.files.failure import JobError
 from tidegate.core.files.receipt import CHECKSUM_MODULUS
@@ -72,6 +73,10 @@ class Relational:
     def prepare(self) -> list[str]:
         with self._answering() as found, found.cursor() as cursor:
             return self._definition.prepare(cursor)
+
+    def tries(self) -> Tries:
+        with self._answering() as found, found.cursor() as cursor:
+            return self._definition.tries(cursor)
 
     def send(self, attempt: Attempt, rows: Rows, holds: Holds) -> Standing:
         window_ms = attempt.token.unit

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.deliver import units
-from tidegate.core.deliver.due import lost
+from tidegate.core.deliver.due import behind, lost
 from tidegate.core.deliver.port import Missing
 from tidegate.core.deliver.sender import Sender
+from tidegate.core.deliver.states import STANDING
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
@@ -14,11 +17,12 @@ from tidegate.workflow.deliver.deliver import EVER
 
 _WHY = "the table was missing there"
 _WHY_PART = "a part of the table was missing there"
+_WHY_BEHIND = "its database lacked what was delivered: restored from a backup?"
 
 
 def prepare(ctx: Context, delivery: Delivery, sender: Sender) -> int:
-    """How many windows stood in a table that is missing now, or had rows in a part of it that is: they are due again.
-    Raises TidegateError.
+    """How many windows stood in a table that is missing now, or had rows in a part of it that is, or in a database that
+    has lost commits: they are due again. Raises TidegateError.
 
     They are due before the table is there: an end in between finds it missing once more."""
     ctx.newest_spec()  # a later one ends the task, however many steps it has
@@ -28,7 +32,7 @@ def prepare(ctx: Context, delivery: Delivery, sender: Sender) -> int:
     again = 0 if missing is None else _sent_again(ctx, delivery, missing)
     for line in sender.prepare():
         ctx.say(f"{ctx.name}: {line}")
-    return again
+    return again + _sent_behind(ctx, delivery, sender)
 
 
 def _sent_again(ctx: Context, delivery: Delivery, missing: Missing) -> int:
@@ -49,4 +53,28 @@ def _sent_again(ctx: Context, delivery: Delivery, missing: Missing) -> int:
     if count:
         told = units.counted(delivery.side, count)
         ctx.say(f"{delivery.name}: {delivery.table}: {why}: {told} with rows there are sent again")
+    return count
+
+
+def _sent_behind(ctx: Context, delivery: Delivery, sender: Sender) -> int:
+    """Tries under way look for themselves at what stands there, and what they say wrongly the next run finds."""
+    ledger, there = ctx.ledger.deliveries, sender.tries()
+    if there is None:
+        return 0
+    stood = ledger.standing(ctx.name, delivery.name)
+    windows = behind(stood, there)
+    if windows:  # others may have sent theirs between the two looks: what stood by then is there by now, or lost
+        windows = behind({at: stood[at] for at in windows}, sender.tries() or {})
+    count = 0
+    for at in windows:
+        row = ledger.get(ctx.name, delivery.name, at)
+        if row is None or row.state != STANDING or (row.generation, row.epoch) != stood[at]:
+            continue
+        with suppress(LostComparison):  # another task is at it
+            ledger.again(row, _WHY_BEHIND)
+            count += 1
+    if count:
+        told = units.counted(delivery.side, count)
+        lacks = f"its database lacks what was delivered of {told}: restored from a backup?"
+        ctx.say(f"{delivery.name}: {delivery.table}: {lacks} They are sent again")
     return count
