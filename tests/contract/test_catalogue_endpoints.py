@@ -183,6 +183,42 @@ def test_an_operators_statement(endpoint: Place) -> None:
     assert len(str(refused.value)) < 800
 
 
+@pytest.mark.parametrize("form", ["text", "parquet", "orc"])
+def test_a_partition_that_somebody_altered_is_told(endpoint: Place, form: str) -> None:
+    table, catalogue = replace(endpoint.table(), columns=(("id", "string"),), format=form), endpoint.catalogue
+    catalogue.ensure_table(table)
+    there = {of("UA"): endpoint.uri("a"), of("AA"): endpoint.uri("b")}
+    catalogue.add_partitions(table.name, there)
+    catalogue.set_location(table.name, of("AA"), endpoint.uri("c"))
+    there[of("AA")] = endpoint.uri("c")
+    assert catalogue.examine(table.name) == (there, {})
+    lazy = "SET SERDE 'org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe'"
+    change, words = {
+        "text": ("SET SERDEPROPERTIES ('field.delim'=';')", "its field.delim is ';'"),
+    }.get(form, (lazy, "its SerDe is org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"))
+    by_hand = f"ALTER TABLE {table.name} PARTITION (`date`='2013-01-05',hour='04',app='UA') {change}"
+    catalogue.execute(by_hand)
+    found, otherwise = catalogue.examine(table.name, of("UA")[:1])
+    assert (found, list(otherwise)) == (there, [of("UA")])
+    assert otherwise[of("UA")].startswith(words)
+    catalogue.check_table(table)
+    catalogue.drop_partitions(table.name, [of("UA")])
+    catalogue.add_partitions(table.name, {of("UA"): endpoint.uri("a")})
+    assert catalogue.examine(table.name) == (there, {})
+
+
+def test_partitions_of_before_a_column_read_as_the_table(endpoint: Place) -> None:
+    """Hive keeps columns for each partition: those that Tidegate adds come to all."""
+    table, catalogue = replace(endpoint.table(), columns=(("id", "string"),), format="parquet"), endpoint.catalogue
+    catalogue.ensure_table(table)
+    catalogue.add_partitions(table.name, {of("UA"): endpoint.uri("a")})
+    wider = replace(table, columns=(("id", "string"), ("late", "bigint")))
+    assert catalogue.evolve_table(wider)
+    catalogue.add_partitions(table.name, {of("AA"): endpoint.uri("b")})
+    there = {of("UA"): endpoint.uri("a"), of("AA"): endpoint.uri("b")}
+    assert catalogue.examine(table.name) == (there, {})
+
+
 def test_purge_on_drop_is_refused(endpoint: Place) -> None:
     table = endpoint.created()
     endpoint.catalogue.execute(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('external.table.purge'='true')")

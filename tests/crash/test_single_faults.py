@@ -80,7 +80,7 @@ NO_PORTS = {
 
 LOOKING = {
     "storage": {"list_files", "list_names", "exists", "read"},
-    "catalogue": {"partitions", "keeping_sessions"},
+    "catalogue": {"partitions", "examine", "check_table", "keeping_sessions"},
     "switch": set(),
     "iceberg": {"load", "answers"},
     "pipelines": {"spec", "specs", "newest", "row", "blocks"},

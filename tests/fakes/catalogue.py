@@ -23,6 +23,7 @@ from tidegate.targets.hive.ports import TableDef
 class _Table:
     definition: TableDef
     partitions: dict[PartitionValues, str] = field(default_factory=dict)
+    otherwise: dict[PartitionValues, str] = field(default_factory=dict)  # what a person did to a partition
 
 
 class FakeCatalogue:
@@ -48,6 +49,11 @@ class FakeCatalogue:
             there = self._tables.setdefault(table.name, _Table(table)).definition
         sql.check_same(table, _description(there))
 
+    def check_table(self, table: TableDef) -> None:
+        with self._lock:
+            there = self._table(table.name, (), whole=False).definition
+        sql.check_publishable(table, _description(there))
+
     def evolve_table(self, table: TableDef) -> list[str]:
         with self._lock:
             if table.name not in self._tables:
@@ -62,6 +68,24 @@ class FakeCatalogue:
             columns = [(name, types.get(name.lower(), kind)) for name, kind in there.columns]
             kept.definition = replace(there, columns=(*columns, *wanted.added))
             return wanted.words()
+
+    def examine(
+        self, table: str, prefix: PartitionValues = ()
+    ) -> tuple[dict[PartitionValues, str], dict[PartitionValues, str]]:
+        found = self.partitions(table, prefix)
+        with self._lock:
+            return found, {v: how for v, how in self._tables[table].otherwise.items() if v in found}
+
+    def read_otherwise(self, table: str, values: PartitionValues, how: str) -> None:
+        """What ALTER TABLE ... PARTITION ... SET SERDE does, by hand."""
+        with self._lock:
+            self._table(table, values).otherwise[sql.canonical(values)] = how
+
+    def alter(self, table: str, **changes: object) -> None:
+        """What ALTER TABLE does, by hand."""
+        with self._lock:
+            kept = self._tables[table]
+            kept.definition = replace(kept.definition, **changes)
 
     def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:
         prefix = sql.canonical(prefix)
@@ -102,6 +126,7 @@ class FakeCatalogue:
         with self._lock:
             for each in map(sql.canonical, values):
                 self._table(table, each).partitions.pop(each, None)
+                self._tables[table].otherwise.pop(each, None)
 
     def execute(self, statement: str) -> list[tuple]:
         with self._lock:

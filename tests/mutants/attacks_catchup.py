@@ -96,7 +96,7 @@ def hive_goes_down_while_hours_are_caught_up_with(stage: Stage) -> None:
         if len(runs.made) == 2:
             raise CatalogueError("no connection")
 
-    ctx = stage.hooked("catalogue", before={"add_partitions": down, "ensure_table": down, "partitions": down})
+    ctx = stage.hooked("catalogue", before={"add_partitions": down, "ensure_table": down, "examine": down})
     stopped = refused(lambda: _one_run(ctx, runs, {}, HOURS), CatchUpStopped)
     _catch_up(stage, runs, {})
     require(runs.left == [], HEALS, f"hours {[_hour(key) for key in runs.left]} were left to runs that fail")

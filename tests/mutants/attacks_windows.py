@@ -187,7 +187,7 @@ def a_zombie_alters_after_the_next_swap(stage: Stage) -> None:
         if "Z.2." in location:
             die()
 
-    ctx = stage.hooked("catalogue", after={"partitions": Once(overtaken), "set_location": overtaken_change})
+    ctx = stage.hooked("catalogue", after={"examine": Once(overtaken), "set_location": overtaken_change})
     try:
         retryable(lambda: replay.replay(ctx, window(0)))
     except Died:

@@ -40,6 +40,14 @@ class FileCatalogue:
     def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:
         return self._load().partitions(table, prefix)
 
+    def examine(
+        self, table: str, prefix: PartitionValues = ()
+    ) -> tuple[dict[PartitionValues, str], dict[PartitionValues, str]]:
+        return self._load().examine(table, prefix)
+
+    def check_table(self, table: TableDef) -> None:
+        self._load().check_table(table)
+
     def add_partitions(self, table: str, locations: dict[PartitionValues, str]) -> None:
         self._change(lambda c: c.add_partitions(table, locations))
 

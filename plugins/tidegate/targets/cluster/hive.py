@@ -61,7 +61,7 @@ class HiveCopy(ClusterTable):
     def _met(self, window_ms: int) -> Met:
         key = self._key(window_ms)
         at = self._table.values(key)
-        shown = self._catalogue.partitions(self._table.name, at)
+        shown, otherwise = self._catalogue.examine(self._table.name, at)
         files, of = dict[str, str](), dict[str, PartitionValues]()
         for values, location in shown.items():
             listing = [f.path for f in self._storage.list_files(location) or []]
@@ -72,7 +72,7 @@ class HiveCopy(ClusterTable):
         return Met(
             files=files,
             places=tuple(shown.values()),
-            by=lambda record: self._wanted(record) == shown,
+            by=lambda record: not otherwise and self._wanted(record) == shown,
             values=of,
         )
 

@@ -18,6 +18,7 @@ from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, Catalog
 from tidegate.core.base.partition_values import PartitionValues, partition_path
 from tidegate.targets.hive import sql as sql
 from tidegate.targets.hive.link import AnswerLost, Endpoint, Link
+from tidegate.targets.hive.otherwise import otherwise
 from tidegate.targets.hive.ports import TableDef
 from tidegate.targets.hive.sessions import Sessions
 
@@ -69,7 +70,7 @@ class PyHiveCatalogue:
         self._sessions = Sessions(self._endpoint)
         self._database = database
         self._settings = dict(configuration or {})
-        self._partition_columns: dict[str, dict[str, str]] = {}
+        self._tables: dict[str, sql.Description] = {}
 
     @classmethod
     def from_connection_fields(
@@ -117,7 +118,11 @@ class PyHiveCatalogue:
         self._change([sql.create_database(table.name), sql.create_table(table)])
         found = self._describe(table.name)
         sql.check_same(table, found)
-        self._partition_columns[table.name] = found.partitions
+        self._tables[table.name] = found
+
+    def check_table(self, table: TableDef) -> None:
+        """Looks only. Raises CatalogueMismatch for a table that no publication would take."""
+        sql.check_publishable(table, self._describe(table.name))
 
     def evolve_table(self, table: TableDef) -> list[str]:
         """Give the table that is there the columns of `table`; what was changed, in words. Raises CatalogueMismatch."""
@@ -133,12 +138,18 @@ class PyHiveCatalogue:
         """Location (URI, `file:///x`) of every partition whose first values are `prefix`.
 
         One SHOW PARTITIONS, and a DESCRIBE for each partition: neither endpoint lists locations."""
+        return self.examine(table, prefix)[0]
+
+    def examine(
+        self, table: str, prefix: PartitionValues = ()
+    ) -> tuple[dict[PartitionValues, str], dict[PartitionValues, str]]:
+        """Their locations; and of those that read files otherwise than the table, how. By the same statements."""
         prefix = sql.canonical(prefix)
         self._check_names(table, prefix, whole=False)
 
-        def ask(link: Link) -> dict[PartitionValues, str]:
-            names = _listed(link, table, prefix)
-            return dict(pair for values in names for pair in self._located(link, table, values))
+        def ask(link: Link) -> tuple[dict[PartitionValues, str], dict[PartitionValues, str]]:
+            found = {v: one for v in _listed(link, table, prefix) if (one := _located(link, table, v)) is not None}
+            return {v: one.location for v, one in found.items()}, self._otherwise(link, table, found)
 
         return self._read(ask)
 
@@ -201,7 +212,7 @@ class PyHiveCatalogue:
                 raise _unable(plain) from plain
 
     def _add_with_null(self, table: str, wanted: _Located) -> None:
-        types = self._partition_columns[table]
+        types = self._tables[table].partitions
         typed = any(types[name] != "string" for values, _ in wanted for name, value in values if value is None)
         settings = _ADD_DEFAULT | (_ADD_UNTYPED if typed else {})
         try:
@@ -248,23 +259,23 @@ class PyHiveCatalogue:
     def _describe(self, table: str) -> sql.Description:
         return self._read(lambda link: sql.read_description(link.query(sql.describe(table))))
 
-    def _located(self, link: Link, table: str, values: PartitionValues) -> Iterator[tuple[PartitionValues, str]]:
-        """The partition with its location; nothing if somebody dropped it since it was listed."""
-        try:
-            found = sql.read_description(link.query(sql.describe(table, values)))
-        except CatalogueError:
-            if values in _listed(link, table, values):
-                raise
-            return
-        if not found.location:
-            raise CatalogueError(f"Hive names no location for {table} {partition_path(values)}")
-        yield values, found.location
+    def _otherwise(
+        self, link: Link, table: str, found: Mapping[PartitionValues, sql.Description]
+    ) -> dict[PartitionValues, str]:
+        suspects = [values for values, one in found.items() if otherwise(self._tables[table], one)]
+        if not suspects:
+            return {}
+        # somebody may have altered the table, and its partitions with it, since it was described
+        now = self._tables[table] = sql.read_description(link.query(sql.describe(table)))
+        again = ((values, _located(link, table, values)) for values in suspects)
+        told = {values: otherwise(now, one) for values, one in again if one is not None}
+        return {values: words for values, words in told.items() if words}
 
     def _check_names(self, table: str, values: PartitionValues, *, whole: bool = True) -> None:
         """DROP PARTITION with a part of the columns drops every partition that matches: never let one through."""
-        if table not in self._partition_columns:
-            self._partition_columns[table] = self._describe(table).partitions
-        columns = tuple(self._partition_columns[table])
+        if table not in self._tables:
+            self._tables[table] = self._describe(table)
+        columns = tuple(self._tables[table].partitions)
         names = tuple(name.lower() for name, _ in values)
         if names != (columns if whole else columns[: len(names)]):
             raise sql.refused(f"{table} is partitioned by ({', '.join(columns)}), not by ({', '.join(names)})")
@@ -278,6 +289,19 @@ def _unable(error: CatalogueError) -> CatalogueError:
         "this endpoint cannot change the type of a column",
         advice="let sink.conn_id name a HiveServer2, or take the change of the column back",
     )
+
+
+def _located(link: Link, table: str, values: PartitionValues) -> sql.Description | None:
+    """The partition, with its location; None if somebody dropped it since it was listed."""
+    try:
+        found = sql.read_description(link.query(sql.describe(table, values)))
+    except CatalogueError:
+        if values in _listed(link, table, values):
+            raise
+        return None
+    if not found.location:
+        raise CatalogueError(f"Hive names no location for {table} {partition_path(values)}")
+    return found
 
 
 def _listed(link: Link, table: str, prefix: PartitionValues) -> list[PartitionValues]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 FORMATS = {"parquet": "parquet", "orc": "orc", "text": "textfile"}
 SERDES = {"parquet": "ParquetHiveSerDe", "orc": "OrcSerde", "text": "LazySimpleSerDe"}
+INPUTS = {"parquet": "ParquetInputFormat", "orc": "OrcInputFormat", "text": "TextInputFormat"}
 _LAZY = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 TEXT = (
     ("field.delim", "\x01"),
@@ -30,6 +31,11 @@ def read_properties(label: str, text: str, more: str) -> dict[str, str]:
     if not label and text in dict(TEXT):  # Hive: a row for each, escaped as in Java
         return {text: _from_java(more)}
     return {}
+
+
+def finds_by_name(serde: str) -> bool:
+    """Whether readers find a file's columns by name. Hive finds ORC's by position, and text has no names."""
+    return SERDES["parquet"] in serde
 
 
 def differences(file_format: str, properties: Mapping[str, str]) -> list[str]:

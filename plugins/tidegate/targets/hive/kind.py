@@ -14,6 +14,8 @@ from tidegate.kinds import Connect, Need, TargetKind, found_at, late
 from tidegate.targets.hive.ports import Catalogue, PartitionSwitch
 
 THRIFT_PORT = 9083
+LOOKING = ("partitions", "examine", "check_table")
+"""Methods of the catalogue that change nothing."""
 
 
 @dataclass
@@ -50,7 +52,7 @@ def _opened(pipeline: Pipeline, connect: Connect, looking: bool) -> Targets:
         later: Any = Later(lambda: _catalogue(connect(pipeline.sink.conn_id)))
         return Hive(later)
     catalogue: Any = Watched(
-        _catalogue(connect(pipeline.sink.conn_id)), HANGS_S, CatalogueUnsure, CatalogueError, looking=("partitions",)
+        _catalogue(connect(pipeline.sink.conn_id)), HANGS_S, CatalogueUnsure, CatalogueError, looking=LOOKING
     )
     if pipeline.sink.metastore_conn_id is None:
         return Hive(catalogue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tidegate.core.base.errors import CatalogueError, CatalogueUnsure, LostComparison
 from tidegate.core.base.instants import span
@@ -14,7 +14,7 @@ from tidegate.core.target.paths import join
 from tidegate.core.target.port import Intents, Shown
 from tidegate.core.window.states import WindowKey
 from tidegate.targets.hive.places import Places
-from tidegate.targets.hive.ports import PartitionSwitch
+from tidegate.targets.hive.ports import Catalogue, PartitionSwitch, TableDef
 
 STANDSTILL = 10
 """A task that stood still for a tenth of that between intent and request sends nothing: a request lives nine tenths."""
@@ -31,6 +31,13 @@ def wanted(table: Places, key: WindowKey, files: tuple[FileEntry, ...], location
     return {at + parse_partition_path(folder): join(location, folder) for folder in sorted(folders)}
 
 
+def shown(catalogue: Catalogue, table: TableDef) -> Shown:
+    """Every partition of the table; of one that reads its files otherwise, how. Raises CatalogueMismatch."""
+    catalogue.check_table(table)
+    locations, otherwise = catalogue.examine(table.name)
+    return locations | {v: f"{locations[v]}, and reads otherwise than the table: {otherwise[v]}" for v in otherwise}
+
+
 def align(table: Places, fence: Intents, location: str, want: Shown | None = None) -> list[str]:
     """Make the catalogue's partitions of the window equal to the manifest's; what was changed, in words.
 
@@ -39,12 +46,18 @@ def align(table: Places, fence: Intents, location: str, want: Shown | None = Non
     New values appear at an empty directory first while others are still to be switched, so that the whole window
     turns partition by partition from old to new and never shows both; with a connection to the metastore it turns at
     once, vanished values to the empty directory with the others. What points into `location` itself shows nothing old:
-    the new generation is there."""
+    the new generation is there.
+
+    A partition that reads its files otherwise than the table, which somebody made so, is dropped first: one that is
+    added has what the table has."""
     at = table.values(fence.generation.window)
     if want is None:
         want = wanted(table, fence.generation.window, fence.generation.files, location)
-    have = table.catalogue.partitions(table.name, at)
+    have, otherwise = table.catalogue.examine(table.name, at)
     changes = _Changes(table, fence, location)
+    if otherwise:
+        changes.drop(list(otherwise), otherwise)
+        have = {v: place for v, place in have.items() if v not in otherwise}
     new = {v: place for v, place in want.items() if v not in have}
     moved = {v: place for v, place in want.items() if v in have and have[v] != place}
     gone = _vanished(have, want)
@@ -76,7 +89,13 @@ def _vanished(have: Shown, want: Shown) -> list[PartitionValues]:
 
 def _read_back(table: Places, at: PartitionValues, want: Shown) -> None:
     """R2: what was set is what the catalogue says. Raises CatalogueError."""
-    have = table.catalogue.partitions(table.name, at)
+    have, otherwise = table.catalogue.examine(table.name, at)
+    if otherwise:
+        first = next(iter(otherwise))
+        raise CatalogueError(
+            f"{table.name} {partition_path(first)} reads otherwise than the table: {otherwise[first]}",
+            advice="the next try drops it and adds it again; if it stays, somebody else alters this table",
+        )
     if have != want:
         raise CatalogueError(
             f"{table.name} {partition_path(at)}: the catalogue says "
@@ -112,9 +131,9 @@ class _Changes:
         self._fenced(lambda: switch.switch_partitions(self._table.name, places))
         self.made += [f"partition {partition_path(v)} now at {place}" for v, place in places.items()]
 
-    def drop(self, values: list[PartitionValues]) -> None:
+    def drop(self, values: list[PartitionValues], why: Mapping[PartitionValues, str] | None = None) -> None:
         self._fenced(lambda: self._table.catalogue.drop_partitions(self._table.name, values))
-        self.made += [f"dropped partition {partition_path(v)}" for v in values]
+        self.made += [f"dropped partition {partition_path(v)}{f': {why[v]}' if why else ''}" for v in values]
 
     def _fenced(self, change: Callable[[], None]) -> None:
         clock, ttl_ms = self._table.site.clock, self._table.site.request_ttl_ms

@@ -43,8 +43,20 @@ class Catalogue(Protocol):
         """
         ...
 
+    def check_table(self, table: TableDef) -> None:
+        """Look whether a publication would take the table as it is, or with columns added.
+
+        Raises CatalogueMismatch, and CatalogueError when there is none."""
+        ...
+
     def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:
         """Location (URI) of every partition whose first values are `prefix`."""
+        ...
+
+    def examine(
+        self, table: str, prefix: PartitionValues = ()
+    ) -> tuple[dict[PartitionValues, str], dict[PartitionValues, str]]:
+        """What `partitions` tells; and of those that read their files otherwise than the table, in words, how."""
         ...
 
     def add_partitions(self, table: str, locations: dict[PartitionValues, str]) -> None:

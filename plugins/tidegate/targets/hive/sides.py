@@ -6,6 +6,7 @@ from tidegate.core.base.partition_values import PartitionValues, parse_partition
 from tidegate.core.files.receipt import LATE
 from tidegate.core.target.paths import Layout, join
 from tidegate.core.target.port import Batches, Holds, Shown, Site, Unit
+from tidegate.targets.hive.partitions import shown
 from tidegate.targets.hive.places import Plain
 from tidegate.targets.hive.ports import Catalogue, TableDef
 from tidegate.targets.hive.table import bring_up
@@ -18,7 +19,9 @@ class HiveSide(Plain):
     """
 
     unit = Unit.BATCH
-    remedy = "add the partition again: ALTER TABLE ... ADD PARTITION ... LOCATION"
+    remedy = (
+        "drop the partition if it is there (files stay), and add it again: ALTER TABLE ... ADD PARTITION ... LOCATION"
+    )
 
     def __init__(self, site: Site, catalogue: Catalogue, kind: str) -> None:
         self.site, self.catalogue, self.kind = site, catalogue, kind
@@ -54,5 +57,5 @@ class HiveSide(Plain):
         return found
 
     def shown(self) -> Shown:
-        """Every partition of the table."""
-        return self.catalogue.partitions(self.name)
+        """Every partition of the table. Raises CatalogueMismatch for a table that `prepare` would refuse."""
+        return shown(self.catalogue, self.definition)

@@ -14,7 +14,15 @@ from tidegate.core.base.hivetypes import Array, HiveType, Map, Struct, canonical
 from tidegate.core.base.hivetypes import parse as parse_type
 from tidegate.core.base.partition_values import HIVE_NULL, PartitionValues, parse_partition_path
 from tidegate.core.spec.evolution import Changes, can_grow, changes
-from tidegate.targets.hive.formats import FORMATS, SERDES, differences, read_properties, row_format
+from tidegate.targets.hive.formats import (
+    FORMATS,
+    INPUTS,
+    SERDES,
+    differences,
+    finds_by_name,
+    read_properties,
+    row_format,
+)
 from tidegate.targets.hive.ports import TableDef
 
 SAFE_PROPERTIES = (("external.table.purge", "false"), ("discover.partitions", "false"))
@@ -219,7 +227,9 @@ class Description:
     location: str = ""
     kind: str = ""  # EXTERNAL_TABLE, EXTERNAL, MANAGED_TABLE, VIRTUAL_VIEW ...
     serde: str = ""
+    inputs: str = ""  # the class that opens files
     purge: bool = False
+    discover: bool = False
     properties: dict[str, str] = field(default_factory=dict)  # of the SerDe, where they matter
 
     @property
@@ -228,7 +238,7 @@ class Description:
 
 
 def read_description(rows: Iterable[Sequence[str | None]]) -> Description:
-    """Of a detail that comes twice the first counts: Spark prints a partition's location, then the table's."""
+    """Of a detail that comes twice the first counts: Spark prints what a partition has, then what the table has."""
     found, section = Description(), "columns"
     for row in rows:
         label, text, more = ((cell or "").strip() for cell in (*row, "", "", "")[:3])
@@ -261,10 +271,15 @@ def _read_detail(found: Description, label: str, text: str, more: str) -> None:
         found.kind = found.kind or text
     elif label == "serde library":
         found.serde = found.serde or text
+    elif label == "inputformat":
+        found.inputs = found.inputs or text
     elif properties := read_properties(label, text, more):
-        found.properties |= properties
-    elif text == "external.table.purge" or label == "table properties":
-        found.purge = found.purge or more.lower() == "true" or "external.table.purge=true" in text.lower()
+        at_once = label == "storage properties"  # all in one row, the partition's before the table's
+        found.properties |= {} if at_once and found.properties else properties
+    elif text in ("external.table.purge", "discover.partitions") or label == "table properties":
+        told = f"{text}={more}".lower()
+        found.purge = found.purge or "external.table.purge=true" in told
+        found.discover = found.discover or "discover.partitions=true" in told
 
 
 _NOT_OURS = "correct sink.table, sink.location or the columns in the spec, or the table in Hive"
@@ -278,7 +293,9 @@ def check_same(table: TableDef, found: Description) -> None:
     advice = _NOT_OURS
     missing = [(name, kind) for name, kind in table.columns if name.lower() not in found.columns]
     if missing and len(missing) == len(words):
-        advice = f"if the spec is right, run: {add_columns(table.name, missing)}"
+        advice = (
+            f"if the spec is right, run: {add_columns(table.name, missing)} (on HiveServer2 with CASCADE at its end)"
+        )
     raise CatalogueMismatch(
         f"table {table.name} is not the one that the spec describes: {'; '.join(words)}", advice=advice
     )
@@ -296,15 +313,20 @@ def _table_differences(table: TableDef, found: Description) -> list[str]:
         words.append(f"it is a {found.kind or 'table of unknown kind'}, not an external table")
     if found.purge:
         words.append("external.table.purge is true: dropping a partition would delete files")
+    if found.discover:
+        words.append("discover.partitions is true: Hive would add partitions that no manifest names")
     if SERDES[table.format] not in found.serde:
         words.append(f"its format is {found.serde or 'unknown'}, not {table.format}")
+    elif found.inputs and INPUTS[table.format] not in found.inputs:
+        words.append(f"its files are opened by {found.inputs}, not as {table.format}")
     else:
         words += differences(table.format, found.properties)
     return words
 
 
 def _column_differences(table: TableDef, found: Description) -> list[str]:
-    """By name: the files' columns are matched by name, so that their order does not matter; nor do dropped ones."""
+    """By name where files' columns are found by name, so that their order does not matter; nor do dropped ones. Else
+    those of the files come first, in their order."""
     wanted = {name.lower(): canonical_type(kind) for name, kind in _as_grown(table, found)}
     there = found.columns
     words = [f"column {name} {_clipped(kind)} is missing" for name, kind in wanted.items() if name not in there]
@@ -313,7 +335,18 @@ def _column_differences(table: TableDef, found: Description) -> list[str]:
             words.append(
                 f"column {name} is {_clipped(there[name], wanted[name])}, not {_clipped(wanted[name], there[name])}"
             )
+    first = list(there)[: len(wanted)]
+    if not words and not finds_by_name(SERDES[table.format]) and first != list(wanted):
+        words.append(f"its columns begin with ({', '.join(first)}), those of its files are ({', '.join(wanted)})")
     return sorted(words)
+
+
+def check_publishable(table: TableDef, found: Description) -> None:
+    """Raises CatalogueMismatch for a table that a publication would refuse, and could not give its columns."""
+    try:
+        check_same(table, found)
+    except CatalogueMismatch:
+        evolution(table, found)
 
 
 def _as_grown(table: TableDef, found: Description) -> list[tuple[str, str]]:

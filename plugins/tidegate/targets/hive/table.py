@@ -126,8 +126,8 @@ class HiveTable(Plain, Places):
         return partitions.wanted(self, key, files, location)
 
     def shown(self) -> Shown:
-        """Every partition of the table."""
-        return self.catalogue.partitions(self.name)
+        """Every partition of the table. Raises CatalogueMismatch for a table that a publication would refuse."""
+        return partitions.shown(self.catalogue, data_table(self.site.pipeline))
 
 
 def bring_up(catalogue: Catalogue, table: TableDef, site: Site) -> None:

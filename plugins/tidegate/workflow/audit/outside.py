@@ -80,7 +80,7 @@ class Partitions:
                     self.notes.append(f"the catalogue was not checked: {str(e).splitlines()[0]}")
                     return
                 words = str(e).splitlines()[0]
-                what = words if words.startswith(table.name) else f"{table.name}: {words}"
+                what = words if words.startswith((table.name, f"table {table.name}")) else f"{table.name}: {words}"
                 yield Problem("catalogue", what, e.advice or "fix or create the table")
                 continue
             have_, count = {v: at for v, at in have.items() if v not in coming}, count + len(have)
