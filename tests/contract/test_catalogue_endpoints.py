@@ -192,6 +192,8 @@ def test_a_partition_that_somebody_altered_is_told(endpoint: Place, form: str) -
     catalogue.set_location(table.name, of("AA"), endpoint.uri("c"))
     there[of("AA")] = endpoint.uri("c")
     assert catalogue.examine(table.name) == (there, {})
+    if form == "orc":  # HiveServer2 changes no SerDe of ORC
+        return
     lazy = "SET SERDE 'org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe'"
     change, words = {
         "text": ("SET SERDEPROPERTIES ('field.delim'=';')", "its field.delim is ';'"),
