@@ -14,10 +14,13 @@ from tests.copies.test_complete import begun, told
 from tests.copies.test_later_columns import compared
 from tests.copies.worlds import CopyWorld, copy_words
 from tests.fakes.source_table import place, position
+from tests.mirror.audits import Here
 from tests.mutants.planting import Planted
 from tidegate.core.base.errors import StorageAhead
 from tidegate.core.base.instants import HOUR_MS
 from tidegate.core.look.status import PipelineStatus
+from tidegate.ledger.copies import SqlCopies
+from tidegate.workflow.copy.compare import compare
 from tidegate.workflow.look import status
 
 MAY_LACK = "the connector may have left out changes"
@@ -192,6 +195,18 @@ def test_a_comparison_counts_once_what_waits_in_the_topic_is_merged(world: CopyW
     assert before is not None
     assert now.position == before.position
     assert compared(world).differ == {"other": 1}
+
+
+def test_a_comparison_waits_for_nothing_where_nothing_is_complete(
+    world: CopyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records were lost, or left out."""
+    purged(world)
+    goes_on(world)
+    assert concerned(world)
+    monkeypatch.setattr(SqlCopies, "merged_ends", lambda *_: {})
+    found = compare(world.context(), world.source_table, Here(), lambda: pytest.fail("it waited"))
+    assert found.differ == {"surplus": 1}
 
 
 def test_a_loss_is_noted_though_another_task_looks_meanwhile(world: CopyWorld) -> None:
