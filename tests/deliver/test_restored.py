@@ -22,15 +22,19 @@ from tidegate.workflow.deliver import deliver, ready
 WHY = "its database lacked what was delivered: restored from a backup?"
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    """Two hours, of which the backup has the first one."""
+def begun(tmp_path: Path) -> Lab:
+    """Two hours, of which the first one stands there."""
     found = Lab(tmp_path)
     found.hours(2)
     with found.context() as ctx:
         deliver.skip(ctx, SHOP, [window(1)], "later")
     assert found.deliver() == ["delivered"]
     return found
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return begun(tmp_path)
 
 
 def brings(lab: Lab) -> None:
@@ -45,7 +49,8 @@ def replays(lab: Lab) -> None:
     lab.world.replay(0)
 
 
-def test_what_a_restored_database_lacks_is_sent_again(lab: Lab) -> None:
+def test_what_a_restored_database_lacks_is_sent_again(tmp_path: Path) -> None:
+    lab = begun(tmp_path)
     backup = lab.server.backup()
     brings(lab)
     lab.server.restore(backup)

@@ -44,6 +44,7 @@ class ShortLife:
         self.lab = LightLab(folder, kind)
         self.server: Any = self.lab.server
         self.backup, self.restored = None if isinstance(self.server, Cluster) else self.server.backup(), False
+        self.restores = 0
         self.server.around = self.around
         if isinstance(self.server, Cluster):
             self.server.slow, self.server.kills, self.server.happens = self.is_slow, self.is_killed, self.while_it_waits
@@ -62,8 +63,10 @@ class ShortLife:
                 raise DeliveryUnsure("no answer")
             do()
             return
-        last = name in ("replace", "commit")
+        last, restores = name in ("replace", "commit"), self.restores
         self.meanwhile(0.5 if last else 0.15)
+        if restores < self.restores:
+            raise DeliveryUnsure(f"{name}: the connection of before is gone")
         well = self.chance.random() > (0.4 if last else 0.08 if name == "insert" else 0.05)
         fate = "" if well else self.chance.choice(("request", "reply", "late", "late"))
         if fate == "late":
@@ -219,7 +222,7 @@ class ShortLife:
                 return
             self.late.clear()
             self.server.restore(self.backup)
-            self.restored = True
+            self.restored, self.restores = True, self.restores + 1
 
     def step(self) -> None:
         often = (self.delivers, self.overtakes) * 4
