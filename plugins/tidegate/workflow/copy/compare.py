@@ -285,13 +285,14 @@ def _ended(ctx: Context, round_: Round) -> LostComparison:
 def _counts(ctx: Context, wait: Callable[[], bool], server: str) -> bool:
     """S12: whether to find no difference makes something good, and what is in the topic as the comparison begins is
     merged before any row is compared: rows can be equal by chance while a change waits. It waits for that."""
-    table, look = apply(ctx).told, ctx.ledger.copies.newest_looks(ctx.name).get(server)
-    lacks, cured = made_good(ctx, table.copied, server)
+    told, look = ctx.ledger.applies.told(ctx.name), ctx.ledger.copies.newest_looks(ctx.name).get(server)
+    lacks, cured = (False, 0) if told is None else made_good(ctx, told.copied, server)
     if look is None or not (lacks or look.gap >= max(cured, 1)):
         return lacks
+    table, now = apply(ctx).told, ctx.ledger.copies.newest_looks(ctx.name)[server]
 
     def left(upto: int) -> int:
-        return len(unmerged(look, ctx.ledger.copies.merged_ends(ctx.name, upto)))
+        return len(unmerged(now, ctx.ledger.copies.merged_ends(ctx.name, upto)))
 
     if not left(table.upto):
         return True
