@@ -83,8 +83,12 @@ class SqlApplies(Part):
             return found
 
     def upkeep(self, name: str) -> Tried | None:
-        over = and_(a.c.pipeline == name, a.c.first_batch > a.c.last_batch, a.c.state.in_((APPLIED, REFUSED)))
-        over = and_(over, a.c.copied.is_(None))
+        over = and_(
+            a.c.pipeline == name,
+            a.c.first_batch > a.c.last_batch,
+            a.c.state.in_((APPLIED, REFUSED)),
+            a.c.copied.is_(None),
+        )
         with self._store.begin() as c:
             row = c.execute(select(a).where(over).order_by(a.c.epoch.desc()).limit(1)).first()
         return None if row is None else _tried(row)

@@ -2,9 +2,8 @@
 
 What a change ends with is one of three: done (it returns), refused (DeliveryRefused: nothing has changed that a reader
 meets), or unknown (DeliveryUnsure: it may be executed, now or later). Unknown is answered by the next try, under an
-epoch of its own, which looks first. Who refuses the user, whatever the window, raises DeliveryDenied: no window is held
-against it. All of it runs in a process that has the worker's libraries, started by the control
-plane (`spark_jobs/handlers/deliver.py`).
+epoch of its own, which looks first. A system that refuses the user raises DeliveryDenied: windows stay due. All of it
+runs in a process that has the worker's libraries, started by the control plane (`spark_jobs/handlers/deliver.py`).
 """
 
 from __future__ import annotations

@@ -360,8 +360,8 @@ def connection(conn_id: str, types: Collection[str], found: str | None, users: C
     """`found`: its type. `types`: those that fit; empty for any."""
     if types and found not in types:
         what = f"connection {conn_id} is of type {found or 'none'}, not {' or '.join(sorted(types))}"
-        mend = f"fix it under Admin > Connections; airflow connections get {conn_id}"
-        mend = retyped(conn_id, found, types, mend)
+        usual = f"fix it under Admin > Connections; airflow connections get {conn_id}"
+        mend = retyped(conn_id, found, types, usual)
         return Finding("connections", WRONG, what, f"needed by {', '.join(sorted(users))}", mend, conn_id)
     return ok("connections", f"connection {conn_id} ({found or 'no type'})", conn_id)
 

@@ -210,7 +210,7 @@ class ApplyLedger(Protocol):
         ...
 
     def upkeep(self, name: str) -> Tried | None:
-        """The newest try of upkeep that has come to an end, APPLIED or REFUSED; a commit of a copy is none."""
+        """The newest try of upkeep that has come to an end, APPLIED or REFUSED; commits of copies do not count."""
         ...
 
     def horizon(self, name: str, upto: int, before_ms: int) -> Horizon:

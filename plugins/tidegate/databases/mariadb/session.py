@@ -84,7 +84,7 @@ def end(cursor: Any, schema: str | None = None) -> LogPosition:
 
 
 def begin(cursor: Any) -> LogPosition:
-    """Where the oldest binary log begins that is still there. Raises Unusable where there is none."""
+    """The position at which the oldest binary log begins. Raises Unusable if the server has no log."""
     cursor.execute("SHOW BINARY LOGS")
     found = cursor.fetchone()
     cursor.fetchall()

@@ -46,7 +46,7 @@ class Catalogue(Protocol):
     def check_table(self, table: TableDef) -> None:
         """Look whether a publication would take the table as it is, or with columns added.
 
-        Raises CatalogueMismatch, and CatalogueError when there is none."""
+        Raises CatalogueMismatch; CatalogueError if the table is missing."""
         ...
 
     def partitions(self, table: str, prefix: PartitionValues = ()) -> dict[PartitionValues, str]:

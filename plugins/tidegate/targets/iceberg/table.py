@@ -171,7 +171,7 @@ class IcebergTable(InCatalogue):
         """Whether a commit is needed. Raises StorageAhead, CatalogueError, and MovedOn before either (R10)."""
         generation = fence.generation
         mine, newest = Token.of(generation), newest_token(loaded.metadata, generation.window.start_ms)
-        # what is in force already may be brought back, whoever's files stand there
+        # a generation in force may be brought back, even if others wrote the files that are there
         first = generation.number == 1 and isinstance(generation, BuiltGeneration)
         foreign = first and not all(self._is_ours(f) for f in seen.files)
         compared = held(self.definition, seen, below(location, generation.files))

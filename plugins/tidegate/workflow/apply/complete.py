@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tidegate.core.base.errors import LedgerError, LostComparison, NoPlace, SourceError, TidegateError
 from tidegate.core.copy import places
 from tidegate.core.copy.complete import Look, complete, of_all, unmerged, unread, worth_telling
 from tidegate.core.copy.port import NOWHERE, Place
+from tidegate.core.copy.rounds import Round
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, CopyStep
+from tidegate.core.spec.pipeline import Pipeline
 from tidegate.workflow.base.context import ATTEMPTS, Context
 from tidegate.workflow.base.servers import names
 from tidegate.workflow.source import log_cut
@@ -118,32 +121,27 @@ def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> 
     more than `caught_up_with`: nothing where that copy lacks a column, and nothing of looks at a connector that may
     have left out something since that copy began (S12). Of several servers it tells of each that it can (S11)."""
     after = table.copied if step is None else step.after(table.copied)
-    found = dict[str, Complete | None]()
+    found, rounds = dict[str, Complete | None](), ctx.ledger.copies.rounds(ctx.name)
     for server in names(ctx) or ("",):
-        lacks, cured = made_good(ctx, after, server)
+        lacks, cured, compared = made_good(ctx.pipeline, after, server, rounds)
         one = None if lacks else caught_up_with(ctx, table, upto, server, cured)
-        if one is not None and cured > _number(after, server):  # by a comparison, which knows no place of its rows (S9)
-            one = replace(one, exact=False)
-        found[server] = one
+        # a comparison knows no place of its rows (S9)
+        found[server] = one if one is None or not compared else replace(one, exact=False)
     if not names(ctx):
         return found[""]
     # how old rows of a server that is named no more are, nobody says
     return of_all({log.name: None for log in after.servers} | found)
 
 
-def made_good(ctx: Context, table: Copied, server: str) -> tuple[bool, int]:
-    """Whether the newest copy of all keys lacks a column that came later; and its number, or that of the comparison
-    that found the same later: what the connector has left out before is in the table (S12)."""
-    number = _number(table, server)
-    read = next((one for one in ctx.ledger.copies.rounds(ctx.name) if one.number == number), None)
-    if read is None:
-        return False, number
-    return bool(unread(ctx.pipeline, read.columns)), max(number, read.confirmed)
-
-
-def _number(table: Copied, server: str) -> int:
+def made_good(pipeline: Pipeline, table: Copied, server: str, rounds: Iterable[Round]) -> tuple[bool, int, bool]:
+    """Whether the newest copy of all keys lacks a column that came later; its number, or that of the comparison that
+    found the same later: what the connector has left out before is in the table (S12); and whether it is the latter."""
     whole = table.whole_of(server)
-    return 0 if whole is None else whole.number
+    number = 0 if whole is None else whole.number
+    read = next((one for one in rounds if one.number == number), None)
+    if read is None:
+        return False, number, False
+    return bool(unread(pipeline, read.columns)), max(number, read.confirmed), read.confirmed > number
 
 
 def further(ctx: Context, table: Told) -> Complete | None:

@@ -19,7 +19,7 @@ from tidegate.core.copy.places import connector_of
 from tidegate.core.copy.port import Database, LogPosition
 from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.comparison import Compared, Sample
-from tidegate.core.mirror.copied import RoundIn
+from tidegate.core.mirror.copied import NOTHING, RoundIn
 from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
 from tidegate.core.mirror.parts import covers, is_all
 from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
@@ -286,7 +286,8 @@ def _counts(ctx: Context, wait: Callable[[], bool], server: str) -> bool:
     """S12: whether to find no difference makes something good, and what is in the topic as the comparison begins is
     merged before any row is compared: rows can be equal by chance while a change waits. It waits for that."""
     told, look = ctx.ledger.applies.told(ctx.name), ctx.ledger.copies.newest_looks(ctx.name).get(server)
-    lacks, cured = (False, 0) if told is None else made_good(ctx, told.copied, server)
+    rounds = ctx.ledger.copies.rounds(ctx.name)
+    lacks, cured, _ = made_good(ctx.pipeline, NOTHING if told is None else told.copied, server, rounds)
     if look is None or not (lacks or look.gap >= max(cured, 1)):
         return lacks
     table, now = apply(ctx).told, ctx.ledger.copies.newest_looks(ctx.name)[server]
