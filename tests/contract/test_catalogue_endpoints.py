@@ -235,7 +235,7 @@ def test_properties_that_do_harm_are_refused(endpoint: Place) -> None:
         catalogue.ensure_table(table)
 
 
-def test_a_clustered_table_is_refused(endpoint: Place) -> None:
+def test_a_clustered_table_is_refused(endpoint: Place, request: pytest.FixtureRequest) -> None:
     """Hive opens one file of a partition for a bucket: `TABLESAMPLE`, joins by bucket."""
     table, catalogue = endpoint.table(), endpoint.catalogue
     catalogue.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
@@ -244,8 +244,9 @@ def test_a_clustered_table_is_refused(endpoint: Place) -> None:
     catalogue.execute(made)
     with pytest.raises(CatalogueMismatch, match="it is clustered into 4 buckets"):
         catalogue.ensure_table(table)
-    catalogue.execute(f"ALTER TABLE {table.name} NOT CLUSTERED")
-    catalogue.ensure_table(table)
+    if request.node.callspec.params["endpoint"] == "hive4":  # Spark knows no way back
+        catalogue.execute(f"ALTER TABLE {table.name} NOT CLUSTERED")
+        catalogue.ensure_table(table)
 
 
 def test_a_managed_table_is_refused(endpoint: Place) -> None:
