@@ -20,6 +20,7 @@ from pyhive import hive
 from spark_jobs.engine.types import schema_of
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
 from tidegate.core.base.partition_values import HIVE_NULL, partition_path
+from tidegate.targets.hive import sql
 from tidegate.targets.hive.catalogue import PyHiveCatalogue
 
 # ---------------------------------------------------------------- what readers see
@@ -221,11 +222,31 @@ def test_partitions_of_before_a_column_read_as_the_table(endpoint: Place) -> Non
     assert catalogue.examine(table.name) == (there, {})
 
 
-def test_purge_on_drop_is_refused(endpoint: Place) -> None:
-    table = endpoint.created()
-    endpoint.catalogue.execute(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('external.table.purge'='true')")
-    with pytest.raises(CatalogueMismatch, match="purge"):
-        endpoint.catalogue.ensure_table(table)
+def test_properties_that_do_harm_are_refused(endpoint: Place) -> None:
+    """HiveServer2 does all of it; Spark's readers pass over most, and its tables are read by others too."""
+    table, catalogue = endpoint.created(), endpoint.catalogue
+    harm = ("external.table.purge", "discover.partitions", "parquet.column.index.access", "skip.header.line.count")
+    for name in harm:
+        value, harmless = ("1", "0") if "skip" in name else ("true", "false")
+        catalogue.execute(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{name}'='{value}')")
+        with pytest.raises(CatalogueMismatch, match=f"{name} is {value}: "):
+            catalogue.ensure_table(table)
+        catalogue.execute(f"ALTER TABLE {table.name} SET TBLPROPERTIES ('{name}'='{harmless}')")
+        catalogue.ensure_table(table)
+
+
+def test_a_clustered_table_is_refused(endpoint: Place, request: pytest.FixtureRequest) -> None:
+    """Hive opens one file of a partition for a bucket: `TABLESAMPLE`, joins by bucket."""
+    table, catalogue = endpoint.table(), endpoint.catalogue
+    catalogue.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+    column = table.columns[0][0]
+    made = sql.create_table(table).replace(" STORED AS", f" CLUSTERED BY (`{column}`) INTO 4 BUCKETS STORED AS")
+    catalogue.execute(made)
+    with pytest.raises(CatalogueMismatch, match="it is clustered into 4 buckets"):
+        catalogue.ensure_table(table)
+    if request.node.callspec.params["endpoint"] == "hive4":  # Spark knows no way back
+        catalogue.execute(f"ALTER TABLE {table.name} NOT CLUSTERED")
+        catalogue.ensure_table(table)
 
 
 def test_a_managed_table_is_refused(endpoint: Place) -> None:

@@ -112,6 +112,10 @@ def test_a_column_of_the_order_keeps_its_type(place: Place) -> None:
     ("made", "words"),
     [
         ("(`_window` DateTime, x Int8) ENGINE = Memory", "its engine is Memory"),
+        (
+            "(`_window` DateTime, x Int8) ENGINE = ReplacingMergeTree PARTITION BY `_window` ORDER BY x",
+            "its engine is ReplacingMergeTree: windows go into a plain MergeTree",
+        ),
         ("(`_window` DateTime, x Int8) ENGINE = MergeTree PARTITION BY x ORDER BY tuple()", "not partitioned"),
         (
             "(`_window` Date) ENGINE = MergeTree PARTITION BY `_window` ORDER BY tuple()",

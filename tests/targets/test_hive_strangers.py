@@ -142,10 +142,14 @@ def test_another_order_is_another_table_where_columns_are_found_by_position() ->
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"discover": True}, "discover.partitions is true"),
+        ({"settings": {"discover.partitions": "TRUE"}}, "discover.partitions is true: Hive would add partitions"),
+        ({"settings": {"external.table.purge": "true"}}, "external.table.purge is true: dropping"),
+        ({"settings": {"parquet.column.index.access": "true"}}, "a file's columns by their place"),
+        ({"settings": {"skip.header.line.count": "1"}}, "would leave out the first lines of each file"),
+        ({"settings": {"skip.footer.line.count": "2"}}, "would leave out the last lines of each file"),
+        ({"buckets": "4"}, "it is clustered into 4 buckets"),
         ({"inputs": "x.TextInputFormat"}, "its files are opened by x.TextInputFormat"),
         ({"kind": "MANAGED_TABLE"}, "not an external table"),
-        ({"purge": True}, "external.table.purge is true"),
     ],
 )
 def test_what_a_person_may_do_to_a_table_is_refused(more: dict, words: str) -> None:
@@ -155,6 +159,9 @@ def test_what_a_person_may_do_to_a_table_is_refused(more: dict, words: str) -> N
 
 def test_a_table_without_properties_of_ours_is_the_same() -> None:
     sql.check_same(defined("parquet"), described("parquet"))
+    harmless = {"discover.partitions": "False", "skip.header.line.count": "0", "external.table.purge": ""}
+    for buckets in ("", "0", "-1"):
+        sql.check_same(defined("parquet"), described("parquet", settings=harmless, buckets=buckets))
 
 
 @pytest.mark.parametrize(
@@ -194,10 +201,15 @@ def test_of_what_spark_tells_twice_the_partitions_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [("", "discover.partitions ", "TRUE "), ("Table Properties", "[a=b, discover.partitions=true]", "")]
+    "row", [("", "discover.partitions ", "TRUE "), ("Table Properties", "[a=b, discover.partitions=TRUE]", "")]
 )
-def test_what_the_endpoints_tell_of_discovery(row: tuple[str, str, str]) -> None:
+def test_what_the_endpoints_tell_of_a_tables_properties(row: tuple[str, str, str]) -> None:
     details = ("# Detailed Table Information", "", "")
-    assert sql.read_description([details, row]).discover
-    told = tuple(cell.replace("TRUE", "false").replace("true", "false") for cell in row)
-    assert not sql.read_description([details, told]).discover
+    assert sql.read_description([details, row]).settings == {"discover.partitions": "TRUE"}
+    assert sql.read_description([details, ("Owner", "discover.partitions", "TRUE")]).settings == {}
+
+
+def test_what_the_endpoints_tell_of_buckets() -> None:
+    details = ("# Detailed Table Information", "", "")
+    for row in (("Num Buckets:        ", "4                   ", None), ("Num Buckets", "4", "")):
+        assert sql.read_description([details, row]).buckets == "4"

@@ -121,6 +121,17 @@ def test_a_table_that_reads_text_otherwise_is_refused() -> None:
     assert differences("orc", {}) == []
 
 
+@pytest.mark.parametrize(
+    ("value", "words"), [("gbk", ["its serialization.encoding is 'GBK', not 'UTF-8'"]), ("utf-8", [])]
+)
+def test_an_encoding_that_shows_other_texts(value: str, words: list[str]) -> None:
+    name = "serialization.encoding"
+    for row in (("", name, value), ("Storage Properties", f"[{name}={value}]", "")):
+        there = sql.read_description([("# Detailed Table Information", "", ""), row]).properties
+        assert there == {name: value}
+    assert differences("text", dict(TEXT) | there) == words
+
+
 def test_other_rows_tell_nothing() -> None:
     assert read_properties("", "numFiles", "3") == {}
     assert read_properties("owner", "field.delim", "x") == {}

@@ -21,6 +21,8 @@ from tidegate.targets.clickhouse.client import (
 from tidegate.targets.clickhouse.statements import Names
 from tidegate.targets.clickhouse.types import WINDOW_TYPE, Column
 
+_OWN = "take a table of its own"
+
 
 def prepared(shard: Client, number: int, names: Names, columns: Sequence[Column], table: Table) -> list[str]:
     """What was done, in words. Looks first. Raises DeliveryRefused, Failed, Unanswered. `number`: of the shard."""
@@ -49,10 +51,10 @@ def _check_table(shard: Client, names: Names, window: Column, owner: str) -> Non
     wrong = None
     if str(engine).startswith("Replicated"):
         wrong = f"its engine is {engine}, and one server is named", "name all replicas: a host like ch1|ch2"
-    elif not str(engine).endswith("MergeTree"):
-        wrong = f"its engine is {engine}: windows go into MergeTree tables", "take a table of its own"
+    elif engine not in ("MergeTree", "SharedMergeTree"):  # others make one row of several, after we have counted them
+        wrong = f"its engine is {engine}: windows go into a plain MergeTree, which keeps each row", _OWN
     elif str(partition_key).strip("`") != window.name or kind not in ("DateTime", WINDOW_TYPE):
-        wrong = f"it is not partitioned by a DateTime column {window.name}", "take a table of its own"
+        wrong = f"it is not partitioned by a DateTime column {window.name}", _OWN
     elif comment != owner:
         mark = f"ALTER TABLE {names.target} COMMENT COLUMN {quoted(window.name)} {text(owner)}"
         wrong = f"it is not marked as this delivery's, but {comment!r}", f"if it is to be: {mark}"

@@ -91,8 +91,8 @@ def _checked(at: Client, names: Names, window: Column, whose: str) -> str:
     """The path of the table there. Raises DeliveryRefused for one that is not this delivery's."""
     engine, partition_key = told_of(at, statements.described(names), names)[0]
     wrong, path = None, ""
-    if not str(engine).startswith("Replicated"):
-        wrong = f"its engine is {engine}, and the connection names several replicas"
+    if engine != "ReplicatedMergeTree":
+        wrong = f"its engine is {engine}: several replicas are named, so it has to be a ReplicatedMergeTree"
     elif str(partition_key).strip("`") != window.name:
         wrong = f"it is not partitioned by {window.name}"
     elif whose not in (path := str(told_of(at, statements.replica_path(names), names)[0][0])):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.targets.hive.formats import TEXT, finds_by_name
+from tidegate.targets.hive.formats import finds_by_name, text_differences
 from tidegate.targets.hive.sql import Description
 
 
@@ -20,11 +20,7 @@ def otherwise(table: Description, partition: Description) -> str:
         if there != due
     ]
     if not words and "LazySimpleSerDe" in table.serde:
-        words += [
-            f"its {name} is {partition.properties.get(name)!r}, not {table.properties.get(name)!r}"
-            for name, _ in TEXT
-            if partition.properties.get(name) != table.properties.get(name)
-        ]
+        words += text_differences(partition.properties, table.properties)
     return "; ".join(words + _columns(table, partition))
 
 

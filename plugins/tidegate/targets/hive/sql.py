@@ -17,16 +17,16 @@ from tidegate.core.spec.evolution import Changes, can_grow, changes
 from tidegate.targets.hive.formats import (
     FORMATS,
     INPUTS,
+    SAFE_PROPERTIES,
     SERDES,
     differences,
     finds_by_name,
+    harm,
     read_properties,
+    read_settings,
     row_format,
 )
 from tidegate.targets.hive.ports import TableDef
-
-SAFE_PROPERTIES = (("external.table.purge", "false"), ("discover.partitions", "false"))
-"""A dropped partition must leave its files alone, and nobody but us may add one."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 # `$` begins a variable, which both servers substitute inside literals too, before they parse; `;` ends a statement for
@@ -228,8 +228,8 @@ class Description:
     kind: str = ""  # EXTERNAL_TABLE, EXTERNAL, MANAGED_TABLE, VIRTUAL_VIEW ...
     serde: str = ""
     inputs: str = ""  # the class that opens files
-    purge: bool = False
-    discover: bool = False
+    buckets: str = ""  # by how many it is clustered: -1 or 0 if not
+    settings: dict[str, str] = field(default_factory=dict)  # the table's properties, where they matter
     properties: dict[str, str] = field(default_factory=dict)  # of the SerDe, where they matter
 
     @property
@@ -276,10 +276,10 @@ def _read_detail(found: Description, label: str, text: str, more: str) -> None:
     elif properties := read_properties(label, text, more):
         at_once = label == "storage properties"  # all in one row, the partition's before the table's
         found.properties |= {} if at_once and found.properties else properties
-    elif text in ("external.table.purge", "discover.partitions") or label == "table properties":
-        told = f"{text}={more}".lower()
-        found.purge = found.purge or "external.table.purge=true" in told
-        found.discover = found.discover or "discover.partitions=true" in told
+    elif label == "num buckets":
+        found.buckets = found.buckets or text
+    else:
+        found.settings |= read_settings(label, text, more)
 
 
 _NOT_OURS = "correct sink.table, sink.location or the columns in the spec, or the table in Hive"
@@ -311,10 +311,11 @@ def _table_differences(table: TableDef, found: Description) -> list[str]:
         words.append(f"it lies in {found.location}, not in {location_uri(table.location)}")
     if not found.external:
         words.append(f"it is a {found.kind or 'table of unknown kind'}, not an external table")
-    if found.purge:
-        words.append("external.table.purge is true: dropping a partition would delete files")
-    if found.discover:
-        words.append("discover.partitions is true: Hive would add partitions that no manifest names")
+    words += harm(found.settings)
+    if found.buckets not in ("", "0", "-1"):
+        words.append(
+            f"it is clustered into {found.buckets} buckets: Hive would look for a row in one file of a partition"
+        )
     if SERDES[table.format] not in found.serde:
         words.append(f"its format is {found.serde or 'unknown'}, not {table.format}")
     elif found.inputs and INPUTS[table.format] not in found.inputs:
