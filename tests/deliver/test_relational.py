@@ -254,6 +254,20 @@ def test_rows_that_nobody_sent_are_not_touched(opened: Open, server: Server, nam
         system.prepare()
 
 
+def test_a_table_that_takes_nothing_back_or_forgets_is_refused(opened: Open, server: Server, name: str) -> None:
+    """Its rows would come and go without the token beside them."""
+    change, words = "ENGINE=MyISAM", "MyISAM takes nothing back"
+    if server.kind == "postgresql":
+        change, words = "SET UNLOGGED", "it is UNLOGGED"
+    opened().prepare()
+    server.run(f"ALTER TABLE {name} {change}")
+    with pytest.raises(DeliveryRefused, match=words) as caught:
+        opened().prepare()
+    assert not caught.value.retry
+    server.run(str(caught.value.advice))
+    assert opened().prepare() == []
+
+
 def test_a_table_of_another_pipeline_is_refused(opened: Open, server: Server, name: str) -> None:
     system, rows = opened(), Made([FULL])
     system.prepare()

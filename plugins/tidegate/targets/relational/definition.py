@@ -96,6 +96,8 @@ class Definition:
                 advice="give each delivery a table of its own",
                 retry=False,
             )
+        if why := self._dialect.forgets(cursor, self._at):
+            raise DeliveryRefused(f"{self.table} is not taken: {why[0]}", advice=why[1], retry=False)
         if owner is None:
             cursor.execute(f"SELECT 1 FROM {self.table} LIMIT 1")
             if cursor.fetchone() is not None:

@@ -51,6 +51,10 @@ class Dialect(Protocol):
         """Type of each column, by its name, as `columns.column` spells it; empty where there is no table."""
         ...
 
+    def forgets(self, cursor: Any, table: SourceTable) -> tuple[str, str] | None:
+        """Why the table's rows do not come and go with their token, and what to do about it; None: they do."""
+        ...
+
     def widen(self, table: str, column: Column) -> str:
         """The statement that gives a column a wider type."""
         ...

@@ -23,6 +23,8 @@ _IDLE_S = 900
 _COLUMNS = """
 SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 ORDER BY ORDINAL_POSITION"""
+_ENGINE = "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_NO_TRANSACTIONS = ("MyISAM", "Aria", "MEMORY", "CSV", "ARCHIVE", "BLACKHOLE", "MRG_MyISAM", "FEDERATED")
 _WIDTHS = {"tinyint(4)": "tinyint", "smallint(6)": "smallint", "int(11)": "int", "bigint(20)": "bigint"}
 """Until MySQL 8.0.19, and in MariaDB, integers show a width that means nothing."""
 _NO_VARIABLE = 1193
@@ -70,6 +72,14 @@ class MariaDB:
     def columns(self, cursor: Any, table: SourceTable) -> dict[str, str]:
         cursor.execute(_COLUMNS, (table.schema, table.name))
         return {name: _WIDTHS.get(kind, kind) for name, kind in cursor.fetchall()}
+
+    def forgets(self, cursor: Any, table: SourceTable) -> tuple[str, str] | None:
+        cursor.execute(_ENGINE, (table.schema, table.name))
+        engine = (cursor.fetchone() or ("",))[0]
+        if engine not in _NO_TRANSACTIONS:
+            return None
+        full = f"{self.quoted(table.schema)}.{self.quoted(table.name)}"
+        return f"its engine {engine} takes nothing back", f"ALTER TABLE {full} ENGINE=InnoDB"
 
     def widen(self, table: str, column: Column) -> str:
         return f"ALTER TABLE {table} MODIFY COLUMN {self.quoted(column.name)} {column.type}"

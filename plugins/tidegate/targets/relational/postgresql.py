@@ -26,6 +26,7 @@ _SESSION = (
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+_KIND = "SELECT relkind = 'f', relpersistence = 'u' FROM pg_class WHERE oid = to_regclass(%s)"
 _BLAMED = {
     "22": Blame.VALUE, "25006": Blame.USER, "28": Blame.USER, "3D000": Blame.USER, "42501": Blame.USER,
     "3F000": Blame.TABLE, "42P01": Blame.TABLE, "55P03": Blame.LOCK, "53100": Blame.SPACE,
@@ -57,8 +58,20 @@ class PostgreSQL:
         return session.column_name(name).replace("%%", "%")
 
     def columns(self, cursor: Any, table: SourceTable) -> dict[str, str]:
-        cursor.execute(_COLUMNS, (f"{self.quoted(table.schema)}.{self.quoted(table.name)}",))
+        cursor.execute(_COLUMNS, (self._full(table),))
         return {name: _TYPES.get(kind, kind) for name, kind in cursor.fetchall()}
+
+    def forgets(self, cursor: Any, table: SourceTable) -> tuple[str, str] | None:
+        cursor.execute(_KIND, (self._full(table),))
+        foreign, unlogged = cursor.fetchone() or (False, False)
+        if foreign:
+            return "it is a foreign table, whose rows are committed apart from their token", "name another table"
+        if unlogged:
+            return "it is UNLOGGED: a crash of the server empties it", f"ALTER TABLE {self._full(table)} SET LOGGED"
+        return None
+
+    def _full(self, table: SourceTable) -> str:
+        return f"{self.quoted(table.schema)}.{self.quoted(table.name)}"
 
     def widen(self, table: str, column: Column) -> str:
         return f"ALTER TABLE {table} ALTER COLUMN {self.quoted(column.name)} TYPE {column.type}"
