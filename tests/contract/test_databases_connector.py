@@ -193,7 +193,7 @@ def test_a_slot_whose_publications_lack_a_table_brings_none_of_its_changes(
         postgresql.run("CREATE PUBLICATION copy_test FOR TABLE shop.t")
         assert asked() > NOWHERE
         postgresql.run("ALTER PUBLICATION copy_test SET (publish = 'insert, update')")
-        with pytest.raises(NoPlace, match="with inserts, updates and deletes"):
+        with pytest.raises(NoPlace, match="with inserts, updates and deletes of all rows"):
             asked()
         postgresql.run("ALTER PUBLICATION copy_test SET (publish = 'insert, update, delete')")
         postgresql.run("DROP TABLE shop.t", "CREATE TABLE shop.t (id int PRIMARY KEY) PARTITION BY RANGE (id)")
@@ -203,6 +203,20 @@ def test_a_slot_whose_publications_lack_a_table_brings_none_of_its_changes(
             "CREATE TABLE shop.part PARTITION OF shop.t DEFAULT", "ALTER PUBLICATION copy_test ADD TABLE shop.part"
         )
         assert asked() > NOWHERE, "its rows are published by their partition"
+        postgresql.run("CREATE TABLE shop.part1 PARTITION OF shop.t FOR VALUES FROM (1) TO (9)")
+        with pytest.raises(NoPlace, match=r"^shop\.t is in no publication"):
+            asked()
+        postgresql.run("ALTER PUBLICATION copy_test ADD TABLE shop.part1")
+        assert asked() > NOWHERE
+        postgresql.run("ALTER PUBLICATION copy_test SET TABLE shop.part, shop.part1 WHERE (id > 4)")
+        with pytest.raises(NoPlace, match="of all rows") as caught:
+            asked()
+        assert "SET TABLE where it has a row filter" in caught.value.advice
+        postgresql.run(
+            "ALTER PUBLICATION copy_test SET (publish_via_partition_root)",
+            "ALTER PUBLICATION copy_test SET TABLE shop.t",
+        )
+        assert asked() > NOWHERE, "by the table itself"
     finally:
         postgresql.run("SELECT pg_drop_replication_slot('copy_test')", "DROP PUBLICATION IF EXISTS copy_test")
         postgresql.run("DROP TABLE shop.t")

@@ -88,8 +88,9 @@ def slot_position(connection: Connection, slot: str, timeout_s: float, copy: Cop
         raise NoPlace(what, advice=advice)
     if unpublished:
         first, others = unpublished[0], f", nor are {len(unpublished) - 1:,} more" if len(unpublished) > 1 else ""
-        what = f"{first} is in no publication with inserts, updates and deletes{others}: its changes pass the slot by"
-        raise NoPlace(what, advice=f"ALTER PUBLICATION ... ADD TABLE {first}, then copy again; {GOES_ON}")
+        what = f"{first} is in no publication with inserts, updates and deletes of all rows{others}: some are missing"
+        advice = f"ALTER PUBLICATION ... ADD TABLE {first}, or SET TABLE where it has a row filter, then copy again"
+        raise NoPlace(what, advice=f"{advice}; {GOES_ON}")
     return found, 0
 
 

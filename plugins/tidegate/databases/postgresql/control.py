@@ -42,13 +42,17 @@ _UNPUBLISHED = """
 WITH published AS (
   SELECT DISTINCT c.oid FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
   JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
-  WHERE p.pubinsert AND p.pubupdate AND p.pubdelete)
+  WHERE p.pubinsert AND p.pubupdate AND p.pubdelete AND to_jsonb(t) ->> 'rowfilter' IS NULL)
 SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%s)
   AND EXISTS (SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND plugin = 'pgoutput')
-  AND NOT EXISTS (
-    SELECT 1 FROM published p WHERE p.oid = c.oid OR p.oid IN (SELECT relid FROM pg_partition_tree(c.oid)))
+  AND NOT EXISTS (SELECT 1 FROM published p WHERE p.oid = c.oid)
+  AND (SELECT coalesce(bool_or(NOT EXISTS (
+      SELECT 1 FROM pg_partition_ancestors(leaf.relid) a JOIN published p ON p.oid = a.relid)), true)
+    FROM pg_partition_tree(c.oid) leaf WHERE leaf.isleaf)
 ORDER BY 1"""
+"""A publication with a row filter (a column since PostgreSQL 15) passes other rows by. A partitioned table is published
+by itself, or by each of its partitions."""
 _IN_PROGRESS = """
 WITH top AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::numeric AS n)
 SELECT DISTINCT (top.n - 2147483648 + mod(l.transactionid::text::numeric - mod(top.n, 4294967296) + 6442450944,
@@ -125,8 +129,8 @@ class PostgreSQL(LoggedDatabase):
             return None if found is None or found[0] is None else int(found[0])
 
     def unpublished(self, slot: str, tables: Sequence[str]) -> Sequence[str]:
-        """Those of `tables` (`schema.name`) that no publication has with all changes of rows, where the slot's reader
-        goes by publications."""
+        """Those of `tables` (`schema.name`) that no publication has with all changes of all rows, where the slot's
+        reader goes by publications."""
         if not tables:
             return ()
         with self._asking() as cursor:
