@@ -61,7 +61,7 @@ def test_a_connector_without_a_task_brings_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("skipped", "warns"), [(None, True), ("t", True), ("c, t", True), ("c,t", True), ("none", False), ("c,u", False)]
+    ("skipped", "warns"), [(None, True), ("t", True), ("x, t", True), ("x,t", True), ("none", False), ("x,y", False)]
 )
 def test_a_truncate_that_is_left_out(skipped: str | None, warns: bool) -> None:
     """Debezium's default leaves it out."""
@@ -69,6 +69,45 @@ def test_a_truncate_that_is_left_out(skipped: str | None, warns: bool) -> None:
     words = ("connector shop leaves TRUNCATE out", "skipped.operations: none makes a dirty record of it")
     assert [(f.level, f.what, f.mend.split(";")[0]) for f in found] == ([(WARNING, *words)] if warns else [])
     assert all(f.means.startswith("rows of a table that was truncated stay") for f in found)
+
+
+@pytest.mark.parametrize(
+    ("skipped", "which"), [("c", ["inserts"]), ("d, u", ["updates", "deletes"]), ("none", []), ("delete", [])]
+)
+def test_kinds_of_changes_that_are_left_out(skipped: str, which: list[str]) -> None:
+    found = told(settings=WELL | {"skipped.operations": skipped})
+    assert [(f.level, f.what) for f in found] == [(WRONG, f"connector shop leaves {each} out") for each in which]
+    assert all(f.mend == "take it out of skipped.operations, then tidegate copy --again" for f in found)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "out"),
+    [
+        ("table.include.list", "shop.orders", False),
+        ("table.include.list", "shop.items, SHOP.ORD.*", False),
+        ("table.include.list", "shop.order,orders", True),
+        ("table.include.list", "", False),
+        ("table.include.list", "shop.(", False),
+        ("table.exclude.list", "shop.orders_.*", False),
+        ("table.exclude.list", "shop\\.orders", True),
+        ("table.exclude.list", r"shop\.o{2,3},shop\.x", False),
+        ("database.include.list", "shop", False),
+        ("database.include.list", "sho", True),
+        ("schema.exclude.list", "public,shop", True),
+    ],
+)
+def test_a_table_that_is_left_out(setting: str, value: str, out: bool) -> None:
+    state = ConnectorState(name="shop", parts=(CONNECTOR, TASK), settings=WELL | {setting: value})
+    words = f"connector shop leaves shop.orders out ({setting})"
+    found = connector("orders", state, "shop.orders")
+    assert [(f.level, f.what) for f in found] == ([(WRONG, words)] if out else [])
+    assert connector("orders", state) == [], "which tables a regular expression names is not known here"
+
+
+def test_columns_that_are_left_out_or_changed() -> None:
+    (one,) = told(settings=WELL | {"column.truncate.to.40.chars": "shop.orders.note", "column.exclude.list": "x"})
+    words = "connector shop changes or leaves out columns (column.exclude.list, column.truncate.to.40.chars)"
+    assert (one.level, one.what) == (WARNING, words)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def _connector(ctx: Context, server: CopiedServer, lookup: Lookup, seconds: floa
         assert server.connect_conn_id is not None
         assert server.connector is not None
         url = http_url(lookup(server.connect_conn_id))
-        found = connectors.connector(ctx.name, connector.connect_state(url, server.connector, seconds))
+        state = connector.connect_state(url, server.connector, seconds)
+        found = connectors.connector(ctx.name, state, ctx.pipeline.copy.table if ctx.pipeline.copy else "")
         connector.connect_position(url, server.connector, seconds)
     except TidegateError as e:
         return [refused("connector", ctx.name, str(e.args[0]), means, e.advice, WARNING)]

@@ -3,6 +3,7 @@ mirror says less than it could, or too much."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,9 +22,9 @@ class ConnectorState:
     settings: Mapping[str, str]
 
 
-def connector(pipeline: str, state: ConnectorState) -> list[Finding]:
-    """What is wrong with it; nothing where all is well."""
-    return [*_parts(pipeline, state), *_settings(pipeline, state)]
+def connector(pipeline: str, state: ConnectorState, table: str = "") -> list[Finding]:
+    """What is wrong with it. `table`: the only one that the mirror shows, `schema.name`."""
+    return [*_parts(pipeline, state), *_captured(pipeline, state, table), *_settings(pipeline, state)]
 
 
 def _parts(pipeline: str, state: ConnectorState) -> Iterator[Finding]:
@@ -50,9 +51,49 @@ def _reason(trace: str) -> str:
     return "; ".join([lines[0], *causes[-1:]])
 
 
+def _captured(pipeline: str, state: ConnectorState, table: str) -> Iterator[Finding]:
+    """What never comes, as Debezium's settings have it."""
+    for setting in _leaving_out(state.settings, table) if table else ():
+        means, mend = "no change of it comes", f"correct {setting}, then tidegate copy --again"
+        yield Finding(_CHECK, WRONG, f"connector {state.name} leaves {table} out ({setting})", means, mend, pipeline)
+    for code, which in (("c", "inserts"), ("u", "updates"), ("d", "deletes")):
+        if code in _skipped(state):
+            means = f"the mirror never meets the source's {which}"
+            mend = "take it out of skipped.operations, then tidegate copy --again"
+            yield Finding(_CHECK, WRONG, f"connector {state.name} leaves {which} out", means, mend, pipeline)
+    if changed := sorted(key for key in state.settings if key.startswith(_OF_COLUMNS)):
+        means = "events of a row have other values than a copy of it, and each comparison finds that"
+        mend = "take the setting out, if it is about a column of this mirror"
+        what = f"connector {state.name} changes or leaves out columns ({', '.join(changed)})"
+        yield Finding(_CHECK, WARNING, what, means, mend, pipeline)
+
+
+_OF_COLUMNS = ("column.include", "column.exclude", "column.mask", "column.truncate")
+
+
+def _leaving_out(settings: Mapping[str, str], table: str) -> Iterator[str]:
+    """Lists of regular expressions, each of which has to match all of a name, in any case."""
+    for what, name in (("table", table), ("database", table.partition(".")[0]), ("schema", table.partition(".")[0])):
+        for kind, wanted in (("include", True), ("exclude", False)):
+            told = settings.get(f"{what}.{kind}.list", "").strip()
+            if told and _listed(told, name) is (not wanted):
+                yield f"{what}.{kind}.list"
+
+
+def _listed(told: str, name: str) -> bool | None:
+    """None: an expression that only Java understands."""
+    try:
+        return any(re.fullmatch(each.strip(), name, re.IGNORECASE) for each in re.split(r"(?<!\\),", told))
+    except re.error:
+        return None
+
+
+def _skipped(state: ConnectorState) -> list[str]:
+    return [each.strip() for each in state.settings.get("skipped.operations", "t").split(",")]
+
+
 def _settings(pipeline: str, state: ConnectorState) -> Iterator[Finding]:
-    skipped = [each.strip() for each in state.settings.get("skipped.operations", "t").split(",")]
-    if "t" in skipped:
+    if "t" in _skipped(state):
         means = "rows of a table that was truncated stay, under a time since when nothing is older"
         mend = "skipped.operations: none makes a dirty record of it; or tidegate copy --again after each"
         yield Finding(_CHECK, WARNING, f"connector {state.name} leaves TRUNCATE out", means, mend, pipeline)
