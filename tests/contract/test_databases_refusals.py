@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -336,3 +337,17 @@ def test_connections_of_other_kinds_are_refused() -> None:
         "kind": "mariadb", "connection": "x", "host": "db", "port": "3306", "user": "", "password": "", "database": "",
         "ssl_ca": "/etc/ca.pem", "ssl_mode": "VERIFY_CA",
     }  # fmt: skip
+
+
+def test_a_servers_own_limit_cuts_no_answer_off(mariadb: Server) -> None:
+    """`sql_select_limit` of sessions that set none: chunks of two rows would look whole."""
+    mariadb.run("DROP TABLE IF EXISTS shop.t")
+    numbers(mariadb, 9)
+    mariadb.run("SET GLOBAL sql_select_limit = 2")
+    try:
+        with closing(kinds.opened(mariadb.connection, 10.0)) as database:
+            table = database.describe("shop.t")
+            assert database.bounds(table, None, 2, 9) == [(20,), (40,), (60,), (80,)]
+        assert len(read(mariadb, table, [("id", "bigint")])[0]) == 9
+    finally:
+        mariadb.run("SET GLOBAL sql_select_limit = 18446744073709551615", "DROP TABLE shop.t")

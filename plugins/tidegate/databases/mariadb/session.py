@@ -19,7 +19,10 @@ CONNECT_S = 10
 _TRANSIENT = frozenset((1040, 1053, 1159, 1160, 1161, 1184, 1203, 1205, 1213, 1226, 1317, 1412, 1927, 1969))
 _TRANSIENT |= frozenset((2002, 2003, 2006, 2013, 2055, 3024, 3169))
 """Too many connections, shutting down, lost, killed, timed out, locked, changed meanwhile, unreachable."""
-_SESSION = "SET SESSION time_zone = '+00:00', sql_mode = '', net_write_timeout = 3600, net_read_timeout = 600"
+_SESSION = (
+    "SET SESSION time_zone = '+00:00', sql_mode = '', net_write_timeout = 3600, net_read_timeout = 600, "
+    "sql_select_limit = 18446744073709551615"  # a server's own limit cuts answers off without a word
+)
 SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 
 
