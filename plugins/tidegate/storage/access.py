@@ -43,9 +43,7 @@ def access_of(connection: Connection) -> dict[str, str]:
     if connection.conn_type not in TYPES:
         raise TidegateError(
             f"{name} is of type {connection.conn_type}: an object store needs aws",
-            advice=retyped(
-                connection.conn_id, connection.conn_type, TYPES, f"give {OPTION} a connection of type aws"
-            ),
+            advice=retyped(connection.conn_id, connection.conn_type, TYPES, f"give {OPTION} a connection of type aws"),
         )
     extra = connection.extra
     unknown = [key for key in _NOT_TAKEN if extra.get(key)]
