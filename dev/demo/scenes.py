@@ -58,38 +58,15 @@ def _start_ingest(world: World, run_id: str) -> None:
 
 def _drain(world: World) -> None:
     name, ends = world.pipeline.name, flights.end_offsets(world.info.kafka_bootstrap)
-    told = _landed_before(world)
 
     def drained() -> bool:
-        nonlocal told
-        if world.ledger.pipelines.row(name) is None:  # the first run registers it
+        world.say_landed(name)
+        if world.told == 0:
             return False
         view = world.ledger.batches.planning_view(name)
-        while told + 1 < view.next_batch_id:
-            batch = world.ledger.batches.get(name, told + 1)
-            if not isinstance(batch, LandedBatch):
-                return False
-            told += 1
-            _say_batch(world, batch)
         return view.planned_ends == ends and view.open_batch is None and _idle(world)
 
     wait_until(drained, _INGEST_S, lambda: f"the topic was not drained; runs: {_unfinished(world)}")
-
-
-def _say_batch(world: World, batch: LandedBatch) -> None:
-    files = world.ledger.batches.manifest_files(world.pipeline.name, batch.plan.batch_id)
-    rows = {kind: sum(f.rows for f in files if f.kind == kind) for kind in ("data", "late", "dirty")}
-    words = ", ".join(f"{n:,} {kind}" for kind, n in rows.items() if n)
-    batch_id, epoch = batch.plan.batch_id, batch.epoch
-    world.out.line(f"batch {batch_id} (epoch {epoch}): {batch.plan.records:,} offsets -> {words}, {len(files):,} files")
-
-
-def _landed_before(world: World) -> int:
-    name = world.pipeline.name
-    if world.ledger.pipelines.row(name) is None:
-        return 0
-    view = world.ledger.batches.planning_view(name)
-    return view.next_batch_id - 1 if view.open_batch is None else view.open_batch.plan.batch_id - 1
 
 
 def _idle(world: World) -> bool:

@@ -17,6 +17,7 @@ from dev.demo.output import Output
 from dev.demo.tables import Place, Tables, place, window_of
 from dev.stack.info import StackInfo
 from tidegate.core.batch.states import LandedBatch
+from tidegate.core.files.receipt import DATA, DIRTY, LATE
 from tidegate.core.ledger import Ledger
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.core.window.states import PublishedGeneration
@@ -73,8 +74,11 @@ class Stage:
             if not isinstance(batch, LandedBatch):
                 return
             self.told += 1
-            rows = sum(f.rows for f in self.ledger.batches.manifest_files(name, self.told))
-            self.out.line(f"batch {self.told} (epoch {batch.epoch}): {batch.plan.records:,} offsets, {rows:,} rows")
+            files = self.ledger.batches.manifest_files(name, self.told)
+            rows = {kind: sum(f.rows for f in files if f.kind == kind) for kind in (DATA, LATE, DIRTY)}
+            words = ", ".join(f"{n:,} {kind}" for kind, n in rows.items() if n)
+            offsets = f"batch {self.told} (epoch {batch.epoch}): {batch.plan.records:,} offsets"
+            self.out.line(f"{offsets} -> {words}, {len(files):,} files")
 
 
 @dataclass(kw_only=True)

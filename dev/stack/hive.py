@@ -10,7 +10,7 @@ from dev.stack.errors import StackError
 from dev.stack.hdfs import site_xml
 from dev.stack.jars import ensure_jars
 from dev.stack.java import ADD_OPENS, find_java
-from dev.stack.parts import Part
+from dev.stack.parts import Part, Site
 from dev.stack.ports import LOOPBACK, accepts
 from dev.stack.processes import Program
 from dev.stack.secrets import write_private
@@ -144,9 +144,7 @@ class SparkThriftObjects(SparkThrift):
         return f"{spark_classpath()}:{self.jars()}/*"
 
     def _catalogues(self) -> dict[str, str]:
-        if _OBJECTS not in self.site.env:
-            raise StackError("this endpoint reads an object store, which this stack does not have: add --with objects")
-        return {f"spark.hadoop.{key}": value for key, value in _s3a_files(self.site.env[_OBJECTS]).items()}
+        return {f"spark.hadoop.{key}": value for key, value in _s3a_files(self.site).items()}
 
 
 class HiveServer2(Part):
@@ -241,9 +239,7 @@ class HiveServer2Objects(HiveServer2):
         return [self.jars(), ensure_jars("hive-aws", self.site.places, self.site.progress)]
 
     def _files(self) -> dict[str, object]:
-        if _OBJECTS not in self.site.env:
-            raise StackError("this endpoint reads an object store, which this stack does not have: add --with objects")
-        return dict(_s3a_files(self.site.env[_OBJECTS]))
+        return dict(_s3a_files(self.site))
 
 
 def _jdbc_catalogue(url: str, warehouse: Path) -> dict[str, str]:
@@ -277,9 +273,11 @@ def _s3_files(connection: str) -> dict[str, str]:
     return _of_catalog(options)
 
 
-def _s3a_files(connection: str) -> dict[str, str]:
-    """Hadoop's settings for `s3://` paths, by a connection of type `aws`."""
-    found = json.loads(connection)
+def _s3a_files(site: Site) -> dict[str, str]:
+    """Hadoop's settings for `s3://` paths of the stack's object store. Raises StackError without one."""
+    if _OBJECTS not in site.env:
+        raise StackError("this endpoint reads an object store, which this stack does not have: add --with objects")
+    found = json.loads(site.env[_OBJECTS])
     return {
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "fs.s3a.endpoint": found["extra"]["endpoint_url"],

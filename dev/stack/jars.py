@@ -10,7 +10,6 @@ A fetch asks for exactly the locked artifacts, nothing transitive, so the result
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -25,7 +24,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from dev.stack.errors import StackError, last_lines
-from dev.stack.java import find_java
+from dev.stack.java import find_java, spark_home
 from dev.stack.locks import file_lock
 from dev.stack.places import Places
 from dev.stack.truststore import write_truststore
@@ -242,10 +241,7 @@ def _run_ivy(name: str, dependencies: str, expected: int | None, places: Places,
 
 
 def _ivy_command(work: Path, settings: str | None) -> list[str]:
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or not spec.origin:
-        raise StackError("pyspark is not installed; run `make setup`")
-    ivy = next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    ivy = next((spark_home() / "jars").glob("ivy-*.jar"))
     # A home of its own, so that neither a local Maven cache nor its settings can change the answer.
     return [
         str(find_java().binary), "-Xmx256m", f"-Duser.home={work / 'home'}",

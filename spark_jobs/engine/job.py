@@ -17,6 +17,7 @@ from spark_jobs.engine.tally import merge
 from spark_jobs.engine.targets import cut_copies
 from spark_jobs.engine.task import MAX_SAMPLES, Piece, Task, TaskResult, run_task
 from spark_jobs.engine.zones import check_zone_data
+from tidegate.core.base.fields import read_as
 from tidegate.core.base.offsets import OffsetRange, pack
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.plain import dumps, from_plain
@@ -243,15 +244,9 @@ def _combine(plan: ReadPlan, results: list[TaskResult], seconds: float) -> Recei
             pieces.setdefault(piece.part, []).append(found)
     ranges = [_read(part, r, pieces.get(i, [])) for i, part in enumerate(plan.parts) for r in part.ranges]
     files = sorted((f for r in results for f in r.files), key=lambda f: f.path)
-    return Receipt(
-        attempt=plan.attempt,
-        batch_id=plan.batch_id,
-        epoch=plan.epoch,
-        nonce=plan.nonce,
-        topic=plan.topic,
-        topic_id=plan.topic_id,
-        spec_version=plan.spec_version,
-        rules_version=plan.rules_version,
+    return read_as(
+        Receipt,
+        plan,
         ranges=tuple(ranges),
         files=tuple(files),
         samples=tuple(s for r in results for s in r.samples)[:MAX_SAMPLES],
@@ -287,18 +282,5 @@ def _read(part: JobPart, whole: OffsetRange, pieces: list[RangeResult]) -> Range
 
 
 def _merged(whole: OffsetRange, pieces: list[RangeResult]) -> RangeResult:
-    if not whole.count:
-        return RangeResult(
-            range=whole,
-            read=0,
-            data=0,
-            late=0,
-            dirty=0,
-            filtered=0,
-            dropped=0,
-            gaps=(),
-            min_event_ms=None,
-            max_event_ms=None,
-        )
     mine = [p for p in pieces if p.range.partition == whole.partition]
     return merge(whole, (p for p in mine if whole.start <= p.range.start and p.range.end <= whole.end))

@@ -109,23 +109,17 @@ def merge(whole: OffsetRange, pieces: Iterable[RangeResult]) -> RangeResult:
         if piece.range.start != at:
             break
         at = piece.range.end
-    if at != whole.end or not pieces:
+    if at != whole.end:
         raise refuse(f"tasks covered partition {whole.partition} only up to {at} of {whole.end}", retry=True)
     lows = [p.min_event_ms for p in pieces if p.min_event_ms is not None]
     highs = [p.max_event_ms for p in pieces if p.max_event_ms is not None]
     stamps = [p.max_kafka_ms for p in pieces if p.max_kafka_ms is not None]
+    added = ("read", "data", "late", "dirty", "filtered", "dropped", "rerouted", "bytes")
     return RangeResult(
         range=whole,
-        read=sum(p.read for p in pieces),
-        data=sum(p.data for p in pieces),
-        late=sum(p.late for p in pieces),
-        dirty=sum(p.dirty for p in pieces),
-        filtered=sum(p.filtered for p in pieces),
-        dropped=sum(p.dropped for p in pieces),
+        **{name: sum(getattr(p, name) for p in pieces) for name in added},
         gaps=union(g for p in pieces for g in p.gaps),
         min_event_ms=min(lows, default=None),
         max_event_ms=max(highs, default=None),
-        rerouted=sum(p.rerouted for p in pieces),
-        bytes=sum(p.bytes for p in pieces),
         max_kafka_ms=max(stamps, default=None),
     )

@@ -16,6 +16,7 @@ from airflow.stats import Stats
 
 from tests.world import HOUR, TOPIC, World
 from tidegate.airflow import gauges
+from tidegate.core.files.slow_path import LIBRARY
 from tidegate.core.look.measures import FAMILIES, SUMMARY, Measure
 
 DAY = 24 * HOUR
@@ -46,8 +47,10 @@ def test_without_tags_the_pipeline_is_part_of_the_name(sent: dict[Any, float]) -
     gauges.send([
         Measure("tidegate_lag_records", (("pipeline", "a"),), 7),
         Measure("tidegate_records_total", (("pipeline", "a"), ("fate", "late")), 3),
+        Measure("tidegate_slow_records", (("pipeline", "a"), ("reason", LIBRARY)), 4),
     ])  # fmt: skip
-    assert sent == {"tidegate.lag_records.a": 7, "tidegate.records_total.late.a": 3}
+    names = ("tidegate.lag_records.a", "tidegate.records_total.late.a", "tidegate.slow_records.no_library.a")
+    assert sent == dict(zip(names, (7, 3, 4), strict=True))
 
 
 class Ti:

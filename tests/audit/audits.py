@@ -13,14 +13,15 @@ from spark_jobs.handlers.footers import Inspector
 from tests.crash.faults import Faults
 from tests.crash.scenario import Snapshot
 from tests.world import World, record
-from tidegate.adapters.footers import LineReader
+from tidegate.adapters.footers import FooterProcess
 from tidegate.workflow.audit.audit import Depth, Report, audit
 
 
-class InProcess(LineReader):
+class InProcess(FooterProcess):
     """The child's own reading, without the child."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._inspector = Inspector()
 
     def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:

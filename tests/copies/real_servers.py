@@ -171,7 +171,7 @@ def real_servers(
         world.connect.start()
         yield world
     finally:
-        world.connect.kill()
+        world.connect.stop()
         world.close()
         for base in world.bases.values():
             base.close()

@@ -118,7 +118,7 @@ def real_shards(folder: Path, server: Server, bootstrap: str, seed: int, rows: i
         world.connect.start()
         yield world
     finally:
-        world.connect.kill()
+        world.connect.stop()
         world.close()
         world.base.close()
         world.looking.close()

@@ -13,9 +13,9 @@ import pytest
 from tests.copies.test_parts import begun
 from tests.copies.worlds import COPYING, CopyWorld
 from tests.hooks import Died, Hook, die
-from tidegate.core.copy.chunk_map import MOST_CELLS, chunk_map
 from tidegate.core.copy.port import KeyRange
 from tidegate.core.copy.rounds import Chunk, ChunkState, Round, RoundState
+from tidegate.core.look.chunk_map import MOST_CELLS, chunk_map
 from tidegate.core.mirror.copied import RoundIn
 
 

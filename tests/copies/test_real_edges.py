@@ -134,7 +134,7 @@ def sent(server: Server, kafka: StackInfo, tmp_path: Path, rng: random.Random) -
         found = messages(kafka.kafka_bootstrap, topic, lambda some: bool(some) and some[-1][0] == last)
         yield table.name, {json.loads(key)["id"]: (key.encode(), value.encode()) for key, value in found}
     finally:
-        connect.kill()
+        connect.stop()
         if server.kind == "postgresql":
             drop_slot(server, prefix)
         server.run(f"DROP TABLE {table.name}")

@@ -14,10 +14,10 @@ from tidegate.core.clean.rules import (
     assembly,
     batch_attempt,
     discarded,
-    discarded_ms,
     is_success_draft,
     landed,
     landed_files,
+    newest_ms,
     overtaken_ms,
     parse_attempt,
     parse_quarantine,
@@ -235,5 +235,5 @@ def test_ages_come_from_the_event_log() -> None:
     assert overtaken_ms(history, 1, 1) == 20
     assert overtaken_ms(history, 3, 1) is None
     assert overtaken_ms(history, 3) == 25
-    assert discarded_ms([Moment(5, "discarded", {"generation": 2}), Moment(6, "discarded", {"generation": 3})], 2) == 5
-    assert discarded_ms([], 2) is None
+    assert newest_ms([Moment(5, "discarded", {"generation": 2}), Moment(6, "discarded", {"generation": 3})], 2) == 5
+    assert newest_ms([], 2) is None

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tidegate.core.base.offsets import Interval
-from tidegate.core.failover.behind import away_since, behind_of, copied_back, left_last
 from tidegate.core.failover.crossing import Crossing, RefusalKind, Walk
 from tidegate.core.failover.origins import Origins
+from tidegate.core.failover.own_records import away_since, behind_of, copied_back, left_last
 from tidegate.core.failover.states import Certificate, Failover
 from tidegate.core.source.behind import Behind, Own
 from tidegate.core.source.coordinates import OWN, Coordinate

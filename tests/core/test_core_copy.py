@@ -16,8 +16,8 @@ from tidegate.core.copy.steps import CopyCommit, cut, to_merge, to_read, too_old
 from tidegate.core.mirror.commits import CopyIn, Cut, Merge, Purge, next_commit
 from tidegate.core.mirror.copied import NOTHING, Copied, CopyStep, RoundIn, numbers, ranges
 from tidegate.core.mirror.jobs import START
+from tidegate.core.mirror.next_merge import BatchRange
 from tidegate.core.mirror.parts import KeyPart
-from tidegate.core.mirror.prefix import BatchRange
 from tidegate.spec.copy_rules import is_plain
 
 OPEN, COMPARED, WHOLE, GIVEN_UP, ENDED = RoundState

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from core_values import HOUR, PIPELINE
 
-from tidegate.core.copy import chunk_map as maps
 from tidegate.core.copy import transitions as moves
-from tidegate.core.copy.chunk_map import Cell, chunk_map
 from tidegate.core.copy.complete import Look, complete, kept, unmerged, unread, worth_telling
 from tidegate.core.copy.port import KeyGroups, KeyRange
 from tidegate.core.copy.rounds import Chunk, ChunkFile, ChunkState, Reading, Round, RoundState, damaged
 from tidegate.core.copy.words import how_far, how_far_by_days
+from tidegate.core.look import chunk_map as maps
+from tidegate.core.look.chunk_map import Cell, chunk_map
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, CopyStep, RoundIn, ranges, stays_hidden
 from tidegate.core.mirror.jobs import ApplyReceipt, ServerLog

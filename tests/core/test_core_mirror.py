@@ -30,8 +30,8 @@ from tidegate.core.mirror.jobs import (
     EventFile,
     MirrorFile,
 )
+from tidegate.core.mirror.next_merge import BatchRange, follows, next_range
 from tidegate.core.mirror.order import Fates, Version, contradict, fates, goes_back, is_below, newer, same
-from tidegate.core.mirror.prefix import BatchRange, follows, next_range
 from tidegate.core.target.prefix import Prefix
 
 # ---------------------------------------------------------------- M2

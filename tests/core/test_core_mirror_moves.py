@@ -23,8 +23,8 @@ from tidegate.core.mirror.jobs import (
     position_of,
     spelled,
 )
+from tidegate.core.mirror.next_merge import BatchRange, next_range
 from tidegate.core.mirror.order import goes_back
-from tidegate.core.mirror.prefix import BatchRange, next_range
 from tidegate.core.mirror.recut import errors, lumps, refusal
 
 # ---------------------------------------------------------------- tries

@@ -6,8 +6,8 @@ import pytest
 from core_values import HOUR, T0
 
 from tidegate.core.clean.dry_runs import EVENT, Rehearsal, may_go, parse_rehearsal
-from tidegate.core.clean.rules import Moment
-from tidegate.core.replay.abandoned import GIVEN_UP_MS, Unfinished, is_given_up, touched_ms
+from tidegate.core.clean.rules import Moment, newest_ms
+from tidegate.core.replay.abandoned import GIVEN_UP_MS, Unfinished, is_given_up
 from tidegate.core.spec.pipeline import Cleaning
 from tidegate.core.target.paths import Layout
 
@@ -91,10 +91,10 @@ def begun_at(number: int, *at_ms: int) -> list[Moment]:
 
 def test_the_newest_event_of_a_generation_says_when_somebody_was_at_it() -> None:
     history = [*begun_at(2, T0 + 2, T0 + 1), *begun_at(3, T0 + 9), Moment(T0 + 20, "assembling", {})]
-    assert touched_ms(history, 2) == T0 + 2
-    assert touched_ms(history, 3) == T0 + 9
-    assert touched_ms(history, 4) is None
-    assert touched_ms([], 2) is None
+    assert newest_ms(history, 2) == T0 + 2
+    assert newest_ms(history, 3) == T0 + 9
+    assert newest_ms(history, 4) is None
+    assert newest_ms([], 2) is None
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from tidegate.core.clean.rules import (
     assembly,
     batch_attempt,
     discarded,
-    discarded_ms,
     landed,
     landed_files,
+    newest_ms,
     overtaken_ms,
     quarantined,
     rebuild_attempt,
@@ -172,4 +172,4 @@ def test_directories_within_directories() -> None:
 def test_ages() -> None:
     moments = [Moment(5, "x"), Moment(8, "x", {"epoch": 1}), Moment(7, "y", {"epoch": 2}), Moment(6, "y", {"epoch": 2})]
     assert [overtaken_ms(moments, e) for e in (0, 1, 2)] == [6, 6, None]
-    assert discarded_ms([Moment(at, "x", {"generation": 2}) for at in (3, 5, 4)], 2) == 5
+    assert newest_ms([Moment(at, "x", {"generation": 2}) for at in (3, 5, 4)], 2) == 5

@@ -14,7 +14,7 @@ from spark_jobs.engine.sinks import Columns, Finished, finished
 from spark_jobs.handlers import footers
 from spark_jobs.handlers.contents import Manifest, Reading, checksum
 from tests.fakes.objects import MemoryObjects
-from tidegate.adapters.footers import LineReader
+from tidegate.adapters.footers import FooterProcess
 from tidegate.core.base.storage import Storage
 from tidegate.storage.local import LocalStorage
 
@@ -93,10 +93,11 @@ class _Inspector(footers.Inspector):
             return {"path": uri, "error": f"{type(e).__name__}: {e}"}
 
 
-class InProcess(LineReader):
+class InProcess(FooterProcess):
     """What the audit's child says, without the child; the words travel as JSON all the same."""
 
     def __init__(self, store: Storage | None = None) -> None:
+        super().__init__()
         self._inspector = _Inspector(store or LocalStorage())
 
     def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from spark_jobs.handlers.dirty import answer
 from tests.audit.audits import balanced
 from tests.dirty.redrives import first_batch, mend, odd, once, redriven
 from tests.world import World, record
-from tidegate.adapters.dirty_rows import LineDirty
+from tidegate.adapters.dirty_rows import DirtyProcess
 from tidegate.core.base.errors import BatchRefused, JobFailed
 from tidegate.core.clean.dry_runs import EVENT, NO_WINDOW, Rehearsal, parse_rehearsal
 from tidegate.core.dirty.redrive import Change, Example
@@ -22,7 +22,7 @@ from tidegate.workflow.dirty import rehearsal
 from tidegate.workflow.dirty.rehearsal import Rehearsed
 
 
-class Here(LineDirty):
+class Here(DirtyProcess):
     """Answers in this process."""
 
     def _ask(self, request: Any) -> dict[str, Any]:

@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 from spark_jobs.handlers.rows import Rows
-from tidegate.adapters.rows import LineRows
+from tidegate.adapters.rows import RowProcess
 
 
-class InProcessRows(LineRows):
+class InProcessRows(RowProcess):
     """What the child process does, without the child."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._rows = Rows()
 
     def _ask(self, request: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from spark_jobs.handlers.mirror import handler
 from tests.audit.audits import in_process
 from tests.mirror.worlds import MirrorWorld
 from tests.world import World
-from tidegate.adapters.mirror_comparison import LineTables
+from tidegate.adapters.mirror_comparison import TableProcess
 from tidegate.targets.iceberg import snapshot
 from tidegate.targets.iceberg.files import data_file
 from tidegate.targets.iceberg.live import look
@@ -25,10 +25,11 @@ from tidegate.workflow.audit.keyed import TableReader
 Change = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 
-class Here(LineTables):
+class Here(TableProcess):
     """The child's answers without a child."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._answer = handler()
 
     def _ask(self, request: Any) -> dict[str, Any]:

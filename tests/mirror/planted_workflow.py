@@ -10,7 +10,7 @@ from tests.mutants.planting import Bug, Patch, always, nothing
 from tidegate.core.clean.rules import Verdict
 from tidegate.core.mirror.applies import REFUSED
 from tidegate.core.mirror.jobs import START
-from tidegate.core.mirror.prefix import BatchRange
+from tidegate.core.mirror.next_merge import BatchRange
 from tidegate.targets.iceberg.catalogue import Conflict
 from tidegate.targets.iceberg.live import said_by
 from tidegate.targets.mirror.prefix import ATTEMPT

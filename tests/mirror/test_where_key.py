@@ -17,7 +17,7 @@ from spark_jobs.handlers.rows import handler
 from tests.cli.test_cli_commands import Tide, add_yaml, the_json
 from tests.mirror.test_commands import tide, world
 from tests.mirror.worlds import YAML, MirrorWorld, event
-from tidegate.adapters.rows import LineRows
+from tidegate.adapters.rows import RowProcess
 from tidegate.core.mirror.key_history import Event, EventState, history, newest
 from tidegate.core.mirror.key_values import NoKey, key_values
 from tidegate.core.mirror.order import newer
@@ -27,10 +27,11 @@ from tidegate.workflow.look.where_key import KeyAnswer, key_of, where_key
 __all__ = ["tide", "world"]
 
 
-class Here(LineRows):
+class Here(RowProcess):
     """The child's answers without a child; `asked`: how many."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._answer, self.asked = handler(), 0
 
     def _ask(self, request: Any) -> dict[str, Any]:

@@ -144,9 +144,14 @@ class ByChild:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process; the next request starts it again."""
         self._child.close()
 
     def _ask(self, request: Any) -> Any:
+        """The only answer to the request."""
         return self._child.one(request)
 
 

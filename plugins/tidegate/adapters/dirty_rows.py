@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tidegate.adapters.child import ByChild, Child
 from tidegate.core.dirty.redrive import Cause, Change, Example
@@ -12,11 +10,12 @@ from tidegate.core.dirty.redrive import Cause, Change, Example
 EXAMPLES = 3
 
 
-class LineDirty(ABC):
-    """core.redriving.DirtyReader, by the child process that answers the requests."""
+class DirtyProcess(ByChild):
+    """`core.dirty.redrive.DirtyReader`; its answers come from `spark_jobs/handlers/dirty.py`."""
 
-    @abstractmethod
-    def _ask(self, request: Any) -> dict[str, Any]: ...
+    def __init__(self, user: str | None = None, secrets: Mapping[str, str] | None = None) -> None:
+        advice = "install tidegate[worker] (pyarrow) beside this command"
+        self._child = Child("dirty", advice, user=user, secrets=secrets)
 
     def causes(self, batch_id: int, files: Sequence[Sequence[str]]) -> tuple[list[Cause], str]:
         told = self._ask({"files": [list(uris) for uris in files], "examples": EXAMPLES})
@@ -42,11 +41,3 @@ class LineDirty(ABC):
             for field, reason, varies, rows, readable, still, examples in told["groups"]
         ]
         return sorted(found, key=lambda c: (-c.rows, c.field, c.reason)), told["unread"]
-
-
-class DirtyProcess(ByChild, LineDirty):
-    """Its answers come from `spark_jobs/handlers/dirty.py`."""
-
-    def __init__(self, user: str | None = None, secrets: Mapping[str, str] | None = None) -> None:
-        advice = "install tidegate[worker] (pyarrow) beside this command"
-        self._child = Child("dirty", advice, user=user, secrets=secrets)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,15 +12,19 @@ from tidegate.core.base.offsets import Interval
 from tidegate.core.base.slabs import Slab
 
 
-class LineReader(ABC):
-    """File reader (`core.audit.coverage.FileReader`) by requests; `spark_jobs/handlers/footers.py` describes them."""
+class FooterProcess:
+    """File reader (`core.audit.coverage.FileReader`) by `spark_jobs/handlers/footers.py`. Raises StorageError when that
+    cannot start, or dies."""
 
-    @abstractmethod
-    def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
-        """Send one request, even if its answers are not read, and yield its answers."""
+    def __init__(
+        self, python: str = sys.executable, user: str | None = None, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        advice = "install tidegate[worker] (pyarrow, numpy) beside this command, or leave the files out: --no-files"
+        self._child = Child("footers", advice, python, user=user, secrets=secrets)
 
-    def close(self) -> None:  # noqa: B027 (nothing to let go of is fine)
-        """Let go of the answering process; the next request starts it again."""
+    def close(self) -> None:
+        """End the process; the next request starts it again."""
+        self._child.close()
 
     def footers(self, uris: Sequence[str]) -> Iterator[Footer]:
         return map(footer_of, self._ask(list(uris), len(uris))) if uris else iter(())
@@ -44,21 +47,9 @@ class LineReader(ABC):
         for _ in self._ask(request, 0):
             raise AssertionError("no answer was expected")
 
-
-class FooterProcess(LineReader):
-    """File reader by `spark_jobs/handlers/footers.py`. Raises StorageError when that cannot start, or dies."""
-
-    def __init__(
-        self, python: str = sys.executable, user: str | None = None, secrets: Mapping[str, str] | None = None
-    ) -> None:
-        advice = "install tidegate[worker] (pyarrow, numpy) beside this command, or leave the files out: --no-files"
-        self._child = Child("footers", advice, python, user=user, secrets=secrets)
-
     def _ask(self, request: Any, answers: int) -> Iterator[dict[str, Any]]:
+        """Send one request, even if its answers are not read, and yield its answers."""
         return self._child.ask(request, answers)
-
-    def close(self) -> None:
-        self._child.close()
 
 
 def _asked(f: RowsSought) -> list[Any]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tidegate.adapters.child import ByChild, Child
 from tidegate.core.base.plain import from_plain, to_plain
@@ -16,23 +14,31 @@ from tidegate.core.mirror.comparison import Compared
 from tidegate.core.mirror.jobs import Bucket, EventFile, Position
 
 
-class LineTables(ABC):
-    """Table reader (`workflow.audit.keyed.TableReader`) by requests to a process, which puts the events into a folder
-    of this one."""
+class TableProcess(ByChild):
+    """Table reader (`workflow.audit.keyed.TableReader`) by `spark_jobs/handlers/mirror.py`, which puts the events into
+    a folder of this process."""
 
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
-    @abstractmethod
-    def _ask(self, request: Any) -> dict[str, Any]: ...
+    def __init__(self, user: str | None = None, secrets: Mapping[str, str] | None = None) -> None:
+        advice = (
+            "install tidegate[worker] (pyarrow, numpy) beside this command. The events of all batches wait in TMPDIR "
+            "meanwhile: it needs about twice the space of their files"
+        )
+        self._child = Child("mirror", advice, user=user, work="comparing the table", secrets=secrets)
 
     def close(self) -> None:
-        """Remove the folder; the next `begin` makes another one."""
+        """Remove the folder, too; the next `begin` makes another one."""
+        super().close()
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
         if self._folder is not None:
             self._folder.cleanup()
         self._folder = None
 
     def begin(self, plan: ApplyPlan, buckets: Sequence[int]) -> None:
-        LineTables.close(self)
+        self._remove_folder()
         self._folder = tempfile.TemporaryDirectory(prefix="tidegate-audit-")
         mine = replace(plan, attempt_dir=f"file://{self._folder.name}")
         self._ask({"plan": dumps_plan(mine), "buckets": list(buckets)})
@@ -57,18 +63,3 @@ class LineTables(ABC):
     def sums(self, bucket: Bucket) -> Sums:
         files = [[f.uri, f.rows, f.bytes] for f in bucket.files]
         return from_plain(Sums, self._ask({"sums": [bucket.number, files]}))
-
-
-class TableProcess(ByChild, LineTables):
-    """Table reader by `spark_jobs/handlers/mirror.py`."""
-
-    def __init__(self, user: str | None = None, secrets: Mapping[str, str] | None = None) -> None:
-        advice = (
-            "install tidegate[worker] (pyarrow, numpy) beside this command. The events of all batches wait in TMPDIR "
-            "meanwhile: it needs about twice the space of their files"
-        )
-        self._child = Child("mirror", advice, user=user, work="comparing the table", secrets=secrets)
-
-    def close(self) -> None:
-        self._child.close()
-        super().close()

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
 from tidegate.adapters.child import ByChild, Child
 from tidegate.core.look.sighting import Lookup, Row
 from tidegate.core.mirror.key_history import Event, Found, Question
 
 
-class LineRows(ABC):
-    """Row reader (`core.look.sighting.RowReader`) and event reader (`core.mirror.key_history.EventReader`) by requests
-    to a process."""
+class RowProcess(ByChild):
+    """Row reader (`core.look.sighting.RowReader`) and event reader (`core.mirror.key_history.EventReader`) by
+    `spark_jobs/handlers/rows.py`. Raises StorageError also after `limit_s`, if that is given."""
 
-    @abstractmethod
-    def _ask(self, request: Any) -> dict[str, Any]: ...
+    def __init__(
+        self, user: str | None = None, limit_s: float | None = None, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        advice = "install tidegate[worker] (pyarrow) beside this command: without it only the ledger is asked"
+        self._child = Child("rows", advice, user=user, limit_s=limit_s, secrets=secrets)
 
     def find(self, lookup: Lookup) -> tuple[Row | None, str]:
         answer = self._ask(
@@ -40,13 +41,3 @@ class LineRows(ABC):
             }
         )
         return Found(tuple(Event(**e) for e in answer["events"]), answer["count"], answer["unread"])
-
-
-class RowProcess(ByChild, LineRows):
-    """Row reader by `spark_jobs/handlers/rows.py`. Raises StorageError also after `limit_s`, if that is given."""
-
-    def __init__(
-        self, user: str | None = None, limit_s: float | None = None, secrets: Mapping[str, str] | None = None
-    ) -> None:
-        advice = "install tidegate[worker] (pyarrow) beside this command: without it only the ledger is asked"
-        self._child = Child("rows", advice, user=user, limit_s=limit_s, secrets=secrets)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import http.client
 import importlib
 import json
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 
 from tidegate.adapters.connections import http_url
 from tidegate.adapters.http_connection import headers, opener
+from tidegate.adapters.watchdog import Watchdog
 from tidegate.core.base.connection import Connection
 from tidegate.core.base.errors import TidegateError
 from tidegate.core.tell.notices import NotTold
@@ -46,11 +46,11 @@ class Webhook:
     def send(self, payload: dict[str, Any]) -> None:
         """Send it. Raises NotTold."""
         body = json.dumps(payload).encode()  # ASCII: what is odd is escaped
-        ended = _within(2 * self._timeout_s, self.who, lambda: self._post(body))
-        if ended is None:  # each wait was short: an answer that comes byte by byte, a resolver that is slow
-            raise NotTold(f"{self.who} has not answered: no answer in time", advice="the message is sent again")
-        if ended[0] is not None:
-            raise ended[0]
+
+        def late(_words: str) -> NotTold:  # each wait was short: an answer that comes byte by byte, a slow resolver
+            return NotTold(f"{self.who} has not answered: no answer in time", advice="the message is sent again")
+
+        Watchdog(2 * self._timeout_s, late).call(f"notify {self.who}", lambda: self._post(body))
 
     def _post(self, body: bytes) -> None:
         end = time.monotonic() + self._timeout_s
@@ -81,33 +81,20 @@ class Function:
 
     def send(self, payload: dict[str, Any]) -> None:
         """Send it. Raises NotTold."""
-        ended = _within(self._timeout_s, self.who, lambda: self._found()(json.loads(json.dumps(payload))))
-        if ended is None:
-            raise NotTold(f"{self.who} has not come back within {self._timeout_s:g} s")
-        if ended[0] is not None:
-            raise NotTold(f"{self.who} raises {type(ended[0]).__name__}: {ended[0]}")
+
+        def call() -> None:
+            try:
+                self._found()(json.loads(json.dumps(payload)))
+            except BaseException as e:
+                raise NotTold(f"{self.who} raises {type(e).__name__}: {e}") from None
+
+        late = f"{self.who} has not come back within {self._timeout_s:g} s"
+        Watchdog(self._timeout_s, lambda _words: NotTold(late)).call(f"notify {self.who}", call)
 
     def _found(self) -> Callable[[dict[str, Any]], object]:
         module, _, function = self.who.partition(":")
         found: Callable[[dict[str, Any]], object] = getattr(importlib.import_module(module), function)
         return found
-
-
-def _within(seconds: float, who: str, call: Callable[[], object]) -> tuple[BaseException | None] | None:
-    """Make `call` in a daemon thread. Returns its error, or None, in a tuple; None for a call that has not ended."""
-    ended: list[BaseException | None] = []
-
-    def run() -> None:
-        try:
-            call()
-            ended.append(None)
-        except BaseException as e:
-            ended.append(e)
-
-    thread = threading.Thread(target=run, name=f"notify {who}", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return (ended[0],) if ended else None
 
 
 def _advice(code: int) -> str:

@@ -99,28 +99,14 @@ def description(kind: str, pipeline: Pipeline) -> str:
     return f"{_PURPOSES[kind][0]}: {pipeline.source.topic} -> {pipeline.sink.table}"
 
 
-def no_merge_by_date(name: str) -> str:
-    """Why `airflow dags backfill` does nothing for `.apply`, and what does."""
-    return (
-        f"{name} has no windows, so there is nothing to backfill: each run merges all batches that have landed\n"
-        f"  what to do: airflow dags trigger {name}.apply, or tidegate apply {name}"
-    )
-
-
-def no_copy_by_date(name: str) -> str:
-    """Why `airflow dags backfill` does nothing for `.copy`, and what does."""
-    return (
-        f"{name}.copy reads the source's table as it is now, so there is nothing to backfill\n"
-        f"  what to do: tidegate copy {name} --again --why ... reads all of it once more"
-    )
-
-
-def no_comparison_by_date(name: str) -> str:
-    """Why `airflow dags backfill` does nothing for `.compare`, and what does."""
-    return (
-        f"{name}.compare reads the source's table as it is now, so there is nothing to backfill\n"
-        f"  what to do: tidegate compare {name}"
-    )
+def no_backfill(kind: str, name: str) -> str:
+    """Why `airflow dags backfill` does nothing for `.apply`, `.copy` and `.compare`, and what does."""
+    if kind == "apply":
+        why = f"{name} has no windows, so there is nothing to backfill: each run merges all batches that have landed"
+        return f"{why}\n  what to do: airflow dags trigger {name}.apply, or tidegate apply {name}"
+    then = f"copy {name} --again --why ... reads all of it once more" if kind == "copy" else f"compare {name}"
+    why = f"{name}.{kind} reads the source's table as it is now, so there is nothing to backfill"
+    return f"{why}\n  what to do: tidegate {then}"
 
 
 def page(kind: str, pipeline: Pipeline, text: str, runbook_url: str) -> str:

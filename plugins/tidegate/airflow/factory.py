@@ -213,6 +213,13 @@ def _dag(
     )
 
 
+def _undated(
+    kind: str, pipeline: Pipeline, found: loader.Loaded, settings: Settings, schedule: str | None
+) -> PipelineDag:
+    """A DAG whose runs mean no range of dates."""
+    return _dag(kind, pipeline, found, settings, _cron(schedule), no_backfill=docs.no_backfill(kind, pipeline.name))
+
+
 def _cron(schedule: str | None) -> Timetable | None:
     """Runs by a cron expression, in UTC; by hand alone without one."""
     return CronDataIntervalTimetable(schedule, timezone="UTC") if schedule else None
@@ -259,24 +266,21 @@ def _replay(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG
 
 
 def _apply(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
-    why_not = docs.no_merge_by_date(pipeline.name)
-    with _dag("apply", pipeline, found, settings, _cron(APPLY_SCHEDULE), no_backfill=why_not) as dag:
+    with _undated("apply", pipeline, found, settings, APPLY_SCHEDULE) as dag:
         _task(ApplyOperator, "apply", pipeline, pipeline.archive.pool, weights.APPLY)
     return dag
 
 
 def _copy(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
     assert pipeline.copy is not None
-    why_not = docs.no_copy_by_date(pipeline.name)
-    with _dag("copy", pipeline, found, settings, _cron(pipeline.copy.schedule), no_backfill=why_not) as dag:
+    with _undated("copy", pipeline, found, settings, pipeline.copy.schedule) as dag:
         _task(CopyOperator, "copy", pipeline, pipeline.copy.pool, weights.COPY)
     return dag
 
 
 def _compare(pipeline: Pipeline, found: loader.Loaded, settings: Settings) -> DAG:
     assert pipeline.copy is not None
-    why_not = docs.no_comparison_by_date(pipeline.name)
-    with _dag("compare", pipeline, found, settings, _cron(pipeline.copy.compare), no_backfill=why_not) as dag:
+    with _undated("compare", pipeline, found, settings, pipeline.copy.compare) as dag:
         _task(CompareOperator, "compare", pipeline, pipeline.copy.pool, weights.COPY)
     return dag
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.adapters.airflow_connections import airflow_connection
 from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.wording import in_one_line
 
 if TYPE_CHECKING:
     from airflow.utils.context import Context
@@ -28,7 +29,7 @@ def note(context: Context, what: str, advice: str) -> None:
         finally:
             ledger.close()
     except Exception as e:  # the task fails as it would
-        log.warning("status will not name this failure: %s", " ".join(str(e).split()))
+        log.warning("status will not name this failure: %s", in_one_line(e))
 
 
 def over(ledger: Ledger, pipeline: str, context: Context) -> None:
@@ -36,7 +37,7 @@ def over(ledger: Ledger, pipeline: str, context: Context) -> None:
     try:
         ledger.notices.task_works(pipeline, _name(context))
     except TidegateError as e:
-        context["task"].log.warning("status may go on naming an earlier failure: %s", " ".join(str(e).split()))
+        context["task"].log.warning("status may go on naming an earlier failure: %s", in_one_line(e))
 
 
 def _name(context: Context) -> str:

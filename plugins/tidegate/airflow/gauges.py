@@ -61,6 +61,7 @@ def send(found: Iterable[Measure]) -> None:
             Stats.gauge(f"tidegate.{name}", measure.value, tags=labels)
         else:
             place = [labels[k] for k in ("fate", "step", "dag", "reason", "pipeline") if k in labels]
+            place = [word.replace(" ", "_") for word in place]  # a name with a space is refused
             Stats.gauge(".".join(["tidegate", name, *place]), measure.value)
 
 

@@ -30,6 +30,7 @@ from tidegate.core.base.errors import (
     TidegateError,
     WrongRevision,
 )
+from tidegate.core.base.wording import first_line, in_one_line
 
 LONGEST = 900
 """Most characters of the error; the traceback above has all of it."""
@@ -131,7 +132,7 @@ def explained(error: BaseException | str | None, pipeline: str, about: str = "")
     look = f"tidegate explain {pipeline} {window}" if window else f"tidegate status {pipeline}"
     ask = f"tidegate doctor {pipeline}"
     if isinstance(error, TidegateError):
-        advice = _flat(error.advice).removesuffix(f"; {GOES_ON}")  # the line says so itself
+        advice = in_one_line(error.advice).removesuffix(f"; {GOES_ON}")  # the line says so itself
         what, advice = (text.replace("<pipeline>", pipeline) for text in (_what(error), advice))
         return what, advice, _command(error, pipeline, look, ask)
     if isinstance(error, MemoryError):
@@ -145,20 +146,20 @@ def explained(error: BaseException | str | None, pipeline: str, about: str = "")
         kind = type(error)
         for modules, whose, advice in _FOREIGN:
             if re.match(modules, kind.__module__):
-                return _cut(f"{whose}: {_first(error)}"), advice.format(pipeline=pipeline), ask
+                return _cut(f"{whose}: {first_line(error)}"), advice.format(pipeline=pipeline), ask
         if kind.__name__ == "TaskDeferralError":
             return (
-                _cut(f"the wait in the triggerer ended: {_first(error)}"),
+                _cut(f"the wait in the triggerer ended: {first_line(error)}"),
                 "is a triggerer alive? `tidegate doctor`",
                 ask,
             )
         if kind.__name__ == "AirflowTaskTerminated":  # it says `Task received SIGTERM signal`
             return ENDED, "", look
         if kind.__module__.startswith("airflow."):  # its own: an expired wait, a state that was set from outside
-            return _cut(_flat(str(error)) or kind.__name__), "", look
-        where = f"{kind.__name__}: {_first(error)}"
+            return _cut(in_one_line(str(error)) or kind.__name__), "", look
+        where = f"{kind.__name__}: {first_line(error)}"
         return _cut(where), "this is a defect: report it with the traceback above", look
-    return _cut(_flat(str(error or "no reason was given"))), "", look
+    return _cut(in_one_line(str(error or "no reason was given"))), "", look
 
 
 def _command(error: TidegateError, pipeline: str, look: str, ask: str) -> str:
@@ -197,14 +198,14 @@ def _what(error: TidegateError) -> str:
         if isinstance(error, JobKilled):  # what it wrote before says nothing of that, except how it ran out of memory
             words = [w for w in words if "memory" in w.lower()]
         return _cut(": ".join(filter(None, (first, _telling(words)))))
-    return _cut(_flat(message))
+    return _cut(in_one_line(message))
 
 
 def _telling(words: list[str]) -> str:
     """The line that says most: the last of an exception or an error, else the last that is not a mere log line."""
     named = [w for w in words if re.search(r"^\s*(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b| ERROR ", w)]
     other = [w for w in words if not re.search(r" (?:INFO|WARN|DEBUG) |^Setting default log level|^To adjust", w)]
-    return _flat((named or other or [""])[-1])
+    return in_one_line((named or other or [""])[-1])
 
 
 def _disk_advice(error: OSError) -> str:
@@ -217,15 +218,6 @@ def _disk_advice(error: OSError) -> str:
 
 def _window_in(about: str) -> str:
     return about.removeprefix("window ") if about.startswith("window ") else ""
-
-
-def _first(error: BaseException) -> str:
-    origin = getattr(error, "orig", None) or error
-    return next(iter(str(origin).strip().splitlines()), "")
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _cut(text: str) -> str:

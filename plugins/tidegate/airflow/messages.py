@@ -6,13 +6,14 @@ No message fails a task: an unsent one is a warning in the log, and the maintena
 from __future__ import annotations
 
 from logging import Logger
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.configuration import conf
 
 from tidegate.adapters.airflow_connections import airflow_connection
 from tidegate.adapters.connections import resolve
 from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.wording import in_one_line
 from tidegate.core.spec.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -35,12 +36,12 @@ def tell(ctx: PipelineContext, log: Logger) -> None:
     try:
         _say(checkup.if_due(ctx, ctx.ledger.reads), log)  # type: ignore[attr-defined]
     except Exception as e:
-        log.warning("nothing is checked: %s: %s", type(e).__name__, _one_line(e))
+        log.warning("nothing is checked: %s: %s", type(e).__name__, in_one_line(e))
     try:
         reads, channels = ctx.ledger.reads, channels_of(ctx.pipeline, log)  # type: ignore[attr-defined]
         _say(notices.tell(ctx, reads, channels, board_url(ctx.name)), log)
     except Exception as e:  # people are told next time; the data does not wait for it
-        log.warning("no message was sent: %s: %s", type(e).__name__, _one_line(e))
+        log.warning("no message was sent: %s: %s", type(e).__name__, in_one_line(e))
 
 
 def on_failure(context: Context) -> None:
@@ -55,7 +56,7 @@ def on_failure(context: Context) -> None:
     try:
         _failed(pipeline, context)
     except Exception as e:
-        task.log.warning("no message of this failure was sent: %s: %s", type(e).__name__, _one_line(e))
+        task.log.warning("no message of this failure was sent: %s: %s", type(e).__name__, in_one_line(e))
 
 
 def configured(pipeline: Pipeline) -> bool:
@@ -71,7 +72,7 @@ def channels_of(pipeline: Pipeline, log: Logger) -> list[Channel]:
         try:
             found.append(Webhook(resolve(pipeline.webhook_conn_id, airflow_connection)))
         except TidegateError as e:
-            log.warning("the webhook is not used: %s", _one_line(e))
+            log.warning("the webhook is not used: %s", in_one_line(e))
     if pipeline.notify.callback is not None:
         found.append(Function(pipeline.notify.callback))
     return found
@@ -88,7 +89,7 @@ def _failed(pipeline: Pipeline, context: Context) -> None:
     from tidegate.workflow.tell import notices
 
     ti, log = context["ti"], context["task"].log
-    words = _one_line(context.get("exception") or "ended from outside; its log says more")[:MOST_WORDS]
+    words = in_one_line(context.get("exception") or "ended from outside; its log says more")[:MOST_WORDS]
     finding = notices.failed_task(f"{ti.dag_id}.{ti.task_id}", ti.run_id, ti.try_number, words, ti.log_url)
     ledger = wiring.open_ledger(f"airflow {ti.dag_id}/{ti.run_id}", airflow_connection)
     try:
@@ -108,7 +109,3 @@ def _no_kafka(pipeline: Pipeline) -> Source:
 def _say(lines: list[str], log: Logger) -> None:
     for line in lines:
         (log.warning if line.startswith("WARNING") else log.info)(line)
-
-
-def _one_line(error: Any) -> str:
-    return " ".join(str(error).split())

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.core.base.instants import DAY_MS, HOUR_MS, iso, span
-from tidegate.core.base.wording import many, size
+from tidegate.core.base.wording import first_line, many, size
 from tidegate.core.tell.subjects import meant, said
 from tidegate.core.window.cut import parse_window_id, window_id
 
@@ -57,11 +57,6 @@ def size_of(window_ms: int) -> str:
     if window_ms >= DAY_MS:
         return "a day"
     return span(window_ms) if window_ms % HOUR_MS else many(window_ms // HOUR_MS, "hour")
-
-
-def first_line(text: Any) -> str:
-    lines = str(text or "").strip().splitlines()
-    return lines[0] if lines else ""
 
 
 @dataclass(frozen=True)

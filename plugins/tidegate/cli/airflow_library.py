@@ -8,7 +8,8 @@ from contextlib import contextmanager, redirect_stdout
 
 import click
 
-from tidegate.cli.failures import CANNOT_TELL, WRONG, Failed, first_line
+from tidegate.cli.failures import CANNOT_TELL, WRONG, Failed
+from tidegate.core.base.wording import first_line
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from tidegate.cli.output import advice, console, json_option, paragraph, print_j
 from tidegate.cli.progress_bar import following
 from tidegate.cli.windows import last_option, parse_ends
 from tidegate.core.audit.scope import Part
+from tidegate.core.base.fields import columns
 from tidegate.core.base.instants import span
 from tidegate.core.base.offsets import Interval
 from tidegate.core.base.plain import to_plain
@@ -136,22 +137,9 @@ def plain(report: Report) -> dict[str, Any]:
     return {
         "pipeline": report.pipeline,
         "balanced": _verdict(report),
-        "offsets": b.offsets,
-        "read": b.read,
-        "gaps": b.gaps,
-        "data": b.data,
-        "late": b.late,
-        "dirty": b.dirty,
-        "filtered": b.filtered,
-        "dropped": b.dropped,
-        "rerouted": b.rerouted,
+        **columns(b, "offsets", "read", "gaps", "data", "late", "dirty", "filtered", "dropped", "rerouted"),
         "late_taken_up": t.reopened,
-        "reread": t.reread,
-        "published": t.published,
-        "waiting": t.waiting,
-        "abandoned": t.abandoned,
-        "lost": t.lost,
-        "unfinished": t.unfinished,
+        **columns(t, "reread", "published", "waiting", "abandoned", "lost", "unfinished"),
         "batches": report.batches,
         "windows": {"published": report.windows_published, "waiting": report.windows_waiting},
         "files": {
@@ -164,11 +152,7 @@ def plain(report: Report) -> dict[str, Any]:
         "part": None if report.part is None else _part_plain(report.part),
         "catalogue": {"partitions": report.partitions_in_catalogue},
         "mirror": to_plain(report.keyed),
-        "recomputed": to_plain(report.recomputed),
-        "produced": to_plain(report.produced),
-        "problems": to_plain(report.problems),
-        "unsettled": to_plain(report.unsettled),
-        "notes": list(report.notes),
+        **to_plain(columns(report, "recomputed", "produced", "problems", "unsettled", "notes")),
         "seconds": round(report.seconds, 2),
     }
 

@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli import surroundings
-from tidegate.cli.failures import CANNOT_TELL, Failed, first_line
+from tidegate.cli.failures import CANNOT_TELL, Failed
 from tidegate.cli.output import console, json_option, print_json, progress
 from tidegate.core.base.errors import SpecError
+from tidegate.core.base.wording import first_line
 from tidegate.core.doctor.findings import WRONG, Finding, exit_code, worst_first
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from tidegate.adapters import parse_times
 from tidegate.adapters.connections import ConnectionMissing
 from tidegate.cli import surroundings
 from tidegate.cli.deadlines import Away, ask
-from tidegate.cli.failures import first_line
 from tidegate.core.base.errors import TidegateError, WrongRevision
-from tidegate.core.base.wording import many
+from tidegate.core.base.wording import first_line, many
 from tidegate.core.doctor import rules as rules
 from tidegate.core.doctor.findings import WARNING, WRONG, Finding, ok, unknown
 from tidegate.core.look.concerns import left_behind
@@ -187,11 +186,8 @@ class Examination:
             host, port = connection.host or "", connection.port or port
         said = reach(host, port, self.seconds / 2)
         if said:
-            return [
-                rules.refused(
-                    "connections", conn_id, f"{conn_id}: {said}", "what uses it fails and retries", "is it up?"
-                )
-            ]
+            means = "what uses it fails and retries"
+            return [rules.refused("connections", conn_id, f"{conn_id}: {said}", means, "is it up?")]
         return [ok("connections", f"{conn_id}: {host}:{port} answers", conn_id)]
 
     # ------------------------------------------------------------ this machine
@@ -323,23 +319,22 @@ class Examination:
 
     def _kafka(self, pipeline: Pipeline) -> list[Finding]:
         """Of whatever kind the source is; the check is known by this name."""
-        connection = self._connections.get(pipeline.source.conn_id)
-        if connection is None:
-            return []
-        kind = source_kind(pipeline.source.kind)
-        return kind.examined(pipeline, connection, self.seconds, partial(self._away.ask, connection.conn_id))
+        conn_id, kind = pipeline.source.conn_id, source_kind(pipeline.source.kind)
+        ask = partial(self._away.ask, conn_id)
+        return self._with(conn_id, lambda connection: kind.examined(pipeline, connection, self.seconds, ask))
 
     def _table(self, pipeline: Pipeline) -> list[Finding]:
-        connection = self._connections.get(pipeline.sink.conn_id)
-        if connection is None:
-            return []
-        return target_kind(pipeline.sink.kind).examined(pipeline, connection, self.seconds)
+        kind = target_kind(pipeline.sink.kind)
+        return self._with(pipeline.sink.conn_id, lambda one: kind.examined(pipeline, one, self.seconds))
 
     def _delivery(self, pipeline: Pipeline, one: Delivery) -> list[Finding]:
-        connection = self._connections.get(one.conn_id)
-        if connection is None:
-            return []
-        return delivery_kind(one.kind).examined(pipeline, one, connection, self.seconds)
+        kind = delivery_kind(one.kind)
+        return self._with(one.conn_id, lambda connection: kind.examined(pipeline, one, connection, self.seconds))
+
+    def _with(self, conn_id: str, look: Callable[[Connection], list[Finding]]) -> list[Finding]:
+        """Nothing without the connection: that it is missing is told elsewhere."""
+        connection = self._connections.get(conn_id)
+        return [] if connection is None else look(connection)
 
     def _copied(self, pipeline: Pipeline, server: CopiedServer) -> list[Finding]:
         from tidegate.cli import examined_copy

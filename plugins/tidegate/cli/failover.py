@@ -12,6 +12,7 @@ import click
 from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, Failed
 from tidegate.cli.output import json_option, print_json, sure, why_option, yes_option
+from tidegate.core.base.fields import columns
 from tidegate.core.base.wording import many
 from tidegate.core.failover.crossing import Crossing, Pair
 
@@ -302,12 +303,8 @@ def _returned(site: str, found: Iterable[Returned]) -> Iterator[str]:
 def _plain(decision: Decision) -> dict[str, Any]:
     facts = decision.facts
     return {
-        "pipeline": facts.pipeline,
-        "site": facts.site,
-        "before": facts.before,
+        **columns(facts, "pipeline", "site", "before", "before_topic_id", "stopped"),
         "topic_id": facts.topic.topic_id,
-        "before_topic_id": facts.before_topic_id,
-        "stopped": facts.stopped,
         "partitions": decision.crossings,
         "refusals": decision.refusals,
         "plan": None if decision.switch is None else decision.digest,

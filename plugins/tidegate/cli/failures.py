@@ -27,6 +27,7 @@ from tidegate.core.base.errors import (
     StepMissing,
     TidegateError,
 )
+from tidegate.core.base.wording import first_line
 
 WELL, NOT_WELL, WRONG, CANNOT_TELL = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -64,11 +65,6 @@ def named(pipeline: str) -> Iterator[None]:
         yield
     except StepMissing as e:
         raise Failed(f"{pipeline}: {e}", NOT_WELL) from None
-
-
-def first_line(error: BaseException | None) -> str:
-    """First line of an error, of a driver's own below SQLAlchemy's; empty without words."""
-    return next(iter(str(getattr(error, "orig", None) or error or "").strip().splitlines()), "")
 
 
 def _failed(error: Exception) -> Failed:

@@ -10,6 +10,7 @@ from tidegate.cli import surroundings
 from tidegate.cli.failures import NOT_WELL, WELL
 from tidegate.cli.output import json_option, print_json
 from tidegate.cli.windows import parse_range
+from tidegate.core.base.fields import columns
 from tidegate.core.base.instants import iso
 from tidegate.core.base.partition_values import partition_path
 from tidegate.core.base.wording import many, size
@@ -78,16 +79,7 @@ def _as_json(f: WindowFiles) -> dict[str, Any]:
     return {
         "window_start_ms": f.window.start_ms,
         "window_end_ms": f.window.end_ms,
-        "partition": f.partition,
-        "generation": f.generation,
-        "kind": f.kind,
-        "location": f.location,
-        "certificate": f.certificate,
-        "digest": f.digest,
-        "published_ms": f.published_ms,
-        "rows": f.rows,
-        "bytes": f.bytes,
-        "swapping": f.swapping,
-        "why": f.why,
+        **columns(f, "partition", "generation", "kind", "location", "certificate", "digest", "published_ms"),
+        **columns(f, "rows", "bytes", "swapping", "why"),
         "files": [{"path": x.path, "values": dict(x.values), "rows": x.rows, "bytes": x.bytes} for x in f.files],
     }

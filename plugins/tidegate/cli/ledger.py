@@ -11,12 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli import surroundings
-from tidegate.cli.failures import NOT_WELL, first_line
+from tidegate.cli.failures import NOT_WELL
 from tidegate.cli.output import console, json_option, print_json
 from tidegate.core.base.errors import LedgerError
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import dumps
-from tidegate.core.base.wording import many, offsets
+from tidegate.core.base.wording import first_line, many, offsets
 from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.states import Plan, PlannedBatch, SealedBatch, WritingBatch
 from tidegate.core.tell.subjects import meant, said

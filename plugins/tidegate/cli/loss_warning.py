@@ -9,6 +9,7 @@ from rich.text import Text
 
 from tidegate.cli import surroundings
 from tidegate.cli.output import advice, paragraph
+from tidegate.core.base.fields import columns
 from tidegate.core.source.loss_warning import CRITICAL, WARN, TimeToLoss, remedy, sentence, short
 
 
@@ -27,14 +28,10 @@ def plain(loss: TimeToLoss | None) -> dict[str, Any] | None:
         "seconds_if_stopped": seconds(loss.stopped_ms),
         "partitions": [
             {
-                "partition": f.partition,
-                "state": f.state,
-                "limit": f.limit,
+                **columns(f, "partition", "state", "limit", "unread", "reason"),
                 "seconds": seconds(f.at_pace_ms),
                 "seconds_if_stopped": seconds(f.stopped_ms),
                 "seconds_behind": seconds(f.behind_ms),
-                "unread": f.unread,
-                "reason": f.reason,
             }
             for f in loss.partitions
         ],

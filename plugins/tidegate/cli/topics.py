@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegate.cli import surroundings
-from tidegate.cli.failures import first_line
 from tidegate.core.base.errors import TidegateError
+from tidegate.core.base.wording import first_line
 
 if TYPE_CHECKING:
     from tidegate.core.source.port import LogState

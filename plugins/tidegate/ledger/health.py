@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from tidegate.core.base.errors import LedgerError
+from tidegate.core.base.wording import first_line
 from tidegate.ledger import schema
 from tidegate.ledger.store import HEAD, Store, make_engine
 
@@ -39,8 +40,7 @@ def examine(url: str) -> LedgerHealth:
                 return LedgerHealth(HEAD, _file(str(make_url(url).database)), None)
             return LedgerHealth(HEAD, _rights(connection), _ahead(connection))
     except SQLAlchemyError as e:
-        first = str(getattr(e, "orig", None) or e).strip().splitlines()[0]
-        raise LedgerError(f"the ledger's database: {first}") from e
+        raise LedgerError(f"the ledger's database: {first_line(e)}") from e
     finally:
         engine.dispose()
 

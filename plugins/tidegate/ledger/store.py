@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -36,7 +35,10 @@ from sqlalchemy.sql import ClauseElement, ColumnElement, Select
 
 from tidegate.core.base.choice import Choice
 from tidegate.core.base.errors import LedgerError, LostComparison, WrongRevision
+from tidegate.core.base.fields import columns as columns
+from tidegate.core.base.fields import read_as as read_as
 from tidegate.core.base.plain import dumps
+from tidegate.core.base.wording import first_line
 from tidegate.ledger import schema
 from tidegate.ledger.texts import storable
 
@@ -195,7 +197,7 @@ class Part:
 
 def in_our_words(error: SQLAlchemyError) -> LedgerError:
     """A taken key is a lost comparison; a database that is away comes back; anything else no retry can repair."""
-    first = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+    first = first_line(error)
     if isinstance(error, IntegrityError) and re.search("unique", first, re.IGNORECASE):
         return LostComparison(f"somebody else wrote the same row: {first}")
     if isinstance(error, OperationalError | InterfaceError | TimeoutError | InvalidRequestError):
@@ -264,24 +266,9 @@ def row_of(connection: Connection, table: Any, **where: Any) -> Any | None:
     return rows[0] if rows else None
 
 
-def read_as(kind: Callable[..., T], row: Any, **others: Any) -> T:
-    """A `kind` from the row's columns of the same names; `others` are the fields that no column says by itself."""
-    return kind(**{name: getattr(row, name) for name in _fields(kind) if name not in others}, **others)
-
-
-@functools.cache
-def _fields(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
-
-
 def matched(one: Any, other: Any, *names: str) -> ColumnElement:
     """That rows of two tables agree in the pipeline and these columns."""
     return and_(*(one.c[name] == other.c[name] for name in ("pipeline", *names)))
-
-
-def columns(value: Any, *names: str) -> dict[str, Any]:
-    """Columns by the fields of the same names."""
-    return {name: getattr(value, name) for name in names}
 
 
 def scalar(connection: Connection, statement: ClauseElement, kind: type[T]) -> T | None:

@@ -16,12 +16,12 @@ from tidegate.spark.conf import DEFAULT_JAVA, SHORT_LIVED, driver_conf
 from tidegate.spark.launcher import LAST_WORDS, job_failed, local_environment, submit_command
 
 _TIMEOUT_S = 600.0
-# The driver, two Python workers, a job without a shuffle: as the real ones.
-_TRAINING = """from pyspark import SparkConf, SparkContext
+TRAINING = """from pyspark import SparkConf, SparkContext
 context = SparkContext(conf=SparkConf())
 context.parallelize(range(2), 2).map(lambda number: number).collect()
 context.stop()
 """
+"""The driver, two Python workers, a job without a shuffle: as the real ones."""
 
 
 def make_class_archive(binary: str, archive: Path, say: Callable[[str], None]) -> None:
@@ -29,7 +29,7 @@ def make_class_archive(binary: str, archive: Path, say: Callable[[str], None]) -
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".spark-", dir=archive.parent) as folder:
         training, fresh = Path(folder) / "training.py", Path(folder) / "spark.jsa"
-        training.write_text(_TRAINING)
+        training.write_text(TRAINING)
         conf = driver_conf({DEFAULT_JAVA: f"{SHORT_LIVED} -XX:ArchiveClassesAtExit={fresh}"}, master="local[2]")
         command = [*submit_command(binary, "local[2]", conf), str(training)]
         say(f"running Spark once to see which classes it loads: {command[0]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime
 
+from tidegate.core.base.fields import read_as
 from tidegate.core.base.plain import dumps, to_plain
 from tidegate.core.spec.change_events import EVENT_COLUMNS, NULLABLE
 from tidegate.core.spec.pipeline import (
@@ -52,11 +53,9 @@ _NEVER_OF_SINK = ("metastore_conn_id", "fields")
 def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
     """`spec` must have passed `rules.check`; `message_format` is what `formats.compile_format` made of it."""
     late = spec.late
-    return Pipeline(
-        name=spec.name,
-        owner=spec.owner,
-        tags=spec.tags,
-        description=spec.description,
+    return read_as(
+        Pipeline,
+        spec,
         source=_source(spec.source, spec.windows.timezone),
         format=message_format,
         columns=(*map(_column, spec.columns), *_added(message_format)),
@@ -69,8 +68,6 @@ def pipeline_of(spec: PipelineSpec, message_format: Format) -> Pipeline:
         late_policy=late.policy,
         reopening=Reopening(late.reopen_after, late.reopen_generations, late.reopen_age, late.reopen_rows),
         dirty=DirtyLimits(spec.dirty.max_count, spec.dirty.max_ratio),
-        where=spec.where,
-        kafka_columns=spec.kafka_columns,
         webhook_conn_id=spec.notify.webhook_conn_id,
         notify=Notify(spec.notify.kinds, spec.notify.callback),
         clean=_clean(spec.clean),
@@ -113,31 +110,21 @@ def _added(message_format: Format) -> tuple[Column, ...]:
 
 def _column(spec: ColumnSpec) -> Column:
     path = "" if spec.expr is not None else spec.from_ or f"$.{spec.name}"
-    return Column(
-        name=spec.name.lower(),
-        type=spec.type,
-        path=path,
-        nullable=spec.nullable,
-        expr=spec.expr,
-        hidden=spec.hidden,
-        convert=spec.convert,
-    )
+    return read_as(Column, spec, name=spec.name.lower(), path=path, accepted=False)
 
 
 def _source(spec: SourceSection, timezone: str) -> Source:
     """The compiled section; without transactions every record is committed, without keys for gaps there are none."""
     start = epoch_ms(local_instant(spec.start, timezone)) if isinstance(spec.start, datetime) else spec.start
-    return Source(
-        conn_id=spec.conn_id,
-        topic=spec.topic,
+    return read_as(
+        Source,
+        spec,
         start=start,
         isolation=getattr(spec, "isolation", "read_committed"),
         gaps=getattr(spec, "gaps", "forbid"),
-        on_data_loss=spec.on_data_loss,
         loss_warning_ms=spec.loss_warning,
-        kind=spec.kind,
         options=own_options(spec, SourceSection, ("isolation", "gaps", "sites")),
-        sites=tuple(Site(name=s.name, conn_id=s.conn_id, copiers=s.copiers) for s in getattr(spec, "sites", ())),
+        sites=tuple(read_as(Site, site) for site in getattr(spec, "sites", ())),
     )
 
 
@@ -167,47 +154,25 @@ def _windows(spec: PipelineSpec) -> Windows:
 
 
 def _sink(spec: SinkSection) -> Sink:
-    return Sink(
-        conn_id=spec.conn_id,
-        table=spec.table,
-        location=spec.location,
+    return read_as(
+        Sink,
+        spec,
         workdir=spec.workdir or paths.usual_workdir(spec.location),
-        format=spec.format,
         compression=spec.compression or DEFAULT_COMPRESSION[spec.format],
-        target_file_size=spec.target_file_size,
-        max_partitions=spec.max_partitions,
-        user=spec.user,
         metastore_conn_id=getattr(spec, "metastore_conn_id", None),
-        kind=spec.kind,
+        fields=(),
         options=own_options(spec, SinkSection, ("metastore_conn_id",)),
     )
 
 
 def _ingest(spec: IngestSpec) -> IngestRun:
-    return IngestRun(
-        schedule=spec.schedule,
-        max_records=spec.max_records,
-        task_buffer=spec.task_buffer,
-        task_records=spec.task_records,
-        spark_conn_id=spec.spark.conn_id,
-        spark_conf=dict(spec.spark.conf),
-        spark_session=spec.spark.session,
-        pool=spec.pool,
-        retries=spec.retries,
-    )
+    spark = {"spark_conn_id": spec.spark.conn_id, "spark_conf": dict(spec.spark.conf)}
+    return read_as(IngestRun, spec, **spark, spark_session=spec.spark.session)
 
 
 def _archive(spec: ArchiveSpec, max_active_runs: int) -> ArchiveRun:
-    return ArchiveRun(
-        sla_ms=spec.sla,
-        pool=spec.pool,
-        retries=spec.retries,
-        max_active_runs=max_active_runs,
-        on_publish=spec.on_publish,
-        keep_generations=spec.keep_generations,
-        swap=spec.swap,
-        merge=Merge(spec.merge.min_files, spec.merge.local_size),
-    )
+    merge = Merge(spec.merge.min_files, spec.merge.local_size)
+    return read_as(ArchiveRun, spec, sla_ms=spec.sla, max_active_runs=max_active_runs, merge=merge)
 
 
 def _clean(spec: CleanSpec) -> Cleaning:

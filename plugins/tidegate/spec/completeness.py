@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from tidegate.spec.section import Section, key
 from tidegate.spec.values import ConnectionId, Duration, MessagePath, OneOf, Period, Ratio, Text, Topic
-
-if TYPE_CHECKING:
-    pass
 
 CountSource = Annotated[Literal["sql", "http", "topic"], OneOf()]
 Counts = Annotated[Literal["data", "all"], OneOf()]

@@ -6,6 +6,7 @@ import string
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tidegate.core.base.fields import read_as
 from tidegate.core.completeness.rules import NAMED_PARAMETER
 from tidegate.core.spec.pipeline import COUNT_PARAMETERS, KAFKA, Completeness
 from tidegate.spec.problems import Problem
@@ -82,18 +83,15 @@ def compiled(spec: PipelineSpec) -> Completeness | None:
     if given is None:
         return None
     topic = given.from_ == "topic"
-    return Completeness(
+    return read_as(
+        Completeness,
+        given,
         source=given.from_,
         conn_id=given.conn_id or spec.source.conn_id,
-        query=given.query,
-        path=given.path,
-        topic=given.topic,
         window_path=(given.window or "$.window") if topic else None,
         count_path=None if given.from_ == "sql" else given.count or "$.count",
         source_path=given.source,
         late_too=given.counts == "all",
-        tolerance=given.tolerance,
-        policy=given.policy,
         patience_ms=given.patience,
         poll_ms=given.poll,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tidegate.core.base.fields import read_as
 from tidegate.core.spec.change_events import SHARD_PATHS
 from tidegate.core.spec.paths import parse
 from tidegate.core.spec.pipeline import CopiedServer, Copy
@@ -105,19 +106,6 @@ def compiled(spec: CopySpec | None) -> Copy | None:
     """None without the section."""
     if spec is None:
         return None
-    return Copy(
-        conn_id=spec.conn_id or "",
-        table=spec.table or "",
-        tables=spec.tables or "",
-        chunk_rows=spec.chunk_rows,
-        rate=spec.rate,
-        tasks=spec.tasks,
-        schedule=spec.schedule,
-        compare=spec.compare,
-        compare_rows=spec.compare_rows,
-        pool=spec.pool,
-        connect_conn_id=spec.connect_conn_id,
-        connector=spec.connector,
-        slot=spec.slot,
-        servers=tuple(CopiedServer(**one.model_dump()) for one in spec.servers),
-    )
+    servers = tuple(read_as(CopiedServer, one) for one in spec.servers)
+    given = {name: getattr(spec, name) or "" for name in ("conn_id", "table", "tables")}
+    return read_as(Copy, spec, **given, servers=servers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tidegate.core.base.fields import read_as
 from tidegate.core.deliver.units import name_of
 from tidegate.core.spec.pipeline import Delivery, Pipeline
 from tidegate.core.target.port import Unit
@@ -50,11 +51,10 @@ def compiled(spec: PipelineSpec) -> tuple[Delivery, ...]:
 
 
 def _compiled(one: DeliverySection, timezone: str) -> Delivery:
-    return Delivery(
-        name=one.name,
-        kind=one.kind,
-        conn_id=one.conn_id,
-        table=one.table,
+    return read_as(
+        Delivery,
+        one,
+        side="",
         since_ms=None if one.since is None else epoch_ms(local_instant(one.since, timezone)),
         sla_ms=one.sla,
         options=own_options(one, DeliverySection, ("side_tables",)),

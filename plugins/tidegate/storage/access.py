@@ -13,7 +13,7 @@ TYPES = ("aws",)
 PREFIX = "tidegate.storage."
 """Begins the keys as `spark_jobs.engine.secrets` reads them."""
 OPTION = "object_store_conn_id"
-"""Key of the section `sink`."""
+"""Key of the section `sink`, and of a delivery to another cluster."""
 _NOT_TAKEN = ("role_arn", "profile_name", "assume_role_method", "external_id", "config_kwargs")
 
 
@@ -43,12 +43,7 @@ def access_of(connection: Connection) -> dict[str, str]:
     if connection.conn_type not in TYPES:
         raise TidegateError(
             f"{name} is of type {connection.conn_type}: an object store needs aws",
-            advice=retyped(
-                connection.conn_id,
-                connection.conn_type,
-                TYPES,
-                "give sink.object_store_conn_id a connection of type aws",
-            ),
+            advice=retyped(connection.conn_id, connection.conn_type, TYPES, f"give {OPTION} a connection of type aws"),
         )
     extra = connection.extra
     unknown = [key for key in _NOT_TAKEN if extra.get(key)]

@@ -14,7 +14,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE, _WORDS = re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>")
 _NOT_SENT = "kind: Connect"
 _CREDENTIAL_HOSTS = ("http://169.254.169.254/", "http://169.254.170.2/", "http://169.254.170.23/", "sts.")
-_UNNAMED = "the connection that sink.object_store_conn_id names, or of this host's environment"
+_UNNAMED = "the connection that object_store_conn_id names, or of this host's environment"
 _CREDENTIALS = "check the login and password of {connection}"
 _RENEW = "renew the login, password and session token of {connection}, then clear the task: it goes on where it was"
 _NO_REASON = (  # as to every HEAD: its answer has no words
@@ -46,7 +46,7 @@ _ADVICE = {
 _MAY_PASS = ("SlowDown", "TooManyRequests", "RequestLimitExceeded", "Throttling", "RequestTimeout", "OperationAborted")
 _DOES_NOT_ANSWER = f"check the endpoint and region of the storage connection, and the network; {_AGAIN}"
 _NO_CREDENTIALS = (
-    "name a connection of type aws in sink.object_store_conn_id, or give this host the role of an instance or a service"
+    "name a connection of type aws in object_store_conn_id, or give this host the role of an instance or a service"
 )
 
 

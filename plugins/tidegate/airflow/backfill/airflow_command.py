@@ -42,7 +42,7 @@ from sqlalchemy.sql import Select
 
 from tidegate.airflow.backfill import headroom, held_runs
 from tidegate.airflow.backfill.stranded_runs import live_backfills, sweep
-from tidegate.core.base.wording import many
+from tidegate.core.base.wording import first_line, many
 
 POLL_S, SAY_S = 1.0, 30.0
 NAMED = 5
@@ -224,7 +224,7 @@ def _in_a_line(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, OperationalError) and str(record.msg).startswith("Failed to commit task state"):
         record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
-        why = next(iter(str(error.orig).strip().splitlines()), "no reason given")
+        why = first_line(error) or "no reason given"
         record.msg, record.args = "the database did not take a change of a task's state, it is made again: %s", (why,)
     return True
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tidegate.board.pages import calendar
 from tidegate.board.pages.calendar import Calendar
 from tidegate.board.reach import Reach
-from tidegate.core.copy.chunk_map import ChunkMap, chunk_map
 from tidegate.core.deliver.due import in_words
 from tidegate.core.deliver.states import Backlog
 from tidegate.core.look import overdue
+from tidegate.core.look.chunk_map import ChunkMap, chunk_map
 from tidegate.core.look.concerns import late_words
 from tidegate.core.look.glance import DirtyShare
 from tidegate.core.look.status import PipelineStatus

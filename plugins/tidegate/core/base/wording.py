@@ -1,8 +1,18 @@
-"""Counts as people read them."""
+"""Counts, and others' words, as people read them."""
 
 from __future__ import annotations
 
 _SINGULAR = {"are": "is", "were": "was", "have": "has", "go": "goes"}
+
+
+def first_line(said: object) -> str:
+    """First line of a text, or of an error's words, of a driver's own below SQLAlchemy's; empty without words."""
+    return next(iter(str(getattr(said, "orig", None) or said or "").strip().splitlines()), "")
+
+
+def in_one_line(said: object) -> str:
+    """A text, or an error's words, without line breaks and repeated blanks."""
+    return " ".join(str(said).split())
 
 
 def many(count: int, what: str) -> str:

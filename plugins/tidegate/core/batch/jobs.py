@@ -6,10 +6,12 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from tidegate.core.base.fields import read_as
 from tidegate.core.base.offsets import OffsetRange
 from tidegate.core.base.plain import LEFT_OUT, UnknownFields, dumps, from_plain, to_plain
 from tidegate.core.batch.readings import Reading
 from tidegate.core.batch.rules_version import RULES_VERSION
+from tidegate.core.batch.states import Plan
 from tidegate.core.copy.jobs import ChunkPlan, CopiedTable
 from tidegate.core.copy.port import ReadAfter
 from tidegate.core.files.merge import Merge, Source
@@ -213,6 +215,11 @@ class JobPart:
     zone: ZoneData | None = field(default=None, metadata=LEFT_OUT)
     reading: Reading | None = field(default=None, metadata=LEFT_OUT)
     behind: Behind | None = field(default=None, metadata=LEFT_OUT)
+
+
+def part_of(plan: Plan, **more: Any) -> JobPart:
+    """What a batch's plan pins of a job; `more`: what else the job is told."""
+    return read_as(JobPart, plan, **{"pinned": None, "sources": (), "reading": None, "behind": None, **more})
 
 
 @dataclass(frozen=True, kw_only=True)

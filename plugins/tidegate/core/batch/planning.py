@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.errors import DataLoss, LogCut, SiteNotActive, SourceError, TopicRecreated
+from tidegate.core.base.fields import read_as
 from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval, OffsetRange, share
 from tidegate.core.base.wording import many
@@ -100,15 +101,7 @@ def plan_batch(
     else:
         ends = _ends(pipeline, topic, starts, view.stretches)
     partitions = tuple(
-        PartitionPlan(
-            partition=p,
-            start=starts[p],
-            end=ends[p],
-            log_start=o.log_start,
-            last_stable_offset=o.last_stable_offset,
-            high_watermark=o.high_watermark,
-            leader_epoch=o.leader_epoch,
-        )
+        read_as(PartitionPlan, o, partition=p, start=starts[p], end=ends[p])
         for p, o in sorted(topic.partitions.items())
     )
     plan = Plan(

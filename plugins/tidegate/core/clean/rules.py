@@ -164,8 +164,8 @@ def overtaken_ms(history: Iterable[Moment], epoch: int, number: int | None = Non
     return min(later, default=None)
 
 
-def discarded_ms(history: Iterable[Moment], number: int) -> int | None:
-    """When the generation was given up, UTC ms."""
+def newest_ms(history: Iterable[Moment], number: int) -> int | None:
+    """When the last of these events of a window was that tells of this generation; UTC ms."""
     return max((m.at_ms for m in history if m.detail.get("generation") == number), default=None)
 
 

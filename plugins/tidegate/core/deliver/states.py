@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidegate.core.base.choice import Choice
+from tidegate.core.base.fields import read_as
 from tidegate.core.deliver import units
 from tidegate.core.deliver.port import Attempt, Content, Tries
 from tidegate.core.files.receipt import FileEntry
@@ -71,13 +72,7 @@ class Delivered:
     @property
     def token(self) -> Token:
         """Of the newest try."""
-        return Token(
-            pipeline=self.pipeline,
-            unit=self.window_ms,
-            generation=self.generation,
-            epoch=self.epoch,
-            digest=self.digest,
-        )
+        return read_as(Token, self, unit=self.window_ms)
 
     def attempt(self, rows: int) -> Attempt:
         """The newest try. `rows`: of the generation's manifest."""

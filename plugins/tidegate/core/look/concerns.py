@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tidegate.core.base.instants import DAY_MS, iso, span
-from tidegate.core.base.wording import those
+from tidegate.core.base.wording import first_line, those
 from tidegate.core.completeness.rules import Held, remedy
 from tidegate.core.deliver.due import is_late, lag_ms
 from tidegate.core.deliver.states import Backlog
@@ -103,10 +103,6 @@ def unblocking(name: str, subject: str) -> str:
         )
     which = iso(parse_window_id(which)) if kind == "window" else which
     return f"find out why, then: tidegate repair {name} --{kind} {which} --why '...'"
-
-
-def first_line(text: str) -> str:
-    return text.splitlines()[0] if text else ""
 
 
 # ---------------------------------------------------------------- what only Kafka can say

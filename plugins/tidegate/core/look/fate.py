@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.instants import iso
-from tidegate.core.base.wording import many
+from tidegate.core.base.wording import first_line, many
 from tidegate.core.batch.states import LANDED, PLANNED, WRITING, BatchState
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.look.concerns import unblocking
@@ -109,18 +109,18 @@ def _decide(facts: OffsetFacts, life: Life, search: Search, around: Surroundings
 def _open(batch: BatchRow, name: str) -> Fate:
     about = f"in open batch {batch.batch_id}, planned {_at(batch.planned_ms)}"
     if batch.blocked:
-        why = f"blocked by an alarm: {_line(batch.blocked)}"
+        why = f"blocked by an alarm: {first_line(batch.blocked)}"
         return Fate(
             kind=OPEN, words=f"{about}: {why}", next_step=unblocking(name, f"batch {batch.batch_id}"), reason=why
         )
     refusal = batch.refusal
     if refusal is not None:
-        why = f"refused: {_line(refusal.said)}"
+        why = f"refused: {first_line(refusal.said)}"
         step = refusal.helps(name, batch.batch_id)
         return Fate(kind=OPEN, words=f"{about}, attempt {batch.epoch} was {why}", next_step=step, reason=why)
     running = f"nothing if {name}.ingest is running; otherwise look at its last run"
     if batch.released and batch.state == WRITING:
-        words = f"{about}: it may land with its dirty rows, released by {_line(batch.released)}"
+        words = f"{about}: it may land with its dirty rows, released by {first_line(batch.released)}"
         return Fate(
             kind=OPEN,
             words=words,
@@ -332,7 +332,7 @@ def _waits(window: WindowFacts, around: Surroundings) -> tuple[str, str]:
     name = around.now.name
     see = f"tidegate explain {name} {iso(window.window_ms)}"
     if window.row is not None and window.row.blocked:
-        why = f"blocked by an alarm: {_line(window.row.blocked)}"
+        why = f"blocked by an alarm: {first_line(window.row.blocked)}"
         return why, unblocking(name, f"window {window_id(window.window_ms)}")
     if window.placed is not None:
         return f"generation {window.placed.number} is {window.placed.state}", see
@@ -393,7 +393,3 @@ def _event(event_ms: int | None, entry: FileEntry) -> str:
 
 def _at(ms: int | None) -> str:
     return "never" if ms is None else iso(ms // 1000 * 1000)
-
-
-def _line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else ""

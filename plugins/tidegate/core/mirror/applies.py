@@ -11,7 +11,7 @@ from tidegate.core.base.choice import Choice
 from tidegate.core.mirror.balance import Totals
 from tidegate.core.mirror.copied import NOTHING, Copied
 from tidegate.core.mirror.jobs import START, Position, ServerLog
-from tidegate.core.mirror.prefix import BatchRange
+from tidegate.core.mirror.next_merge import BatchRange
 from tidegate.core.mirror.servers import purge_words
 
 _NAME = re.compile(r"([1-9][0-9]*)-([1-9][0-9]*)\.([1-9][0-9]*)-(\S+)")

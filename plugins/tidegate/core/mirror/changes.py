@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tidegate.core.base.errors import Alarm, NotReady, SpecError
 from tidegate.core.mirror.applies import Landed
-from tidegate.core.mirror.prefix import BatchRange
+from tidegate.core.mirror.next_merge import BatchRange
 
 START = 0
 """Before the first batch."""

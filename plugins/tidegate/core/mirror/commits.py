@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidegate.core.mirror.copied import Complete, CopyStep
 from tidegate.core.mirror.jobs import EventFile
-from tidegate.core.mirror.prefix import BatchRange
+from tidegate.core.mirror.next_merge import BatchRange
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from tidegate.core.base.choice import Choice
+from tidegate.core.base.fields import read_as
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.mirror.jobs import START, Position
 from tidegate.core.mirror.key_values import KeyValue
@@ -260,15 +261,4 @@ def _conflicts(waits: Sequence[Event], standing: Event | None) -> set[Event]:
 
 
 def _happened(event: Event, state: EventState, words: str) -> Happened:
-    return Happened(
-        state=state,
-        operation=event.operation,
-        partition=event.partition,
-        offset=event.offset,
-        batch_id=event.batch_id,
-        commit=event.commit,
-        row=event.row,
-        n=event.n,
-        file=event.file,
-        words=words,
-    )
+    return read_as(Happened, event, state=state, words=words, day_ms=None)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from tidegate.core.clean.rules import Moment
 from tidegate.core.replay.rollback import ROLLBACK
 from tidegate.core.window.kinds import of_kind
 from tidegate.core.window.states import BUILDING, QUIET_MS, REPLAY, REREAD, GenerationKind, GenerationState, WindowKey
@@ -35,11 +34,6 @@ class Unfinished:
     def at_work(self, now_ms: int) -> bool:
         """Whether somebody may be at it still."""
         return self.began_ms is not None and now_ms - self.began_ms < QUIET_MS
-
-
-def touched_ms(history: Iterable[Moment], number: int) -> int | None:
-    """When somebody last began (to build) this generation, by the window's events `BEGUN`; UTC ms."""
-    return max((m.at_ms for m in history if m.detail.get("generation") == number), default=None)
 
 
 def is_given_up(one: Unfinished, touched_ms: int | None, now_ms: int) -> bool:

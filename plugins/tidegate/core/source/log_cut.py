@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidegate.core.base.fields import read_as
 from tidegate.core.source.port import LogState
 
 REASON = "a cut of the log"
@@ -62,15 +63,7 @@ class Resumption:
 def resumption(cut: Cut, skip: bool, why: str) -> Resumption:
     """`skip`: go on at the planned end, and record what took the freed offsets as lost; else read on from the cut."""
     offset, lost = (cut.end, cut.start) if skip else (cut.start, None)
-    return Resumption(
-        partition=cut.partition,
-        after_batch=cut.after_batch,
-        topic_id=cut.topic_id,
-        offset=offset,
-        lost_start=lost,
-        leader_epoch=cut.leader_epoch,
-        why=why,
-    )
+    return read_as(Resumption, cut, offset=offset, lost_start=lost, why=why)
 
 
 def doubtful(ends: Mapping[int, int], epochs: Mapping[int, int], topic: LogState) -> dict[int, tuple[int, int]]:

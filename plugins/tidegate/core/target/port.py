@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.core.base.clock import Clock
+from tidegate.core.base.fields import read_as
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.base.storage import Storage
 from tidegate.core.files.receipt import FileEntry
@@ -45,13 +46,7 @@ class Token:
     @classmethod
     def of(cls, generation: BuiltGeneration | PublishedGeneration) -> Token:
         """Of a window's generation."""
-        return cls(
-            pipeline=generation.pipeline,
-            unit=generation.window.start_ms,
-            generation=generation.number,
-            epoch=generation.epoch,
-            digest=generation.digest,
-        )
+        return read_as(cls, generation, unit=generation.window.start_ms, generation=generation.number)
 
 
 class Site(Protocol):

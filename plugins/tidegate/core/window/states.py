@@ -66,56 +66,48 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildingGeneration:
-    """Being assembled by the task that holds `epoch`.
-
-    `batches` are all whose rows it holds; those of `late` among them came late for the window and were taken up."""
+class _Generation:
+    """`batches` are all whose rows it holds; those of `late` among them came late for the window and were taken up."""
 
     pipeline: str
     window: WindowKey
     number: int
     epoch: int
-    nonce: str
     kind: GenerationKind
     batches: tuple[int, ...]
     late: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildingGeneration(_Generation):
+    """Being assembled by the task that holds `epoch`."""
+
+    nonce: str
     state = BUILDING
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuiltGeneration:
+class BuiltGeneration(_Generation):
     """Complete in `directory` (a URI), not yet in force; also SWAPPING and DISCARDED.
 
     Paths of `files` are relative to the directory. `location` is where it goes (a URI), pinned when the swap began.
     """
 
-    pipeline: str
-    window: WindowKey
-    number: int
-    epoch: int
-    kind: GenerationKind
-    batches: tuple[int, ...]
     directory: str
     files: tuple[FileEntry, ...]
     digest: str
     state: GenerationState = BUILT
     location: str | None = None
-    late: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedGeneration:
+class PublishedGeneration(_Generation):
     """In force (CURRENT) or once in force (RETIRED); `location` is where it lies (a URI): what is CURRENT has the
     catalogue point there.
 
     `announced`: its `on_publish` statements have run and its dataset event is on its way.
     """
 
-    pipeline: str
-    window: WindowKey
-    number: int
-    kind: GenerationKind
-    batches: tuple[int, ...]
     location: str
     files: tuple[FileEntry, ...]
     digest: str
@@ -123,7 +115,6 @@ class PublishedGeneration:
     state: GenerationState = CURRENT
     announced: bool = False
     epoch: int = 0  # of its assembly
-    late: tuple[int, ...] = ()
     # of a replay or heal: by whose columns its rows are; None: one or several of the ledger's; else FORGOTTEN
     spec_version: int | None = None
 

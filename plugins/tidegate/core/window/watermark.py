@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.core.base.fields import read_as
 from tidegate.core.spec.pipeline import Windows
 
 
@@ -110,19 +111,7 @@ def watermarks(windows: Windows, facts: TopicFacts, now_ms: int | None = None) -
         mark, basis = own, "own" if own is not None else "none"
         if p.drained and stand_in is not None and (own is None or stand_in > own):
             mark, basis = stand_in, windows.idle
-        result.append(
-            PartitionWatermark(
-                partition=p.partition,
-                watermark_ms=mark,
-                basis=basis,
-                max_event_ms=p.max_event_ms,
-                drained=p.drained,
-                advanced_ms=p.advanced_ms,
-                open_transaction_since_ms=p.open_transaction_since_ms,
-                last_stable_offset=p.last_stable_offset,
-                held=held,
-            )
-        )
+        result.append(read_as(PartitionWatermark, p, watermark_ms=mark, basis=basis, held=held))
     return tuple(result)
 
 

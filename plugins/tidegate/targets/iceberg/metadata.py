@@ -18,6 +18,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from pyiceberg.typedef import Properties
 
 from tidegate.core.base.errors import CatalogueMismatch, PathMissing, StorageError
+from tidegate.core.base.wording import first_line
 from tidegate.targets.iceberg import names
 from tidegate.targets.iceberg.catalogue import Conflict, Loaded
 from tidegate.targets.iceberg.properties import LOGGED, MOST_LOGGED, number
@@ -93,7 +94,7 @@ def read(name: str, io: FileIO, location: str) -> Loaded:
         raise
     except Exception as error:  # of a library that reads what somebody else has written
         raise CatalogueMismatch(
-            f"{name}: its metadata file {location} cannot be read: {first_line(error)}",
+            f"{name}: its metadata file {location} cannot be read: {first_line(error) or type(error).__name__}",
             advice="restore it from a backup of the filesystem",
         ) from error
 
@@ -105,7 +106,3 @@ def refuse_other_version(name: str, metadata: TableMetadata) -> None:
             f"{name} has format version {metadata.format_version}; Tidegate writes version {VERSION}",
             advice="no version can be taken back: give the pipeline another sink.table and sink.location",
         )
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -25,9 +25,9 @@ from pyiceberg.typedef import Properties
 
 from tidegate.core.base.errors import CatalogueError, CatalogueMismatch, CatalogueUnsure
 from tidegate.core.base.storage import Storage
+from tidegate.core.base.wording import first_line
 from tidegate.targets.iceberg.catalogue import Conflict, Loaded, as_loaded, split_name
 from tidegate.targets.iceberg.file_io import StorageIO
-from tidegate.targets.iceberg.metadata import first_line
 
 _EXPIRED = 419
 """Status of an answer: the token is too old. Not of HTTP."""
@@ -136,7 +136,8 @@ class RestCatalogue:
             metadata = TableMetadataUtil.parse_obj(answer["metadata"])
             return Loaded(name, metadata, str(answer.get("metadata-location") or ""), self._io)
         except (ValidationError, InvalidMetadata, ValueError, KeyError, TypeError) as error:
-            words = f"{name}: the answer of the catalogue at {self.address} cannot be read: {first_line(error)}"
+            why = first_line(error) or type(error).__name__
+            words = f"{name}: the answer of the catalogue at {self.address} cannot be read: {why}"
             raise (CatalogueUnsure if changed else CatalogueMismatch)(words) from error
 
     # ------------------------------------------------------------ requests

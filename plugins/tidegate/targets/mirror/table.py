@@ -14,7 +14,7 @@ from tidegate.core.base.wording import many
 from tidegate.core.mirror.balance import after, imbalance
 from tidegate.core.mirror.copied import stays_hidden
 from tidegate.core.mirror.jobs import BaseFile, Bucket, TableColumn
-from tidegate.core.mirror.prefix import follows
+from tidegate.core.mirror.next_merge import follows
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import Holds, Settled, Unit
 from tidegate.core.target.prefix import Merged, Prefix

@@ -19,6 +19,7 @@ from tidegate.core.base.errors import (
     DeliveryUnsure,
     LostComparison,
 )
+from tidegate.core.base.fields import read_as
 from tidegate.core.base.instants import iso
 from tidegate.core.base.partition_values import PartitionValues
 from tidegate.core.deliver.parts import added, paired
@@ -258,13 +259,7 @@ class _There:
 
     def token(self, window_ms: int) -> Token:
         """Its try's."""
-        return Token(
-            pipeline=self.pipeline,
-            unit=window_ms,
-            generation=self.generation,
-            epoch=self.epoch,
-            digest=self.digest,
-        )
+        return read_as(Token, self, unit=window_ms)
 
 
 def postgresql(settings: Mapping[str, Any], table: Table, checksum: Checksum, timeout_s: float) -> Relational:

@@ -23,7 +23,7 @@ from tidegate.core.mirror.commits import Commit, CopyIn, Cut, Merge, Purge, Tell
 from tidegate.core.mirror.copied import Complete
 from tidegate.core.mirror.counts import add_up
 from tidegate.core.mirror.jobs import ApplyReceipt, Bucket, EventFile
-from tidegate.core.mirror.prefix import BatchRange, next_range
+from tidegate.core.mirror.next_merge import BatchRange, next_range
 from tidegate.core.mirror.servers import logs_after
 from tidegate.core.target.paths import join
 from tidegate.core.target.port import PrefixTarget

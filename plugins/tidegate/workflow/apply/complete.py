@@ -24,19 +24,23 @@ def look(ctx: Context, server: str = "") -> None:
 
     S10: the position is read before the ends; the time is taken before the end of the source's log is read. S9: a log
     that seems to end there is asked once more, after the ends."""
-    for name in (one for one in ctx.connectors if server in ("", one)):
+    asked = [one for one in ctx.connectors if server in ("", one)]
+    if not asked:
+        return
+    assert ctx.keyed is not None
+    table = Told.by(ctx.keyed.standing())
+    for name in asked:
         for _ in range(ATTEMPTS):
-            if _looked(ctx, name):
+            if _looked(ctx, name, table):
                 break
 
 
-def _looked(ctx: Context, server: str) -> bool:
+def _looked(ctx: Context, server: str, table: Told) -> bool:
     """Whether nothing is left to be remembered: another task may have looked meanwhile, of what this one has not seen.
 
     S12: the looks before are read before the connector is asked, and the newest copy, which may lack what it has left
     out, after it. The table is asked itself: a ledger that was restored knows less of its copies (R11)."""
-    assert ctx.keyed is not None
-    looks, table = ctx.ledger.copies.newest_looks(ctx.name), Told.by(ctx.keyed.standing())
+    looks = ctx.ledger.copies.newest_looks(ctx.name)
     last, at_ms = looks.get(server), ctx.clock.now_ms()
     ends, silence = dict[int, int](), ""
     try:

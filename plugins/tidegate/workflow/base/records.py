@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from tidegate.core.base.errors import OtherPipeline, PathExists, PathMissing, StorageAhead
+from tidegate.core.base.fields import read_as
 from tidegate.core.base.plain import UnknownFields, dumps
 from tidegate.core.base.wording import many
 from tidegate.core.batch.states import AbandonedBatch, SealedBatch
@@ -56,20 +57,12 @@ def mark_if_abandoned(ctx: Context, batch_id: int) -> None:
 def mark_generation(ctx: Context, generation: BuiltGeneration, location: str) -> None:
     """Write the record before the directory is renamed to where readers look."""
     key, now_ms = generation.window, ctx.ledger.now_ms()
-    record = GenerationRecord(
-        pipeline=ctx.name,
-        window=key,
-        number=generation.number,
-        epoch=generation.epoch,
-        kind=generation.kind,
-        batches=generation.batches,
-        directory=generation.directory,
+    record = read_as(
+        GenerationRecord,
+        generation,
         location=location,
-        files=generation.files,
-        digest=generation.digest,
         certificate=ctx.ledger.windows.certificate(ctx.name, key),
         recorded_ms=now_ms,
-        late=generation.late,
         origin=ctx.ledger.rollbacks.of(ctx.name, key, generation.number) if of_kind(generation.kind).restores else None,
         decoders=ctx.ledger.recovery.decoders(ctx.name, key, generation.number),
     )

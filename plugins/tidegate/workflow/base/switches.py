@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.core.base.errors import PathExists, StorageAhead
 from tidegate.core.base.plain import dumps
 from tidegate.core.batch.states import Plan
-from tidegate.core.failover.behind import behind_of
+from tidegate.core.failover.own_records import behind_of
 from tidegate.core.failover.states import Failover
 from tidegate.core.source.behind import Behind
 from tidegate.workflow.base.context import Context

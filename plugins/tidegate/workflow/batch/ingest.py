@@ -6,11 +6,12 @@ import time
 from dataclasses import replace
 
 from tidegate.core.base.errors import BatchRefused, GivesWay, JobFailed, LogCut, LostComparison, PathExists, SourceError
+from tidegate.core.base.fields import columns
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import dumps, to_plain
 from tidegate.core.base.wording import many
 from tidegate.core.batch import planning
-from tidegate.core.batch.jobs import IngestPlan, JobPart, RedrivePlan
+from tidegate.core.batch.jobs import IngestPlan, RedrivePlan, part_of
 from tidegate.core.batch.planning import NothingToPlan
 from tidegate.core.batch.readings import whole_window
 from tidegate.core.batch.states import (
@@ -23,7 +24,7 @@ from tidegate.core.batch.states import (
     WritingBatch,
 )
 from tidegate.core.dirty.redrive import source_batches
-from tidegate.core.files.receipt import RangeResult, Receipt
+from tidegate.core.files.receipt import Receipt
 from tidegate.core.target.paths import RECEIPT, join
 from tidegate.workflow.base import preflight, readings, records, switches, tables, zone_data
 from tidegate.workflow.base.context import ATTEMPTS, Context, contradiction, guard
@@ -193,6 +194,7 @@ def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
     spec = tables.pinned(ctx)
     if plan_.spec_version != ctx.spec_version:
         spec = ctx.ledger.pipelines.spec(ctx.name, plan_.spec_version)
+    reading = readings.cut(ctx, spec.windows, plan_.ranges[0]) if _reads_table(ctx, plan_) else None
     job = (RedrivePlan if plan_.is_redrive else IngestPlan)(
         attempt=ctx.layout.attempt_name(plan_.batch_id, batch.epoch, batch.nonce),
         attempt_dir=_attempt_dir(ctx, batch),
@@ -200,18 +202,7 @@ def job_plan(ctx: Context, batch: WritingBatch) -> IngestPlan:
         bootstrap=ctx.source.for_workers().settings,
         topic=plan_.topic,
         topic_id=plan_.topic_id,
-        parts=(
-            JobPart(
-                batch_id=plan_.batch_id,
-                clock_ms=plan_.clock_ms,
-                floor=plan_.floor,
-                ranges=plan_.ranges,
-                rules_version=plan_.rules_version,
-                zone=plan_.zone,
-                reading=readings.cut(ctx, spec.windows, plan_.ranges[0]) if _reads_table(ctx, plan_) else None,
-                behind=switches.behind(ctx, plan_),
-            ),
-        ),
+        parts=(part_of(plan_, reading=reading, behind=switches.behind(ctx, plan_)),),
         nonce=batch.nonce,
         batch_id=plan_.batch_id,
         epoch=batch.epoch,
@@ -232,18 +223,11 @@ def _reads_table(ctx: Context, plan_: Plan) -> bool:
 def _write_empty_receipt(ctx: Context, batch: WritingBatch) -> None:
     """A batch without ranges only moves a watermark: Spark is not started, the receipt is ours."""
     plan_ = batch.plan
-    ranges: tuple[RangeResult, ...] = ()
-    name = ctx.layout.attempt_name(plan_.batch_id, batch.epoch, batch.nonce)
     receipt = Receipt(
-        attempt=name,
-        batch_id=plan_.batch_id,
-        epoch=batch.epoch,
-        nonce=batch.nonce,
-        topic=plan_.topic,
-        topic_id=plan_.topic_id,
-        spec_version=plan_.spec_version,
-        rules_version=plan_.rules_version,
-        ranges=ranges,
+        attempt=ctx.layout.attempt_name(plan_.batch_id, batch.epoch, batch.nonce),
+        **columns(plan_, "batch_id", "topic", "topic_id", "spec_version", "rules_version"),
+        **columns(batch, "epoch", "nonce"),
+        ranges=(),
         files=(),
     )
     try:

@@ -85,7 +85,7 @@ class Run:
             if facts.state == BUILDING:
                 return rules.overtaken_ms(self.history(subject, "assembling"), found.epoch, facts.number)
             if facts.state == DISCARDED:
-                return rules.discarded_ms(self.history(subject, "discarded"), facts.number)
+                return rules.newest_ms(self.history(subject, "discarded"), facts.number)
             return facts.built_ms
         if not isinstance(facts, BatchFacts):
             return None

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from tidegate.core.base.offsets import Interval
 from tidegate.core.failover import counting
 from tidegate.core.failover import decision as rules
-from tidegate.core.failover.behind import left_last
 from tidegate.core.failover.counting import Copied
 from tidegate.core.failover.crossing import Crossing, Pair, Refusal, RefusalKind, Walk
 from tidegate.core.failover.decision import Facts
+from tidegate.core.failover.own_records import left_last
 from tidegate.core.failover.states import Failover, Standby
 from tidegate.core.source.coordinates import HEADER, coordinate_of
 from tidegate.workflow.base.context import Context

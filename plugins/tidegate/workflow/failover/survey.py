@@ -9,10 +9,10 @@ from tidegate.core.base.errors import FailoverRefused, StorageAhead
 from tidegate.core.batch.planning import PlanningView
 from tidegate.core.batch.states import OpenBatch, PlannedBatch, WritingBatch
 from tidegate.core.failover import decision as rules
-from tidegate.core.failover.behind import away_since, behind_of, topic_ids
 from tidegate.core.failover.crossing import Crossing, Refusal, RefusalKind, Walk
 from tidegate.core.failover.decision import Decision, Facts
 from tidegate.core.failover.origins import Origins
+from tidegate.core.failover.own_records import away_since, behind_of, topic_ids
 from tidegate.core.failover.states import Failover, Standby
 from tidegate.core.source import log_cut
 from tidegate.core.source.coordinates import Coordinate, coordinate_of

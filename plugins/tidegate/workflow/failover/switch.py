@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tidegate.core.base.errors import FailoverRefused, LedgerError, LostComparison
 from tidegate.core.base.wording import many
-from tidegate.core.failover.behind import copied_back, left_last
 from tidegate.core.failover.crossing import Refusal, RefusalKind
 from tidegate.core.failover.decision import Decision
+from tidegate.core.failover.own_records import copied_back, left_last
 from tidegate.core.failover.states import Failover
 from tidegate.core.source.coordinates import HEADER
 from tidegate.workflow.base import switches

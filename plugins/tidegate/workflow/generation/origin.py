@@ -10,7 +10,7 @@ from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval, OffsetRange
 from tidegate.core.batch.jobs import Copy
 from tidegate.core.batch.states import LandedBatch, Plan
-from tidegate.core.failover.behind import sites_read
+from tidegate.core.failover.own_records import sites_read
 from tidegate.core.files.landed import LandedFile, OwedSpan
 from tidegate.core.files.merge import Source
 from tidegate.core.files.receipt import DATA, FileEntry

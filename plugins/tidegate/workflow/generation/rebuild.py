@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core.base.errors import BatchRefused, ReplayRefused, SourceError, SourceUnavailable, TidegateError
+from tidegate.core.base.fields import read_as
 from tidegate.core.base.instants import iso
 from tidegate.core.base.offsets import Interval, OffsetRange, union
 from tidegate.core.base.plain import to_plain
 from tidegate.core.base.wording import many
-from tidegate.core.batch.jobs import JobPart, ReplayPlan, Target
+from tidegate.core.batch.jobs import JobPart, ReplayPlan, Target, part_of
 from tidegate.core.batch.rules_version import rules_for, rules_of_replay
 from tidegate.core.dirty.redrive import source_batches
 from tidegate.core.files.receipt import FileEntry, RangeResult, ReplayReceipt
@@ -64,15 +65,7 @@ def rebuild(ctx: Context, generation: BuildingGeneration) -> BuiltGeneration:
 def work_of(ctx: Context, generation: BuildingGeneration) -> Work:
     g = generation
     name = ctx.layout.replay_name(g.window.start_ms, g.number, g.epoch, g.nonce)
-    return Work(
-        window=g.window,
-        batches=g.batches,
-        late=g.late,
-        attempt=name,
-        nonce=g.nonce,
-        epoch=g.epoch,
-        unpublished=g.number == 1,
-    )
+    return read_as(Work, g, attempt=name, removed={}, unpublished=g.number == 1)
 
 
 def collected(ctx: Context, generation: BuildingGeneration, found: Rebuilt) -> BuiltGeneration:
@@ -227,17 +220,8 @@ def _part(ctx: Context, chooser: Chooser, batch_id: int, spans: dict[int, list[I
     )
     files = dirty_files.sources(ctx, source_batches(plan)) if plan.is_redrive else ()
     rules = rules_of_replay(plan.rules_version, decided_by, ctx.pipeline)
-    return JobPart(
-        batch_id=batch_id,
-        clock_ms=plan.clock_ms,
-        floor=plan.floor,
-        ranges=ranges,
-        rules_version=rules,
-        pinned=pinned,
-        sources=files,
-        zone=plan.zone,
-        behind=switches.behind(ctx, plan),
-    )
+    behind = switches.behind(ctx, plan)
+    return part_of(plan, ranges=ranges, rules_version=rules, pinned=pinned, sources=files, behind=behind)
 
 
 def _recreated(ctx: Context, job: ReplayPlan) -> ReplayRefused | None:

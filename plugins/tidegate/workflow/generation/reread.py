@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidegate.core.base.errors import BatchRefused, JobFailed, ReplayRefused, SourceError
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import to_plain
-from tidegate.core.batch.jobs import IngestPlan, JobPart
+from tidegate.core.batch.jobs import IngestPlan, part_of
 from tidegate.core.batch.rules_version import rules_for
 from tidegate.core.batch.states import LandedBatch
 from tidegate.core.files.landed import OwedSpan
@@ -87,7 +87,7 @@ def _plan(ctx: Context, generation: BuildingGeneration, batch: LandedBatch) -> I
     window's."""
     plan, key = batch.plan, generation.window
     at = key.start_ms, generation.number, generation.epoch, generation.nonce
-    version = rules_for(ctx.pipeline)
+    version, reading = rules_for(ctx.pipeline), readings.cut(ctx, ctx.pipeline.windows, plan.ranges[0])
     return IngestPlan(
         attempt=ctx.layout.replay_name(*at),
         attempt_dir=ctx.layout.replay_attempt(*at),
@@ -95,17 +95,7 @@ def _plan(ctx: Context, generation: BuildingGeneration, batch: LandedBatch) -> I
         bootstrap=ctx.source.for_workers().settings,
         topic=plan.topic,
         topic_id=plan.topic_id,
-        parts=(
-            JobPart(
-                batch_id=plan.batch_id,
-                clock_ms=plan.clock_ms,
-                floor=plan.floor,
-                ranges=plan.ranges,
-                rules_version=version,
-                zone=plan.zone,
-                reading=readings.cut(ctx, ctx.pipeline.windows, plan.ranges[0]),
-            ),
-        ),
+        parts=(part_of(plan, rules_version=version, reading=reading),),
         nonce=generation.nonce,
         batch_id=plan.batch_id,
         epoch=generation.epoch,

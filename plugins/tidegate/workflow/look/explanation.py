@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidegate.core.base.instants import iso
-from tidegate.core.base.wording import many
+from tidegate.core.base.wording import first_line, many
 from tidegate.core.completeness.rules import remedy
 from tidegate.core.deliver import units
 from tidegate.core.deliver.due import of_window_in_words
@@ -15,7 +15,7 @@ from tidegate.core.files.receipt import DATA, LATE
 from tidegate.core.late.reopen import over_budget
 from tidegate.core.look import concerns as rules
 from tidegate.core.look import overdue
-from tidegate.core.look.concerns import first_line, stuck_batch, unblocking
+from tidegate.core.look.concerns import stuck_batch, unblocking
 from tidegate.core.look.overdue import backfill, finishing
 from tidegate.core.look.port import LedgerReads
 from tidegate.core.look.status import PipelineStatus, certify

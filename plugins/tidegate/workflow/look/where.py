@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tidegate.core.base.errors import LedgerError, SpecError, TidegateError
 from tidegate.core.batch.readings import whole_window
 from tidegate.core.batch.states import LANDED
-from tidegate.core.failover.behind import left_last, sites_read
+from tidegate.core.failover.own_records import left_last, sites_read
 from tidegate.core.files.receipt import DATA, DIRTY, LATE, FileEntry
 from tidegate.core.look.another_reading import fate_of_another
 from tidegate.core.look.fate import MISSING, Fate, fate_of

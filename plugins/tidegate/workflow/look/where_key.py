@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.core.base.errors import Alarm, LedgerError, NotReady, StepMissing
+from tidegate.core.base.fields import columns
 from tidegate.core.base.instants import iso
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.copy.rounds import RoundState
@@ -217,10 +218,7 @@ class _Look:
             pipeline=self._ctx.name,
             table=self._ctx.pipeline.sink.table,
             key={v.column: v.text for v in self._key},
-            newest_merged=found.newest_merged,
-            count=found.count,
-            seen=found.seen,
-            events=found.events,
+            **columns(found, "newest_merged", "count", "seen", "events"),
             notes=tuple(dict.fromkeys(f"not every file could be read: {why}" for why in self.unread)),
             **told,
         )

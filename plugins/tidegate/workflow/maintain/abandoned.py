@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from tidegate.core.base.errors import LostComparison, TidegateError
 from tidegate.core.base.instants import iso
+from tidegate.core.clean.rules import newest_ms
 from tidegate.core.look.overdue import finishing
-from tidegate.core.replay.abandoned import BEGUN, AtWork, Unfinished, is_given_up, touched_ms
+from tidegate.core.replay.abandoned import BEGUN, AtWork, Unfinished, is_given_up
 from tidegate.core.tell.subjects import of_window
 from tidegate.core.window.cut import window_from
 from tidegate.core.window.states import BuildingGeneration, WindowKey
@@ -86,7 +87,7 @@ def _as_left(ctx: Context, one: Unfinished, now_ms: int) -> _Left | None:
     key = window_from(one.window_ms, ctx.pipeline.windows)
     generation = ctx.ledger.windows.generation(ctx.name, key, one.number)
     history = ctx.ledger.cleaning.history(ctx.name, of_window(one.window_ms), BEGUN)
-    since_ms = touched_ms(history, one.number)
+    since_ms = newest_ms(history, one.number)
     if since_ms is None or not isinstance(generation, BuildingGeneration) or not is_given_up(one, since_ms, now_ms):
         return None
     return _Left(generation, since_ms)

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from tidegate.core.base.errors import LostComparison, SourceError, TidegateError
-from tidegate.core.base.wording import those
+from tidegate.core.base.errors import LostComparison, SourceError
+from tidegate.core.base.wording import in_one_line, those
 from tidegate.core.files.receipt import DATA
 from tidegate.core.look.concerns import OF_KAFKA
 from tidegate.core.look.port import LedgerReads
@@ -184,10 +184,11 @@ def deliver(
             channels[0].send(body)
         except NotTold as e:
             if e.this_one:
-                said.append(f"WARNING: not delivered, sent again later: {body['title']}: {_words(e)}")
+                said.append(f"WARNING: not delivered, sent again later: {body['title']}: {in_one_line(e)}")
                 continue
             left = len(send) - number
-            return [*said, f"WARNING: {those(left, 'message', 'were')} not delivered, to be sent again: {_words(e)}"]
+            of = those(left, "message", "were")
+            return [*said, f"WARNING: {of} not delivered, to be sent again: {in_one_line(e)}"]
         _remember(ctx, message)
         said.append(f"told {channels[0].who}: {body['title']}")
         said += _also(channels[1:], body)
@@ -214,9 +215,5 @@ def _also(channels: Sequence[Channel], body: dict[str, Any]) -> list[str]:
         try:
             channel.send(body)
         except NotTold as e:
-            said.append(f"WARNING: not told: {_words(e)}")
+            said.append(f"WARNING: not told: {in_one_line(e)}")
     return said
-
-
-def _words(error: TidegateError) -> str:
-    return " ".join(str(error).split())
