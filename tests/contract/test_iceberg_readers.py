@@ -232,6 +232,39 @@ def test_rows_that_others_change_are_named_and_come_back(lake: Lake, mode: str) 
     lake.is_named("2 rows")
 
 
+@pytest.mark.parametrize("lake", ["rest"], indirect=True)
+def test_what_others_do_to_a_table_in_a_rest_catalogue(lake: Lake) -> None:
+    """A branch of theirs means nothing, what cannot go on is named and goes on once it is taken back, and a table that
+    was dropped, whose columns the server would number anew, comes back by Clear."""
+    name, world = lake.table, lake.world
+    id_, *others = world.pipeline.columns
+    world.change_spec(columns=(id_, Column(name="between", type="array<string>", path="$.between"), *others))
+    world.replay(2)
+    lake.sql("ALTER TABLE {t} CREATE BRANCH `tidegate-first-copy`")
+    lake.sql("INSERT INTO {t}.`branch_tidegate-first-copy` SELECT * FROM {t} WHERE id = 'a'")
+    lake.sql("ALTER TABLE {t} ADD COLUMN theirs struct<a:int> AFTER id")
+    lake.sql("ALTER TABLE {t} ALTER COLUMN value TYPE bigint")
+    lake.sql("ALTER TABLE {t} WRITE ORDERED BY id")
+    world.change_spec(columns=(*world.pipeline.columns, Column(name="again", type="string", path="$.id")))
+    assert world.replay(0).generation > 1
+    lake.is_whole()
+    for wrong, back, words in (
+        ("RENAME COLUMN value TO worth", "RENAME COLUMN worth TO value", "has dropped or renamed the column value"),
+        ("DROP PARTITION FIELD site", "ADD PARTITION FIELD site", "is partitioned by"),
+        ("UNSET TBLPROPERTIES ('tidegate.pipeline')",
+         f"SET TBLPROPERTIES ('tidegate.pipeline'='{world.pipeline.name}')", "somebody else's table"),
+        (f"RENAME TO {name}_old", "", "does not exist"),
+    ):  # fmt: skip
+        lake.sql("ALTER TABLE {t} " + wrong)
+        assert [words in problem for problem in lake.problems()] == [True]
+        lake.sql("ALTER TABLE {t} " + back if back else f"ALTER TABLE {{t}}_old RENAME TO {name}")
+        lake.is_whole()
+    lake.sql("DROP TABLE {t}")
+    for hour in (0, 1, 2):
+        world.archive(hour)
+    lake.is_whole()
+
+
 def compact(lake: Lake) -> None:
     done = lake.sql(
         "CALL {c}.system.rewrite_data_files(table => '" + lake.table + "', options => map('rewrite-all', 'true'))"

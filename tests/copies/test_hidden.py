@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.update import SetPropertiesUpdate, SetSnapshotRefUpdate
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetPropertiesUpdate, SetSnapshotRefUpdate
 
 from tests.copies.worlds import COPYING, CopyWorld
 from tests.hooks import Hook, Once
@@ -159,3 +159,23 @@ def test_a_writer_that_comes_first_is_named(world: CopyWorld) -> None:
     world.deliver()
     with pytest.raises(CatalogueMismatch, match="somebody has written to it while its first copy is not whole"):
         world.apply()
+
+
+@pytest.mark.parametrize("kind", [SnapshotRefType.BRANCH, SnapshotRefType.TAG])
+def test_a_branch_by_that_name_on_a_whole_mirror_is_named(world: CopyWorld, kind: SnapshotRefType) -> None:
+    """A person drops it; nothing is merged before, and nothing taken back."""
+    world.mirror()
+    whole = world.loaded().metadata.current_snapshot_id
+    said = {"ref-name": FIRST_COPY, "type": kind, "snapshot-id": whole}
+    world.iceberg.commit(world.loaded(), (), (SetSnapshotRefUpdate.model_validate(said),))
+    world.source_table.set(2, "changed")
+    world.deliver()
+    for task in (world.apply, lambda: take_back(world.context(), str(whole), "a test")):
+        with pytest.raises(CatalogueMismatch, match=f"or has made that {kind.value}") as told:
+            task()
+        assert f"DROP {kind.value.upper()} `{FIRST_COPY}`" in told.value.advice
+        world.close()
+    assert world.loaded().metadata.current_snapshot_id == whole
+    dropped = RemoveSnapshotRefUpdate.model_validate({"ref-name": FIRST_COPY})
+    world.iceberg.commit(world.loaded(), (), (dropped,))
+    assert world.mirror() == world.shown() == world.source_table.rows

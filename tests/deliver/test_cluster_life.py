@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -343,11 +343,30 @@ def iceberg_lives(lab: RealIceberg) -> None:
     assert (lab.copied(), lab.ids()) == (lab.own(), ["0-0", "0-1"])
 
 
-def test_an_iceberg_table_by_a_rest_catalogue(tmp_path: Path, iceberg_rest: StackInfo) -> None:
+def begins_without_rows(lab: RealIceberg) -> None:
+    """The table there is made before any file says how columns are numbered, and has none when the first one does."""
+    lab.world.change_spec(where="id > '1'")
+    lab.hours(2)
+    lab.world.change_spec(columns=(Column(name="x", type="string", path="$.id"), *lab.pipeline.columns))
+    assert lab.world.replay(1).generation == 2
+    assert lab.deliver() == ["delivered", "delivered"]
+    assert (lab.ids(0), lab.copied(1)) == ([], lab.own(1))
+    assert {(row["id"], row["x"]) for row in lab.rows(1)} == {("1-0", "1-0"), ("1-1", "1-1")}
+    own = lakehouse.loaded(lab.world)
+    assert own is not None
+    here, there = (index_by_name(metadata.schema()) for metadata in (own.metadata, lab.metadata))
+    assert there.items() <= here.items()
+    assert lab.verify(0, 1) == ["unchanged", "unchanged"]
+
+
+@pytest.mark.parametrize("life", [iceberg_lives, begins_without_rows])
+def test_an_iceberg_table_by_a_rest_catalogue(
+    tmp_path: Path, iceberg_rest: StackInfo, life: Callable[[RealIceberg], None]
+) -> None:
     rest = Connection(conn_id="pg", conn_type="iceberg", host=iceberg_rest.iceberg_uri)
     lab = RealIceberg(tmp_path, [rest])
     try:
-        iceberg_lives(lab)
+        life(lab)
     finally:
         lab.close()
 

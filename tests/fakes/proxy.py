@@ -17,10 +17,12 @@ class Fate(enum.Enum):
     LOSE_REPLY = "the server answers, and the connection breaks"
     REPEAT = "the server gets an HTTP request twice, and the second answer comes back"
     HANG = "nothing comes back, and the connection stays"
-    EXPIRED = "the server is not asked: S3's answer that the credentials have expired"
+    EXPIRED = "the server is not asked: the answer that the credentials have expired"
 
 
-_EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+S3_EXPIRED = 400, b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+"""Status and body of such an answer, of a store; of a catalogue."""
+TOKEN_EXPIRED = 401, b'{"error": {"message": "Token expired", "type": "NotAuthorizedException", "code": 401}}'
 
 
 class LossyProxy:
@@ -31,7 +33,7 @@ class LossyProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = [self._listener]
         self._lock = threading.Lock()
-        self.matched, self._spared = 0, 0
+        self.matched, self._spared, self._refusal = 0, 0, S3_EXPIRED
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -42,8 +44,9 @@ class LossyProxy:
         """From now on the first request that matches meets this fate, and no other."""
         self._marker, self._fate, self._once, self.matched, self._spared = marker, fate, True, 0, 0
 
-    def expire(self, marker: bytes, after: int) -> None:
+    def expire(self, marker: bytes, after: int, answer: tuple[int, bytes] = S3_EXPIRED) -> None:
         """So many requests that match are still served; from then on credentials have expired, until `renew`."""
+        self._refusal = answer
         self._marker, self._fate, self._once, self.matched, self._spared = marker, Fate.EXPIRED, False, 0, after
 
     def renew(self) -> bool:
@@ -84,7 +87,7 @@ class LossyProxy:
                 if self._fate is Fate.HANG:
                     continue
                 if self._fate is Fate.EXPIRED:
-                    _answer_expired(client, data)
+                    _refuse(client, data, *self._refusal)
                     break
                 if self._fate is Fate.REPEAT:
                     data = _whole(client, data)
@@ -136,13 +139,12 @@ def _whole(client: socket.socket, data: bytes) -> bytes:
     return data
 
 
-def _answer_expired(client: socket.socket, request: bytes) -> None:
+def _refuse(client: socket.socket, request: bytes, status: int, body: bytes) -> None:
     with contextlib.suppress(StopIteration):  # it has gone
         request = _whole(client, request)
-    body = b"" if request.startswith(b"HEAD ") else _EXPIRED
-    head = f"HTTP/1.1 400 Bad Request\r\nContent-Length: {len(_EXPIRED)}\r\nConnection: close\r\n\r\n".encode()
+    head = f"HTTP/1.1 {status} Refused\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
     with contextlib.suppress(OSError):
-        client.sendall(head + body)
+        client.sendall(head + (b"" if request.startswith(b"HEAD ") else body))
 
 
 def _close(connection: socket.socket) -> None:

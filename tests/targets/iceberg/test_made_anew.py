@@ -10,18 +10,25 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.partitioning import PartitionSpec, assign_fresh_partition_spec_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids, index_by_name
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable, Table, Transaction
 from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.typedef import Properties
 from pyiceberg.types import IntegerType
 
 from tests.target_suite import Lab
-from tests.targets.iceberg.lab import make, sqlite
+from tests.targets.iceberg.catalogues import snapshot
+from tests.targets.iceberg.lab import Tables, make, sqlite
 from tests.targets.iceberg.test_rules import loaded, problems
 from tests.world import record
 from tidegate.core.base.errors import CatalogueMismatch
 from tidegate.core.files.receipt import LATE
 from tidegate.core.spec.pipeline import Column
+from tidegate.storage.local import LocalStorage
+from tidegate.targets.iceberg.catalogue import Loaded
+from tidegate.targets.iceberg.sql_catalogue import SqlCatalogue
 
 MORE = Column(name="between", type="int", path="$.between")
 STOPS = Column(name="stops", type="array<struct<n:int,name:string>>", path="$.stops")
@@ -151,11 +158,37 @@ def test_an_audit_names_what_publications_refuse(lab: Lab, change: Callable[[Lab
     assert words in problem
 
 
+class OfItsOwn(SqlCatalogue):
+    """Numbers the columns of a new table itself, as REST servers may."""
+
+    def create(self, name: str, schema: Schema, spec: PartitionSpec, location: str, properties: Properties) -> Loaded:
+        fresh = assign_fresh_schema_ids(schema)
+        return super().create(name, fresh, assign_fresh_partition_spec_ids(spec, schema, fresh), location, properties)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_server_that_numbers_columns_itself_is_told_how_files_call_them(lab: Lab, dies: bool) -> None:
+    """Also by a later try, where the one that made the table has died."""
+    world, said = lab.world, index_by_name(loaded(lab).metadata.schema())
+    drop(lab)
+    world.tables = lambda w: Tables(OfItsOwn(f"sqlite:///{w.folder}/catalogue.db", "tidegate", LocalStorage(), 10.0))
+    target: Any = world.context().target
+    if dies:
+        made = target.definition
+        target.catalogue.create(made.name, made.schema(), made.spec(made.schema()), made.location, made.properties())
+    world.archive(0)
+    world.archive(3)
+    assert rows(lab) == BOTH
+    assert index_by_name(loaded(lab).metadata.schema()) == said
+    assert problems(lab) == []
+
+
 def test_a_table_that_somebody_made_anew_is_refused(lab: Lab) -> None:
-    """By the columns of today, numbered as they come."""
+    """By the columns of today, numbered as they come; and something was in it."""
     drop(lab)
     target: Any = lab.world.context().target
-    target.definition.bring_up(target.catalogue, lab.world.said.append)
+    made = target.definition.bring_up(target.catalogue, lab.world.said.append)
+    target.catalogue.commit(made, (), snapshot(made, 11))
     with pytest.raises(CatalogueMismatch, match="somebody has made the table, or that column, anew") as refused:
         lab.world.archive(0)
     assert "register_table" in refused.value.advice

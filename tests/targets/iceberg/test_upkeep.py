@@ -31,7 +31,7 @@ from tidegate.core.files.receipt import DATA, LATE
 from tidegate.targets.iceberg import metadata
 from tidegate.targets.iceberg.live import look, newest_token, token_in
 from tidegate.targets.iceberg.table import IcebergTable
-from tidegate.targets.iceberg.tags import TAG, tag_of
+from tidegate.targets.iceberg.tags import FIRST_COPY, TAG, tag_of
 from tidegate.workflow.clean.duties import clean
 from tidegate.workflow.publish import archive
 
@@ -73,6 +73,22 @@ def test_manifests_have_the_bounds_that_jobs_have_written(lab: Lab) -> None:
     lab.other_columns()
     lab.until_done(again)
     assert (min(bounded())[0], max(last for _, last, _ in bounded())) == (0, 3)
+
+
+@pytest.mark.parametrize("kind", ["branch", "tag"])
+def test_somebodys_branch_by_the_name_of_a_first_copys_means_nothing(lab: Lab, kind: str) -> None:
+    """Only keyed tables have one of ours: here a commit on it would take back what came since, or show what it has."""
+    lab.until_done(publish)
+    old = loaded(lab).metadata.current_snapshot_id
+    lab.other_columns()
+    lab.until_done(again)
+    theirs = SetSnapshotRefUpdate(ref_name=FIRST_COPY, type=kind, snapshot_id=old)
+    lab.world.context().target.catalogue.commit(loaded(lab), (), (theirs,))  # type: ignore[attr-defined]
+    archive.publish(lab.context(), window(1))
+    assert (lab.rows(), problems(lab)) == (ROWS, [])
+    assert loaded(lab).metadata.refs[FIRST_COPY].snapshot_id == old
+    clean(lab.world.context())
+    assert loaded(lab).metadata.refs[FIRST_COPY].snapshot_id == old
 
 
 # ---------------------------------------------------------------- a whole life

@@ -6,23 +6,22 @@ holds them, under the id that it says; a column that no file has brought yet is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.schema import Schema, index_by_name, index_name_by_id
-from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, TableUpdate
+from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.table.update import TableUpdate
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from tidegate.core.base.errors import CatalogueMismatch
 from tidegate.targets.iceberg.catalogue import Loaded
 from tidegate.targets.iceberg.definition import Definition
 from tidegate.targets.iceberg.live import look
+from tidegate.targets.iceberg.numbering import Ids, called_otherwise, replacing
 
 _ID = b"PARQUET:field_id"
-Ids = Mapping[str, int]
-"""By path, as Iceberg spells it: `tags.element`, `m.key`, `st.a`."""
 
 
 def ids_in(file: BinaryIO) -> dict[str, int]:
@@ -59,15 +58,12 @@ def changes(definition: Definition, loaded: Loaded, ids: Ids) -> tuple[TableUpda
     """What gives the table the columns of these files; nothing if it has them. Raises CatalogueMismatch where its own
     files call a column by another id."""
     schema = loaded.metadata.schema()
-    have, names = index_by_name(schema), index_name_by_id(schema)
-    wrong = sorted(path for path, n in ids.items() if have.get(path, n) != n or names.get(n, path) != path)
-    if not wrong:
-        return _set(schema, _evolved(definition, schema, {**have, **ids}))
+    told = called_otherwise(schema, ids)
+    if told is None:
+        return _set(schema, _evolved(definition, schema, {**index_by_name(schema), **ids}))
     if look(loaded.metadata, loaded.io, None).files:
-        path = wrong[0]
-        there = f"calls it {have[path]}" if path in have else f"has {names[ids[path]]} by that id"
         raise CatalogueMismatch(
-            f"{loaded.name}: files that are copied call {path} field {ids[path]}, the table there {there}",
+            f"{loaded.name}: files that are copied call {told}",
             advice="somebody has changed the table there, or made the pipeline's own anew: give the delivery another "
             "table and location",
         )
@@ -78,7 +74,7 @@ def _set(schema: Schema, fields: list[NestedField]) -> tuple[TableUpdate, ...]:
     wanted = Schema(*fields, schema_id=schema.schema_id + 1)
     if wanted.as_struct() == schema.as_struct():
         return ()
-    return AddSchemaUpdate(schema=wanted), SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
+    return replacing(wanted)
 
 
 def _columns(definition: Definition, ids: Ids) -> list[NestedField]:

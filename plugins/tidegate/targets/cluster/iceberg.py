@@ -26,6 +26,7 @@ from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import below, data_files, held
 from tidegate.targets.iceberg.in_catalogue import in_rounds
 from tidegate.targets.iceberg.leftovers import leftovers
+from tidegate.targets.iceberg.numbering import Ids
 from tidegate.targets.iceberg.rules import Held
 from tidegate.targets.iceberg.table import IcebergTable
 
@@ -84,7 +85,7 @@ class IcebergCopy(ClusterTable):
         said = self._said(token, sum(entry.rows for entry in entries), record.place)
         self._catalogue.commit(loaded, (), snapshot.replaced(metadata, loaded.io, seen, added, said, None))
 
-    def _fitted(self, ids: fields.Ids) -> Loaded:
+    def _fitted(self, ids: Ids) -> Loaded:
         """The table, with all columns of files that have these ids."""
         definition = self._definition
         loaded = self._catalogue.load(definition.name)
@@ -97,7 +98,7 @@ class IcebergCopy(ClusterTable):
         updates = fields.changes(definition, loaded, ids)
         return self._catalogue.commit(loaded, (), updates) if updates else loaded
 
-    def _ids(self, record: Record) -> fields.Ids:
+    def _ids(self, record: Record) -> Ids:
         found: dict[str, int] = {}
         for copied in record.files:
             with self._storage.open_existing(join(record.place, copied.entry.path)) as file:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, index_by_name, index_name_by_id
+from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSchemaUpdate, TableUpdate
@@ -42,7 +42,7 @@ from tidegate.core.target.tables import comment_of, properties_of, table_name
 from tidegate.targets.iceberg.catalogue import Catalogue, Conflict, Loaded
 from tidegate.targets.iceberg.columns import FORM
 from tidegate.targets.iceberg.metadata import refuse_other_version
-from tidegate.targets.iceberg.numbering import Ids, numbered
+from tidegate.targets.iceberg.numbering import Ids, called_otherwise, numbered, replacing
 from tidegate.targets.iceberg.properties import LOGGED, MOST_LOGGED
 
 Say = Callable[[str], None]
@@ -138,6 +138,8 @@ class Definition:
                 loaded = catalogue.load(self.name)
                 if loaded is None:
                     raise
+        self.refuse_other(loaded)
+        loaded = self._renumbered(catalogue, loaded, ids)
         self.refuse_changed(loaded, landed)
         return self._evolved(catalogue, loaded, say, ids)
 
@@ -185,18 +187,25 @@ class Definition:
 
     def _refuse_renumbered(self, loaded: Loaded, landed: Ids) -> None:
         """A table that somebody has made anew may call its columns by other ids than files that have landed."""
-        schema = loaded.metadata.schema()
-        ids, names = index_by_name(schema), index_name_by_id(schema)
-        for path, number in landed.items():
-            if ids.get(path, number) != number or (path not in ids and number in names):
-                there = f"calls it {ids[path]}" if path in ids else f"has {names[number]} by that id"
-                raise CatalogueMismatch(
-                    f"{self.name}: files that have landed call {path} field {number}, the table {there}: "
-                    "somebody has made the table, or that column, anew",
-                    advice=f"register the old table's newest metadata file again (in Spark: DROP TABLE {self.name}, "
-                    f"without PURGE, then CALL <catalog>.system.register_table('{self.name}', '<file>')), or give the "
-                    "pipeline another sink.table and sink.location",
-                )
+        told = called_otherwise(loaded.metadata.schema(), landed)
+        if told is not None:
+            raise CatalogueMismatch(
+                f"{self.name}: files that have landed call {told}: somebody has made the table, or that column, anew",
+                advice=f"register the old table's newest metadata file again (in Spark: DROP TABLE {self.name}, "
+                f"without PURGE, then CALL <catalog>.system.register_table('{self.name}', '<file>')), or give the "
+                "pipeline another sink.table and sink.location",
+            )
+
+    def _renumbered(self, catalogue: Catalogue, loaded: Loaded, landed: Ids) -> Loaded:
+        """A REST server may number the columns of a new table itself: as long as nothing was ever in it, they get the
+        ids that files have. Those that it is partitioned by come first, and have the same ones."""
+        metadata, wanted = loaded.metadata, numbered(self.schema(), landed)
+        if metadata.next_sequence_number() > 1 or called_otherwise(metadata.schema(), landed) is None:
+            return loaded
+        if any(wanted.find_field(f.name).field_id != f.source_id for f in metadata.spec().fields):
+            return loaded
+        new = wanted.model_copy(update={"schema_id": metadata.schema().schema_id + 1})
+        return catalogue.commit(loaded, (), replacing(new))
 
     def _refuse_dropped(self, metadata: TableMetadata, landed: bool) -> None:
         """Tidegate drops no column and renames none: one that comes again would be null in all rows of before, and in

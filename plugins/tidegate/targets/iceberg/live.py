@@ -15,6 +15,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.types import PrimitiveType
 
@@ -306,9 +307,16 @@ def places_of(metadata: TableMetadata) -> dict[int, str]:
     return found
 
 
+def first_copy(metadata: TableMetadata) -> SnapshotRef | None:
+    """The branch of a keyed table's first copy, as long as readers see nothing. A branch or tag of that name in any
+    other table is somebody else's, and means nothing."""
+    keyed = any(field.name == BUCKET for field in metadata.spec().fields)
+    return metadata.refs.get(FIRST_COPY) if keyed and metadata.current_snapshot_id is None else None
+
+
 def newest(metadata: TableMetadata) -> Snapshot | None:
     """The snapshot that the next commit is made on: the one that readers see, or that of the first copy's branch."""
-    ref = metadata.refs.get(FIRST_COPY)
+    ref = first_copy(metadata)
     return metadata.current_snapshot() if ref is None else metadata.snapshot_by_id(ref.snapshot_id)
 
 

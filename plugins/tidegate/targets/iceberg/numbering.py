@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import count
 
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_name, index_name_by_id
+from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, TableUpdate
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 Ids = Mapping[str, int]
@@ -25,6 +26,21 @@ def numbered(schema: Schema, ids: Ids, last: int = 0) -> Schema:
         schema_id=schema.schema_id,
         identifier_field_ids=schema.identifier_field_ids,
     )
+
+
+def called_otherwise(schema: Schema, ids: Ids) -> str | None:
+    """In words, a field that files and the table call by different ids; None if they agree."""
+    have, names = index_by_name(schema), index_name_by_id(schema)
+    for path, number in ids.items():
+        if have.get(path, number) != number or (path not in have and number in names):
+            there = f"calls it {have[path]}" if path in have else f"has {names[number]} by that id"
+            return f"{path} field {number}, the table {there}"
+    return None
+
+
+def replacing(schema: Schema) -> tuple[TableUpdate, ...]:
+    """What makes it the table's schema, as it is."""
+    return AddSchemaUpdate(schema=schema), SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
 
 
 def _fields(fields: tuple[NestedField, ...], above: str, number: Callable[[str], int]) -> list[NestedField]:

@@ -38,7 +38,7 @@ from pyiceberg.table.update import (
 )
 
 from tidegate.targets.iceberg import merging, names
-from tidegate.targets.iceberg.live import Found, Look, first_unit, newest, unit_of
+from tidegate.targets.iceberg.live import Found, Look, first_copy, first_unit, newest, unit_of
 from tidegate.targets.iceberg.tags import FIRST_COPY
 
 CODEC: Literal["deflate"] = "deflate"
@@ -68,7 +68,7 @@ def replaced(
     refs = [(FIRST_COPY if hidden else MAIN_BRANCH, SnapshotRefType.BRANCH)]
     if tag is not None:
         refs.append((tag, SnapshotRefType.TAG))
-    shows = not hidden and FIRST_COPY in metadata.refs
+    shows = not hidden and first_copy(metadata) is not None
     return (
         AddSnapshotUpdate(snapshot=snapshot),
         *(

@@ -16,8 +16,7 @@ from tidegate.core.mirror.jobs import START, Position, position_of, spelled
 from tidegate.core.mirror.purge import marker
 from tidegate.core.mirror.servers import purge_words
 from tidegate.core.target.prefix import Merged, Prefix
-from tidegate.targets.iceberg.live import PREFIX, line, newest, said_by
-from tidegate.targets.iceberg.tags import FIRST_COPY
+from tidegate.targets.iceberg.live import PREFIX, first_copy, line, newest, said_by
 
 UPTO = f"{PREFIX}upto"
 ATTEMPT = f"{PREFIX}attempt"
@@ -89,7 +88,7 @@ def prefix_of(metadata: TableMetadata) -> Prefix:
     a table that was taken back may have one that is further.
 
     Raises ValueError for a summary that no merge has written, and where the line of snapshots ends before it tells."""
-    current, hidden = newest(metadata), FIRST_COPY in metadata.refs
+    current, hidden = newest(metadata), first_copy(metadata) is not None
     snapshot = None if current is None else str(current.snapshot_id)
     oldest = None
     for oldest in line(metadata):

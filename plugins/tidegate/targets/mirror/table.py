@@ -24,11 +24,10 @@ from tidegate.targets.iceberg.expiry import sweep
 from tidegate.targets.iceberg.files import data_file
 from tidegate.targets.iceberg.in_catalogue import InCatalogue
 from tidegate.targets.iceberg.live import Look, look, newest, unit_of
-from tidegate.targets.iceberg.tags import FIRST_COPY
 from tidegate.targets.mirror.definition import MirrorDefinition
 from tidegate.targets.mirror.prefix import has, prefix_of, still, summary_of, telling
 from tidegate.targets.mirror.rules import buckets_of, key_of, tombstones_of
-from tidegate.targets.mirror.taking_back import as_of, back_to, meant, on_branch
+from tidegate.targets.mirror.taking_back import as_of, back_to, meant, on_branch, refuse_shown_beside
 from tidegate.workflow.base import bounds
 
 _TAKE_BACK = (
@@ -174,9 +173,6 @@ class MirrorTable(InCatalogue):
             raise CatalogueMismatch(f"{self.name}: {wrong}", advice=_TAKE_BACK)
 
     def _prefix(self, loaded: Loaded) -> Prefix:
-        if loaded.metadata.current_snapshot_id is not None and FIRST_COPY in loaded.metadata.refs:
-            what = f"{self.name}: somebody has written to it while its first copy is not whole, and readers see that"
-            raise CatalogueMismatch(what, advice="find out who, and drop the table: the next merge makes it anew")
         try:
             return prefix_of(loaded.metadata)
         except (KeyError, ValueError) as e:
@@ -186,6 +182,7 @@ class MirrorTable(InCatalogue):
     def _load(self) -> Loaded:
         loaded = super()._load()
         self.definition.refuse_other(loaded)
+        refuse_shown_beside(self.name, loaded.metadata)
         return loaded
 
     # ------------------------------------------------------------ upkeep

@@ -7,6 +7,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate, TableRequirement, TableUpdate
 
 from tidegate.core.base.errors import CatalogueMismatch
+from tidegate.targets.iceberg.live import first_copy
 from tidegate.targets.iceberg.tags import FIRST_COPY
 
 _TOLD = 10
@@ -35,9 +36,24 @@ def as_of(metadata: TableMetadata, snapshot: int) -> TableMetadata:
 
 def back_to(metadata: TableMetadata, snapshot: int) -> tuple[TableUpdate, ...]:
     """What makes it the newest one; readers see no more than before."""
-    branch = FIRST_COPY if FIRST_COPY in metadata.refs else MAIN_BRANCH
+    branch = MAIN_BRANCH if first_copy(metadata) is None else FIRST_COPY
     said = {"ref-name": branch, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot}
     return (SetSnapshotRefUpdate.model_validate(said),)
+
+
+def refuse_shown_beside(name: str, metadata: TableMetadata) -> None:
+    """Of readers' rows and a branch by the name of the first copy's, one is somebody else's. Raises
+    CatalogueMismatch."""
+    beside = metadata.refs.get(FIRST_COPY)
+    if beside is None or metadata.current_snapshot_id is None:
+        return
+    kind = beside.snapshot_ref_type.value
+    raise CatalogueMismatch(
+        f"{name} shows rows, and has a {kind} {FIRST_COPY}: somebody has written to it while its first copy is not "
+        f"whole, or has made that {kind}",
+        advice=f"find out who. If the first copy was whole before: in Spark ALTER TABLE {name} DROP {kind.upper()} "
+        f"`{FIRST_COPY}`. Otherwise drop the table: the next merge makes it anew",
+    )
 
 
 def on_branch(metadata: TableMetadata) -> tuple[TableRequirement, ...]:
