@@ -25,7 +25,7 @@ from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
-from tidegate.airflow import weights
+from tidegate.airflow import pools, weights
 
 HOUR = timedelta(hours=1)
 PIPELINES = 7
@@ -173,6 +173,17 @@ def test_deliveries_come_between_todays_windows_and_a_catch_up(session: Session,
         ("p01.maintain", "catch_up"),
         ("p00.archive", "publish"),
     ]
+
+
+def test_a_turn_that_is_over_stays_over(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks once more, to tell why it has ended, hears the same."""
+    looks = iter([False, True, False])
+    monkeypatch.setattr(pools, "starves", lambda *_: next(looks))
+    turn = pools.Turn("tidegate_archive", weights.DELIVER)
+    assert not turn.over(), "it has just begun"
+    assert next(looks) is False, "and nobody has looked"
+    monkeypatch.setattr(pools, "URGENT_S", 0.0)
+    assert [turn.over(), turn.over()] == [True, True]
 
 
 def test_batches_that_have_begun_land_before_new_ones_are_planned(session: Session, dags: DagBag) -> None:

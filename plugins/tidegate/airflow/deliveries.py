@@ -54,7 +54,7 @@ def carry_out(task: DeliverOperator, ctx: PipelineContext, context: Context, sec
     from tidegate.workflow.deliver.ready import prepare
 
     one = next(d for d in ctx.pipeline.deliver if d.name == task.delivery)
-    until, turn, begun = time.monotonic() + seconds, Turn(task.pool, weights.DELIVER), False
+    until, begun = time.monotonic() + seconds, False
     windows, alone = about(task.pipeline, one, ctx, context)
 
     def go_on() -> bool:
@@ -65,11 +65,13 @@ def carry_out(task: DeliverOperator, ctx: PipelineContext, context: Context, sec
 
     with closing(ctx.sender(one)) as sender:
         prepare(ctx, one, sender)
+        turn = Turn(task.pool, weights.DELIVER)
         found = list(workflow.verify(ctx, one, sender, windows, go_on, _why(context)))
         left = [key for key in windows if not found or key.start_ms > found[-1].window_ms]
         if not alone:
             found += workflow.deliver(ctx, one, sender, go_on)
     if begun and not go_on():
+        task.log.info("more urgent tasks wait for a slot" if turn.over() else f"{seconds:.0f} s are over")
         _goes_on(task, context, () if one.side else left, alone)
     _tell(task, found, alone)
 

@@ -49,19 +49,20 @@ def starves(pool: str, weight: int, session: Session) -> bool:
 
 
 class Turn:
-    """A long task's turn with its slot: over once a task of a greater weight than this one waits for one."""
+    """A long task's turn with its slot: over, for good, once a task of a greater weight waits for one."""
 
     def __init__(self, pool: str, weight: int) -> None:
         self._pool, self._weight = pool, weight
         self._looked = time.monotonic()
+        self._over = False
 
     def over(self) -> bool:
         """Looks now and then."""
-        if time.monotonic() - self._looked < URGENT_S:
-            return False
-        self._looked = time.monotonic()
-        with create_session() as session:
-            return starves(self._pool, self._weight, session)
+        if not self._over and time.monotonic() - self._looked >= URGENT_S:
+            self._looked = time.monotonic()
+            with create_session() as session:
+                self._over = starves(self._pool, self._weight, session)
+        return self._over
 
 
 def _held(pool: str, session: Session) -> tuple[int | None, Counter[str]]:
