@@ -25,7 +25,7 @@ from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
 from sqlalchemy.orm import Session
 
-from tidegate.airflow import weights
+from tidegate.airflow import pools, weights
 
 HOUR = timedelta(hours=1)
 PIPELINES = 7
@@ -40,7 +40,8 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> DagBag:
     text = text.replace("size: 15m", "size: 1h").replace("timezone: Europe/Berlin", "timezone: UTC")
     text = text.replace("partition_by: [date, hour, minute]", "partition_by: [date, hour]")
     for n in range(PIPELINES):
-        (folder / f"p{n:02}.yaml").write_text(text.replace("tram_positions", f"p{n:02}"))
+        more = "\ndeliver: [{kind: postgresql, name: shop, conn_id: pg, table: shop}]\n" if n == 5 else ""
+        (folder / f"p{n:02}.yaml").write_text(text.replace("tram_positions", f"p{n:02}") + more)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRFLOW__TIDEGATE__PIPELINES_FOLDER", str(folder))
         bag = DagBag(str(airflow_home.CHECKOUT / "dags/tidegate_pipelines.py"), include_examples=False)
@@ -154,6 +155,35 @@ def test_the_order_in_the_archives_pool(session: Session, dags: DagBag) -> None:
         ("p01.archive", "publish"),
         ("p00.replay", "replay"),
     ]
+
+
+def test_deliveries_come_between_todays_windows_and_a_catch_up(session: Session, dags: DagBag) -> None:
+    """Published hours wait for no month that another pipeline catches up with."""
+    wants(session, dags, "p00.archive", "publish", hour(100))
+    wants(session, dags, "p01.maintain", "catch_up", hour(1))
+    wants(session, dags, "p05.deliver", "shop", hour(1))
+    wants(session, dags, "p02.archive", "ready", hour(2))
+    order = []
+    for _ in range(4):
+        order += [(dag_id, task) for dag_id, task, _ in queued(session, 1)]
+        free(session)
+    assert order == [
+        ("p02.archive", "ready"),
+        ("p05.deliver", "shop"),
+        ("p01.maintain", "catch_up"),
+        ("p00.archive", "publish"),
+    ]
+
+
+def test_a_turn_that_is_over_stays_over(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks once more, to tell why it has ended, hears the same."""
+    looks = iter([False, True, False])
+    monkeypatch.setattr(pools, "starves", lambda *_: next(looks))
+    turn = pools.Turn("tidegate_archive", weights.DELIVER)
+    assert not turn.over(), "it has just begun"
+    assert next(looks) is False, "and nobody has looked"
+    monkeypatch.setattr(pools, "URGENT_S", 0.0)
+    assert [turn.over(), turn.over()] == [True, True]
 
 
 def test_batches_that_have_begun_land_before_new_ones_are_planned(session: Session, dags: DagBag) -> None:

@@ -106,9 +106,14 @@ def test_status_registers_nothing(tide: Tide, world: World) -> None:
 
 
 def test_pipelines_without_a_yaml_are_named(tide: Tide, world: World) -> None:
+    world.produce(record("e", 3.6))
+    ingest.plan(world.context(), "readings.ingest/r2")
     (world.folder / "pipelines/readings.yaml").rename(world.folder / "elsewhere.yaml")
     result = tide("status")
     assert "in the ledger, without a YAML here: readings" in result.output
+    assert "batch 2 of readings is PLANNED, and no task goes on with it: bring its YAML back" in result.output
+    for command in (("status", "readings"), ("explain", "readings", "2013-01-05T00")):
+        assert "the ledger knows readings: its YAML was removed or renamed" in tide(*command).output.replace("\n", " ")
 
 
 def test_kafka_is_never_needed(tide: Tide, world: World) -> None:

@@ -19,7 +19,7 @@ from tests.cli.test_cli_commands import YAML
 from tests.deliver.lab import SHOP, Lab
 from tests.deliver.test_commands import BESIDE, LIST
 from tests.world import HOUR, T0
-from tidegate.airflow import deliveries, runs, task
+from tidegate.airflow import deliveries, runs, task, weights
 from tidegate.airflow.deliveries import DeliverOperator
 from tidegate.airflow.timetable import DeliveryTimetable, to_ms
 from tidegate.core.base.errors import DeliveryRefused, DeliveryUnsure
@@ -207,8 +207,46 @@ def test_a_failure_is_tried_again_and_a_refusal_is_not(run: Run, lab: Lab) -> No
         run()
 
 
-def test_time_that_is_up_triggers_the_next_run(run: Run, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliveries, "LONGEST_S", -1.0)
-    with pytest.raises(AirflowSkipException):
-        run()
-    assert [run_id for _, run_id in run.triggered] == ["after_scheduled__x"]
+@pytest.fixture
+def short(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window takes all the time that a run has."""
+    now = [0.0]
+    monkeypatch.setattr(deliveries, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def takes_long(name: str, do: Any) -> None:
+        now[0] += deliveries.LONGEST_S
+        do()
+
+    lab.server.around = takes_long
+
+
+@pytest.mark.usefixtures("short")
+def test_time_that_is_up_triggers_the_next_run(run: Run, lab: Lab) -> None:
+    run()
+    assert (lab.server.ids(T0), lab.server.ids(T0 + HOUR)) == (["0-0", "0-1"], [])
+    run(run_id="after_1_scheduled__x")
+    assert [said[1:] for said in run.triggered] == [("after_1_scheduled__x", {}), ("after_2_scheduled__x", {})]
+
+
+@pytest.mark.usefixtures("short")
+def test_what_time_did_not_suffice_for_of_named_windows_is_what_the_next_run_is_about(run: Run, lab: Lab) -> None:
+    named = {"from": "2013-01-05T00:00Z", "until": "2013-01-05T02:00Z", "again": True, "why": "a test"}
+    run(run_id="manual__x", conf=named)
+    assert lab.server.ids(T0 + HOUR) == []
+    [(_, run_id, conf)] = run.triggered
+    assert (run_id, conf) == ("after_1_shop_manual__x", named | {"from": "2013-01-05T01:00Z", "to": "shop"})
+    run(run_id=run_id, conf=conf)
+    assert lab.server.ids(T0 + HOUR) == ["1-0", "1-1"]
+    assert len(run.triggered) == 1, "nothing is left"
+    with pytest.raises(AirflowSkipException, match="this run is about the delivery other"):
+        run(run_id=run_id, conf=conf | {"to": "other"})
+
+
+def test_a_run_ends_early_for_more_urgent_tasks(run: Run, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before its first window, so that each run gets on."""
+    asked: list[Any] = []
+    monkeypatch.setattr(deliveries, "Turn", lambda *of: asked.append(of) or SimpleNamespace(over=lambda: True))
+    run()
+    assert (lab.server.ids(T0), lab.server.ids(T0 + HOUR)) == (["0-0", "0-1"], [])
+    assert asked == [("default_pool", weights.DELIVER)]
+    assert [run_id for _, run_id, _ in run.triggered] == ["after_1_scheduled__x"]

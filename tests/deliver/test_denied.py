@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg2
 import pymysql
 import pytest
 
 from spark_jobs.engine.delivered import checksum
 from spark_jobs.handlers.deliver import Conversation
+from tests.deliver.lab import Lab
 from tests.deliver.rows import table
 from tidegate.adapters import delivery
 from tidegate.core.base.errors import DeliveryDenied, DeliveryRefused, StorageError, TidegateError
@@ -114,3 +117,27 @@ def test_a_full_disk_there_refuses_no_hour(monkeypatch: pytest.MonkeyPatch) -> N
         mariadb(settings, table("shop.hours"), checksum, 20.0).standing(0)
     assert caught.value.retry
     assert caught.value.advice == "make room on the server's disk; the next try goes on by itself"
+
+
+def test_a_system_that_is_down_before_the_first_window_is_told_of(tmp_path: Path) -> None:
+    """Each run ends before it begins a window: the one that waits longest says why."""
+    lab = Lab(tmp_path)
+    lab.hours(2)
+
+    def told() -> list[tuple[str, int, str]]:
+        with lab.context() as ctx:
+            rows = (d.row for d in ctx.ledger.deliveries.due("readings", "shop", None, 9))
+            return [("never sent", 0, "") if row is None else (row.state, row.epoch, row.why) for row in rows]
+
+    lab.server.down = True
+    for _ in range(3):
+        with pytest.raises(DeliveryRefused, match="the server did not answer"):
+            lab.deliver()
+        assert told() == [("SENDING", 1, "the server did not answer"), ("never sent", 0, "")]
+    lab.server.down = False
+    assert lab.deliver() == ["delivered"] * 2
+    assert told() == []
+    lab.server.down = True
+    with pytest.raises(DeliveryRefused, match="the server did not answer"):
+        lab.deliver()
+    assert lab.states() == ["STANDING 1.2", "STANDING 1.1"], "nothing is due, and what stands there stands"

@@ -8,7 +8,6 @@ pipelines that catch up too.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -22,7 +21,7 @@ from airflow.utils import timezone
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
 
-from tidegate.airflow import datasets, pools
+from tidegate.airflow import datasets, pools, weights
 from tidegate.airflow import runs as runs_module
 from tidegate.airflow.timetable import to_ms
 from tidegate.core.base.instants import iso
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from tidegate.workflow.base.context import Context as PipelineContext
     from tidegate.workflow.base.context import Published
 
-URGENT_S = 10.0
-"""Seconds between looks for others that wait."""
 CERTIFICATE = "certificate"
 
 
@@ -106,7 +103,7 @@ class Runs:
         self._dag_id = archive_dag_id
         self._by = f"{self._ti.dag_id} {self._ti.run_id}"
         self._known: _Dag | None = None
-        self._looked = time.monotonic()
+        self._turn = pools.Turn(task.pool, weights.DELIVER)  # deliveries come between two catch-ups
         self._made = 0
         self.owed: list[WindowKey] = []
         self.looked_at: set[int] = set()
@@ -150,12 +147,8 @@ class Runs:
         return True
 
     def yields(self) -> bool:
-        """Whether more urgent tasks wait for the pool; looks now and then."""
-        if time.monotonic() - self._looked < URGENT_S:
-            return False
-        self._looked = time.monotonic()
-        with create_session() as session:
-            return pools.starves(self._task.pool, self._task.priority_weight, session)
+        """Whether more urgent tasks wait for the pool."""
+        return self._turn.over()
 
     def complete(self, ctx: PipelineContext, keys: Sequence[WindowKey]) -> None:
         """Make the runs of published windows that have none, because an earlier try ended in between."""

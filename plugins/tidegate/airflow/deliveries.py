@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from tidegate.airflow import weights
+from tidegate.airflow.pools import Turn
 from tidegate.airflow.runs import trigger
 from tidegate.airflow.task import PipelineOperator
 from tidegate.airflow.timetable import to_ms
-from tidegate.core.base.instants import HOUR_MS
+from tidegate.core.base.instants import HOUR_MS, iso
 from tidegate.core.base.wording import many
 from tidegate.core.deliver.units import counted, side_of
 from tidegate.core.replay.request import asked
@@ -42,7 +44,7 @@ class DeliverOperator(PipelineOperator):
         self.delivery = delivery
 
     def work(self, ctx: PipelineContext, context: Context) -> None:
-        """Send for LONGEST_S seconds; a run that it triggers goes on."""
+        """Send for LONGEST_S seconds, or until more urgent tasks wait; a run that it triggers goes on."""
         carry_out(self, ctx, context, LONGEST_S)
 
 
@@ -52,19 +54,46 @@ def carry_out(task: DeliverOperator, ctx: PipelineContext, context: Context, sec
     from tidegate.workflow.deliver.ready import prepare
 
     one = next(d for d in ctx.pipeline.deliver if d.name == task.delivery)
-    until = time.monotonic() + seconds
+    until, begun = time.monotonic() + seconds, False
     windows, alone = about(task.pipeline, one, ctx, context)
 
     def go_on() -> bool:
-        return time.monotonic() < until
+        """A first window always: else runs that end at once would follow each other for ever."""
+        nonlocal begun
+        first, begun = not begun, True
+        return first or (time.monotonic() < until and not turn.over())
 
     with closing(ctx.sender(one)) as sender:
         prepare(ctx, one, sender)
-        named: Iterator[Sent] = workflow.verify(ctx, one, sender, windows, go_on, _why(context))
-        found = list(named if alone else chain(named, workflow.deliver(ctx, one, sender, go_on)))
-    if not go_on():
-        task.log.info(trigger(task.dag_id, f"after_{context['dag_run'].run_id}"[:250]))
+        turn = Turn(task.pool, weights.DELIVER)
+        found = list(workflow.verify(ctx, one, sender, windows, go_on, _why(context)))
+        left = [key for key in windows if not found or key.start_ms > found[-1].window_ms]
+        if not alone:
+            found += workflow.deliver(ctx, one, sender, go_on)
+    if begun and not go_on():
+        task.log.info("more urgent tasks wait for a slot" if turn.over() else f"{seconds:.0f} s are over")
+        _goes_on(task, context, () if one.side else left, alone)
     _tell(task, found, alone)
+
+
+def _goes_on(task: DeliverOperator, context: Context, left: Sequence[WindowKey], alone: bool) -> None:
+    """Trigger the run that goes on: with the windows that are `left` of what this one is about, or with what is due."""
+    run = context["dag_run"]
+    if alone and not left:
+        return
+    conf, of = {}, run.run_id
+    if left:
+        conf = dict(run.conf or {}) | {
+            "from": iso(left[0].start_ms),
+            "until": iso(left[-1].end_ms),
+            "to": task.delivery,
+        }
+        conf.pop("window", None)
+    found = re.fullmatch(r"after_(\d+)_(.*)", of)
+    number, of = (int(found[1]) + 1, found[2]) if found else (1, of)
+    if left and not of.startswith(f"{task.delivery}_"):
+        of = f"{task.delivery}_{of}"
+    task.log.info(trigger(task.dag_id, f"after_{number}_{of}"[:250], conf))
 
 
 def about(
@@ -75,6 +104,8 @@ def about(
     run = context["dag_run"]
     conf: dict[str, Any] = run.conf or {}
     named = {key: conf[key] for key in NAMED if key in conf}
+    if named and conf.get("to", one.name) != one.name:
+        raise AirflowSkipException(f"this run is about the delivery {str(conf['to'])[:100]}")
     if named and one.side:
         return (), True  # windows, and this one sends batches
     if named:

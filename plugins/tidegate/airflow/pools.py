@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.pool import Pool
 from airflow.models.taskinstance import TaskInstance
+from airflow.utils.session import create_session
 from airflow.utils.state import TaskInstanceState
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -16,6 +18,8 @@ from tidegate.core.base.wording import many
 
 HOLDERS = 6
 """Most DAGs to name."""
+URGENT_S = 10.0
+"""Seconds between looks for others that wait."""
 
 
 def full(pool: str, session: Session) -> str:
@@ -42,6 +46,23 @@ def starves(pool: str, weight: int, session: Session) -> bool:
     asked = select(func.count()).select_from(TaskInstance).join(TaskInstance.dag_run)
     asked = asked.join(DagModel, DagModel.dag_id == TaskInstance.dag_id).where(*waits, *goes_on)
     return bool(session.scalar(asked.where(TaskInstance.priority_weight > weight)))
+
+
+class Turn:
+    """A long task's turn with its slot: over, for good, once a task of a greater weight waits for one."""
+
+    def __init__(self, pool: str, weight: int) -> None:
+        self._pool, self._weight = pool, weight
+        self._looked = time.monotonic()
+        self._over = False
+
+    def over(self) -> bool:
+        """Looks now and then."""
+        if not self._over and time.monotonic() - self._looked >= URGENT_S:
+            self._looked = time.monotonic()
+            with create_session() as session:
+                self._over = starves(self._pool, self._weight, session)
+        return self._over
 
 
 def _held(pool: str, session: Session) -> tuple[int | None, Counter[str]]:

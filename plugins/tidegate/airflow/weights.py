@@ -20,8 +20,8 @@ RECENT = timedelta(days=2)
 """A window of a day begins a day before it ends."""
 OLD = 10
 """Divisor for the weight of an old window's task."""
-PUBLISH, APPLY, READY, MAINTAIN, CATCH_UP, REPLAY = 40, 40, 30, 20, 10, 2
-LAND, WRITE, PLAN, COPY, DELIVER = 3, 2, 1, 1, 1
+PUBLISH, APPLY, READY, MAINTAIN, DELIVER, CATCH_UP, REPLAY = 40, 40, 30, 20, 15, 10, 2
+LAND, WRITE, PLAN, COPY = 3, 2, 1, 1
 
 
 class TodayFirst(PriorityWeightStrategy):

@@ -25,6 +25,7 @@ from tidegate.core.tell.subjects import said
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tidegate.core.batch.states import OpenBatch
     from tidegate.core.look.status import PipelineStatus
     from tidegate.core.look.survey import Survey
     from tidegate.core.look.views import BatchRow, Overview
@@ -61,13 +62,14 @@ def status(pipeline: str | None, as_json: bool, no_kafka: bool) -> None:
     with surroundings.ledger() as ledger:
         lines = _gather(ledger, pipeline, not no_kafka)
         strangers = [] if pipeline else sorted(set(ledger.reads.names()) - {line.name for line in lines})
+        left_open = {name: one for name in strangers if (one := ledger.batches.open(name)) is not None}
     if as_json:
         found = [_plain(line) for line in lines]
         print_json({"well": _exit_code(lines) == WELL, "pipelines": found, "without_yaml": strangers})
     elif pipeline:
         _print_one(lines[0])
     else:
-        _print_all(lines, strangers)
+        _print_all(lines, strangers, left_open)
     raise SystemExit(_exit_code(lines))
 
 
@@ -206,7 +208,7 @@ def _batch(batch: BatchRow | None) -> dict[str, Any] | None:
 # ---------------------------------------------------------------- for people
 
 
-def _print_all(lines: list[Line], strangers: list[str]) -> None:
+def _print_all(lines: list[Line], strangers: list[str], left_open: dict[str, OpenBatch]) -> None:
     out = console()
     if lines:
         out.print(status_table.table(lines, out.width))
@@ -228,6 +230,9 @@ def _print_all(lines: list[Line], strangers: list[str]) -> None:
         out.print(Text(f"\nlag not known of {names}: {silent[0].kafka}"), soft_wrap=True)
     if strangers:
         out.print(Text(f"\nin the ledger, without a YAML here: {', '.join(strangers)}"))
+    for name, one in left_open.items():
+        what = f"batch {one.plan.batch_id} of {name} is {one.state}, and no task goes on with it"
+        out.print(Text(f"{what}: bring its YAML back"), soft_wrap=True)
 
 
 def _print_one(line: Line) -> None:

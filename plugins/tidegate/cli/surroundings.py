@@ -109,9 +109,25 @@ def pipeline_named(name: str) -> Pipeline:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known) or 'none'}"
-        raise click.UsageError(f"no pipeline {name} in {folder}{hint}")
+        raise click.UsageError(f"no pipeline {name} in {folder}{hint}{_remembered(name)}")
     path = folder / f"{name}.yaml"
     return load_file(path if path.exists() else folder / f"{name}.yml")
+
+
+def _remembered(name: str) -> str:
+    """What to do about one whose YAML is gone; empty if the ledger does not know it, or gives no answer."""
+    from tidegate.ledger.health import examine
+    from tidegate.wiring import command_lookup, ledger_address
+
+    try:
+        examine(ledger_address(command_lookup))  # a look must not make the file of one that is not there
+        with ledger() as opened:
+            if name not in opened.reads.names():
+                return ""
+    except TidegateError:
+        return ""
+    what = f"the ledger knows {name}: its YAML was removed or renamed"
+    return f"\n  what to do: {what}; to go on, bring it back as it was called"
 
 
 def complete_pipeline(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

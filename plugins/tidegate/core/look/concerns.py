@@ -186,7 +186,7 @@ def _of_deliveries(status: PipelineStatus) -> Iterator[Concern]:
         since = span(lag_ms(backlog, status.now_ms))
         what = f"{wait} for the delivery {one.name}, the oldest ({backlog.oldest.unit}) for {since}{last}"
         now = f"tidegate deliver {status.name} --to {one.name}"
-        advice = f"is {status.name}.deliver paused, failing or hanging? To send them now: {now}"
+        advice = f"is {status.name}.deliver paused, failing, hanging or waiting for a slot? To send them now: {now}"
         if backlog.held_by:
             advice = held_way_on(status.name, one.name, backlog.held_by)
         yield Concern(what, advice, "late_delivery", f"delivery {one.name}")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.errors import LedgerError, LostComparison, TidegateError
 from tidegate.core.deliver import units
 from tidegate.core.deliver.due import behind, lost
 from tidegate.core.deliver.port import Missing
 from tidegate.core.deliver.sender import Sender
-from tidegate.core.deliver.states import STANDING
+from tidegate.core.deliver.states import SENDING, STANDING
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.workflow.base import preflight
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
-from tidegate.workflow.deliver.deliver import EVER
+from tidegate.workflow.base.outcome import first_line
+from tidegate.workflow.deliver import content
+from tidegate.workflow.deliver.deliver import AT_ONCE, EVER
 
 _WHY = "the table was missing there"
 _WHY_PART = "a part of the table was missing there"
@@ -28,6 +30,32 @@ def prepare(ctx: Context, delivery: Delivery, sender: Sender) -> int:
     ctx.newest_spec()  # a later one ends the task, however many steps it has
     guard(ctx)
     preflight.check(ctx)
+    try:
+        return _prepared(ctx, delivery, sender)
+    except (LostComparison, LedgerError):
+        raise
+    except TidegateError as e:
+        _remember(ctx, delivery, first_line(e))
+        raise
+
+
+def _remember(ctx: Context, delivery: Delivery, why: str) -> None:
+    """Tell of the system that is down where people look: at the window that waits longest. Of one that a try is at the
+    try stays; else one is begun, so that the ledger has a row to tell it of."""
+    ledger = ctx.ledger.deliveries
+    with suppress(TidegateError):  # what ends the task is the error itself
+        found = ledger.due(ctx.name, delivery.name, delivery.since_ms, AT_ONCE)
+        if not found:
+            return
+        one = min(found, key=lambda due: (due.published_ms, due.window_ms))
+        row = one.row
+        if row is None or row.state != SENDING or row.generation != one.generation:
+            row = ledger.take(ctx.name, delivery.name, one, content.of(ctx, one).digest, ctx.nonce())
+        if row.why != why:
+            ledger.failed(row, why)
+
+
+def _prepared(ctx: Context, delivery: Delivery, sender: Sender) -> int:
     missing = sender.missing()
     again = 0 if missing is None else _sent_again(ctx, delivery, missing)
     for line in sender.prepare():
