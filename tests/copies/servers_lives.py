@@ -1,6 +1,6 @@
-"""Random lives of a mirror whose tables lie on two servers or three: tasks die, connectors lag, rows come and go without an
-event, copies of one server, or of some of its keys, are begun again, servers are compared, while one may be down, and
-old tombstones are purged.
+"""Random lives of a mirror whose tables lie on two or three servers: tasks die, connectors lag, rows come and go
+without an event, copies of one server, or of some of its keys, are begun again, servers are compared, while one may be down,
+and old tombstones are purged.
 What is told of each server is compared with what it had."""
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Life(Mortal):
         self.names = (A, B, C)[:many]
         rows = self.rng.choice((1, 2, 5))
         kept = self.rng.choice(("", ", tombstones: 2d"))
-        yaml = spelled(self.names).replace("chunk_rows: 3", f"chunk_rows: {rows}").replace("buckets: 3", f"buckets: 3{kept}")
+        yaml = spelled(self.names)
+        yaml = yaml.replace("chunk_rows: 3", f"chunk_rows: {rows}").replace("buckets: 3", f"buckets: 3{kept}")
         self.world = ServersWorld(folder, yaml, self.names, wrap=self._wrap)
         self.history: dict[str, list[tuple[int, int, State]]] = {}
         self.told = self.compared = self.purges = 0
@@ -182,7 +183,7 @@ class Life(Mortal):
             self.world.again(name)
             self._settled()
         assert self.world.found() == self.world.source
-        assert {name: one.differ for name, one in self.world.compared().items()} == dict.fromkeys(self.names, {})
+        assert {name: one.differ for name, one in self.world.compared().items()} == {name: {} for name in self.names}
         self.sound()
         assert self.told
         assert deep(self.world).problems == ()

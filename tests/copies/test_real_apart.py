@@ -94,7 +94,9 @@ def test_servers_in_other_zones_and_collations(tmp_path: Path, monkeypatch: pyte
         world.apply()
         assert world.found() == {(name, key): key for name in servers for key in TEXTS}
         rows = world.opened().scan().to_arrow().to_pylist()
-        assert {(str(r["at"]), str(r["day"])) for r in rows} == {("2026-03-29 00:30:00+00:00", "2026-03-29 02:30:00+00:00")}
+        assert {(str(r["at"]), str(r["day"])) for r in rows} == {
+            ("2026-03-29 00:30:00+00:00", "2026-03-29 02:30:00+00:00")
+        }
         for name, one in world.compared().items():
             assert (one.differ, one.read, one.rows, one.unsummed) == ({}, 0, len(TEXTS), ""), name
 

@@ -364,9 +364,7 @@ def _held_against(ctx: Context, reader: TableReader, round_: Round, chunks: list
     return found
 
 
-def _refuse_purged(
-    ctx: Context, round_: Round, chunks: list[Chunk], held: Held, compared: list[Compared]
-) -> None:
+def _refuse_purged(ctx: Context, round_: Round, chunks: list[Chunk], held: Held, compared: list[Compared]) -> None:
     """S7: purges wait for a comparison for a day. A row that was read before that, and then deleted, may have left no
     tombstone: nothing tells it from one that the mirror lacks. Ends the comparison. Raises NotReady, LostComparison."""
     below = held.told.of_server(round_.server).purged_below
