@@ -1,6 +1,6 @@
 """Random lives of a mirror whose tables lie on two or three servers: tasks die, connectors lag, rows come and go
-without an event, copies of one server, or of some of its keys, are begun again, servers are compared, while one may be down,
-and old tombstones are purged.
+without an event, copies of one server, or of some of its keys, are begun again, servers are compared, while one may be
+down, and old tombstones are purged.
 What is told of each server is compared with what it had."""
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.copies.servers import A, B, ServersWorld
-from tests.copies.test_servers import copied
+from tests.copies.test_servers import copied as begun
 from tests.copies.test_servers_gone import back, gone
 from tests.copies.worlds import copy_words
 from tests.mirror.audits import deep, dropped
@@ -22,7 +22,7 @@ from tidegate.workflow.copy.drop import drop
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[ServersWorld]:
-    made = copied(tmp_path)
+    made = begun(tmp_path)
     yield made
     made.close()
 
@@ -132,7 +132,7 @@ def test_rows_of_a_server_that_is_named_or_unknown_stay(world: ServersWorld) -> 
 
 def test_a_column_that_came_later_is_none_that_a_server_that_is_gone_lacks(tmp_path: Path) -> None:
     """Nobody could read it there."""
-    world = copied(tmp_path)
+    world = begun(tmp_path)
     gone(world)
     world.change_spec(columns=(*world.pipeline.columns, Column(name="note", type="string", path="$.note")))
     assert "column note came after copy" in copy_words(world)
