@@ -66,6 +66,24 @@ def test_s5_no_event_of_before_brings_a_row_back(world: ServersWorld) -> None:
     assert world.found() == of_first(world)
 
 
+def test_an_event_that_had_landed_and_comes_later_is_told_of(world: ServersWorld) -> None:
+    """Its batch was planned before the line went: its row is there, and the command may be said once more."""
+    before = gone(world)
+    left(world)
+    gone_now = world.pipeline
+    back(world, before)
+    world.source_tables[B].set(2, "late")
+    world.deliver(B)
+    world.pipeline = gone_now
+    world.apply()
+    assert "its rows stay as they are" in copy_words(world)
+    told = world.standing().copied.complete
+    assert told is None or told.at_ms is None
+    left(world)
+    assert world.found() == of_first(world)
+    assert "its rows were dropped" in copy_words(world)
+
+
 def test_a_server_that_comes_back_is_read_anew(world: ServersWorld) -> None:
     before = gone(world)
     left(world)

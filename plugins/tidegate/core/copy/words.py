@@ -64,7 +64,7 @@ def _of_servers(table: Copied, dropped: Sequence[str]) -> str:
 
 
 def _of_server(table: Copied, log: ServerLog, dropped: Sequence[str]) -> str:
-    if log.gone and log.name in dropped:
+    if log.gone and log.name in dropped and table.none_since(log):
         return "copy.servers names it no more, and its rows were dropped"
     if log.gone:
         drops = f"tidegate copy --drop --server {log.name} drops them"

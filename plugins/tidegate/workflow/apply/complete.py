@@ -141,8 +141,8 @@ def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> 
 def _is_dropped(table: Copied, log: ServerLog, rounds: Iterable[Round]) -> bool:
     """Whether the table has no rows of a server: they were dropped, and no event has come since."""
     whole = table.whole_of(log.name)
-    read = next((one for one in rounds if whole is not None and one.number == whole.number), None)
-    return whole is not None and read is not None and read.drops and (log.last is None or log.last < whole.low)
+    drops = any(one.drops and whole is not None and one.number == whole.number for one in rounds)
+    return drops and table.none_since(log)
 
 
 def made_good(pipeline: Pipeline, table: Copied, server: str, rounds: Iterable[Round]) -> tuple[bool, int, bool]:
