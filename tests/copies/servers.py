@@ -38,7 +38,10 @@ FIRST = {A: 900_000, B: 100, C: 40_000}
 
 def spelled(names: Iterable[str]) -> str:
     """The YAML of a mirror of these servers."""
-    lines = [f"    - {{{{name: {n}, conn_id: c, connect_conn_id: connect, connector: {n}}}}}\n" for n in names]
+    lines = [
+        f"    - {{{{name: {n}, conn_id: {n.replace('-', '_')}, connect_conn_id: connect, connector: {n[-1]}}}}}\n"
+        for n in names
+    ]
     return _HEAD + "".join(lines)
 
 
