@@ -79,6 +79,10 @@ def _of_those_named(original, before, names, said):
     return tuple(log for log in original(before, names, said) if not log.gone)
 
 
+def _though_dropped(original, rounds, server):
+    return [one for one in rounds if one.server == server]
+
+
 SERVER_BUGS = {
     bug.name: bug
     for bug in (
@@ -108,6 +112,9 @@ SERVER_BUGS = {
         ),
         _bug("a purge sets one marker for all servers", "M5", (seams.MIRROR_LIMITED, _one_for_all)),
         _bug("a purge is forgotten with its server's line", "M5", (seams.MIRROR_LOGS_AFTER, _of_those_named)),
+        _bug("what has dropped a server's rows is a copy of it", "S11", (seams.COPY_OF_ONE, _though_dropped)),
+        _bug("a server without rows is waited for", "S9'", (seams.COPY_IS_DROPPED, always(False))),
+        _bug("a comparison sees no purge", "S7", (seams.COPY_REFUSE_PURGED, nothing)),
         _bug("a purge does not wait for a copy", "S7", (seams.MIRROR_IS_COPIED, always(frozenset()))),
         _bug("positions go back by any server's clock", "M8", (seams.MIRROR_NEWEST_MERGED, _by_any_clock)),
     )

@@ -1,9 +1,9 @@
-"""A mirror whose source's table lies on two servers, in memory: each has a log of its own (S11)."""
+"""A mirror whose source's table lies on two servers or more, in memory: each has a log of its own (S11)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,24 +18,34 @@ from tidegate.workflow.copy.compare import Report, compare_each
 from tidegate.workflow.copy.each import Tried, copy_each
 from tidegate.workflow.copy.tables import Keys
 
-A, B = "shop-a", "shop-b"
-SERVERS = (
+A, B, C = "shop-a", "shop-b", "shop-c"
+_HEAD = (
     YAML.replace("key: [id]", "key: [server, id]").replace(
         "columns:\n",
         'columns:\n  - {{name: server, type: string, nullable: false, from: "$._source.name"}}\n',
     )
-    + f"""\
+    + """\
 copy:
   table: shop.readings
   chunk_rows: 3
   tasks: 1
   servers:
-    - {{{{name: {A}, conn_id: shop_a, connect_conn_id: connect, connector: a}}}}
-    - {{{{name: {B}, conn_id: shop_b, connect_conn_id: connect, connector: b}}}}
 """
 )
-FIRST = {A: 900_000, B: 100}
+FIRST = {A: 900_000, B: 100, C: 40_000}
 """Where the log of each server begins."""
+
+
+def spelled(names: Iterable[str]) -> str:
+    """The YAML of a mirror of these servers."""
+    lines = [
+        f"    - {{{{name: {n}, conn_id: {n.replace('-', '_')}, connect_conn_id: connect, connector: {n[-1]}}}}}\n"
+        for n in names
+    ]
+    return _HEAD + "".join(lines)
+
+
+SERVERS = spelled((A, B))
 
 
 class FakeServer(FakeSource):
@@ -63,9 +73,9 @@ class FakeServer(FakeSource):
 class ServersWorld(MirrorWorld):
     """`source_tables`: the database of each server; `down`: those that give no answer."""
 
-    def __init__(self, folder: Path, yaml: str = SERVERS, **options: Any) -> None:
+    def __init__(self, folder: Path, yaml: str = SERVERS, names: Sequence[str] = (A, B), **options: Any) -> None:
         super().__init__(folder, yaml, **options)
-        self.source_tables = {name: FakeServer(name) for name in (A, B)}
+        self.source_tables = {name: FakeServer(name) for name in names}
         self.connectors = {name: server.how_far for name, server in self.source_tables.items()}
         self.down: set[str] = set()
 
@@ -75,7 +85,7 @@ class ServersWorld(MirrorWorld):
     def deliver(self, *names: str, most: int | None = None) -> int | None:
         """The connectors of these servers, or of all, send events, and a batch lands them."""
         found: list[Any] = []
-        for server in [self.source_tables[name] for name in names or (A, B)]:
+        for server in [self.source_tables[name] for name in names or self.source_tables]:
             some = server.log[server.sent :][:most]
             server.sent += len(some)
             if server.sent == len(server.log):
@@ -135,7 +145,7 @@ class ServersWorld(MirrorWorld):
 
     @property
     def source(self) -> dict[tuple[str, int], str]:
-        """All rows of both servers."""
+        """All rows of all servers."""
         return {(name, key): word for name, of in self.source_tables.items() for key, word in of.rows.items()}
 
     def mirror(self) -> dict[tuple[str, int], str]:

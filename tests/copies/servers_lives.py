@@ -1,6 +1,6 @@
-"""Random lives of a mirror whose tables lie on two servers: tasks die, connectors lag, rows come and go without an
-event, copies of one server, or of some of its keys, are begun again, servers are compared, while one may be down, and
-old tombstones are purged.
+"""Random lives of a mirror whose tables lie on two or three servers: tasks die, connectors lag, rows come and go
+without an event, copies of one server, or of some of its keys, are begun again, servers are compared, while one may be
+down, and old tombstones are purged.
 What is told of each server is compared with what it had."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import random
 from pathlib import Path
 
 from tests.copies.lives import Mortal
-from tests.copies.servers import SERVERS, A, B, ServersWorld
+from tests.copies.servers import A, B, C, ServersWorld, spelled
 from tests.fakes.source_table import position
 from tests.hooks import Died
 from tests.mirror.audits import deep
@@ -38,14 +38,17 @@ State = dict[int, str]
 
 
 class Life(Mortal):
-    """`seed` decides everything. `history`: of each server, its rows since an end of its log and a time."""
+    """`seed` decides everything, of so `many` servers. `history`: of each, its rows since an end of its log and a
+    time."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, many: int = 2) -> None:
         self.rng = random.Random(seed)
+        self.names = (A, B, C)[:many]
         rows = self.rng.choice((1, 2, 5))
         kept = self.rng.choice(("", ", tombstones: 2d"))
-        yaml = SERVERS.replace("chunk_rows: 3", f"chunk_rows: {rows}").replace("buckets: 3", f"buckets: 3{kept}")
-        self.world = ServersWorld(folder, yaml, wrap=self._wrap)
+        yaml = spelled(self.names)
+        yaml = yaml.replace("chunk_rows: 3", f"chunk_rows: {rows}").replace("buckets: 3", f"buckets: 3{kept}")
+        self.world = ServersWorld(folder, yaml, self.names, wrap=self._wrap)
         self.history: dict[str, list[tuple[int, int, State]]] = {}
         self.told = self.compared = self.purges = 0
         for name, server in self.world.source_tables.items():
@@ -53,13 +56,13 @@ class Life(Mortal):
             server.during = lambda name=name: self.change(name) if self.rng.random() < 0.3 else None
             self.history[name] = [(server.end, 0, dict(server.rows))]
         if self.rng.random() < 0.6:  # else its first copies are read while all else goes on
-            for name in (A, B):
+            for name in self.names:
                 self.last_word(name, SILENT)
             self._settled()
 
     def change(self, name: str = "") -> None:
         """A transaction of a server; now and then one that no event tells."""
-        name = name or self.rng.choice((A, B))
+        name = name or self.rng.choice(self.names)
         server, key = self.world.source_tables[name], self.rng.randrange(KEYS)
         self.world.clock.advance(1)
         if key < SILENT and self.rng.random() < 0.5:
@@ -89,8 +92,8 @@ class Life(Mortal):
             self.world.close()
 
     def deliver(self) -> None:
-        """A connector, or both, some of them late."""
-        names = self.rng.choice(((A,), (B,), (A, B)))
+        """Some connectors, some of them late."""
+        names = self.rng.sample(self.names, self.rng.randrange(1, len(self.names) + 1))
         self.world.deliver(*names, most=self.rng.randrange(1, 9))
 
     def apply(self) -> None:
@@ -98,23 +101,23 @@ class Life(Mortal):
 
     def read(self) -> None:
         """One that is down holds up no other."""
-        self.world.down = {self.rng.choice((A, B))} if self.rng.random() < 0.2 else set()
+        self.world.down = {self.rng.choice(self.names)} if self.rng.random() < 0.2 else set()
         found = self.world.read(go_on=lambda: self.rng.random() < 0.5)
         assert all(one.error is not None for name, one in found.items() if name in self.world.down)
 
     def again(self) -> None:
-        self.world.again(self.rng.choice((A, B)))
+        self.world.again(self.rng.choice(self.names))
 
     def part(self) -> None:
         """Some keys of a server are read again."""
-        self.world.again(self.rng.choice((A, B)), keys=self._some_keys())
+        self.world.again(self.rng.choice(self.names), keys=self._some_keys())
 
     def compare(self, fix: str = "") -> None:
         """What differs for certain has changed without an event."""
-        whole = {name for name in (A, B) if self._is_whole(name)}
-        self.world.down = {self.rng.choice((A, B))} if self.rng.random() < 0.2 else set()
+        whole = {name for name in self.names if self._is_whole(name)}
+        self.world.down = {self.rng.choice(self.names)} if self.rng.random() < 0.2 else set()
         found = self.world.compared(fix, self._some_keys() if self.rng.random() < 0.5 else None)
-        assert found.keys() == {A, B}
+        assert found.keys() == set(self.names)
         for name, one in found.items():
             assert one.unanswered or name not in self.world.down
             self.compared += not one.unanswered
@@ -138,7 +141,7 @@ class Life(Mortal):
         while self.world.deliver() is not None:
             pass
         self.world.clock.advance(5 * 86_400_000)
-        for name in (A, B):
+        for name in self.names:
             self.last_word(name, self.rng.randrange(SILENT, KEYS))
         self.world.deliver()
         self.dies = dies
@@ -176,11 +179,11 @@ class Life(Mortal):
         self._settled()
         known = {k: v for k, v in self.world.source.items() if k[1] >= SILENT}
         assert {k: v for k, v in self.world.found().items() if k[1] >= SILENT} == known
-        for name in (B, A):
+        for name in reversed(self.names):
             self.world.again(name)
             self._settled()
         assert self.world.found() == self.world.source
-        assert {name: one.differ for name, one in self.world.compared().items()} == {A: {}, B: {}}
+        assert {name: one.differ for name, one in self.world.compared().items()} == {name: {} for name in self.names}
         self.sound()
         assert self.told
         assert deep(self.world).problems == ()
@@ -194,9 +197,9 @@ class Life(Mortal):
         self.world.apply()
 
 
-def live(folder: Path, seed: int) -> Life:
+def live(folder: Path, seed: int, many: int = 2) -> Life:
     """A life from its beginning to its end."""
-    life = Life(folder, seed)
+    life = Life(folder, seed, many)
     for _ in range(TURNS):
         life.turn()
     life.end()

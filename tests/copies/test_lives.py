@@ -12,7 +12,7 @@ from tests.copies.lives import live
 from tests.copies.places_lives import PlaceLife
 from tests.copies.wide_lives import WideLife
 
-LIVES, WIDE, OF_SERVERS = 6, 2, 3
+LIVES, WIDE, OF_SERVERS = 6, 2, 2
 
 
 def test_lives_of_a_copied_mirror(tmp_path: Path, rng: random.Random) -> None:
@@ -41,12 +41,13 @@ def test_lives_with_cuts_purges_and_comparisons(
             pytest.fail(f"life {seed}: {type(e).__name__}: {e}")
 
 
-def test_lives_of_a_mirror_of_two_servers(tmp_path: Path, rng: random.Random) -> None:
+@pytest.mark.parametrize("many", [2, 3])
+def test_lives_of_a_mirror_of_several_servers(tmp_path: Path, rng: random.Random, many: int) -> None:
     for n in range(OF_SERVERS):
         seed = rng.randrange(2**32)
         folder = tmp_path / str(n)
         folder.mkdir()
         try:
-            servers_lives.live(folder, seed)
+            servers_lives.live(folder, seed, many)
         except Exception as e:
             pytest.fail(f"life {seed}: {type(e).__name__}: {e}")

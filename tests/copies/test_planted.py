@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.copies import (
+    test_compared_long,
     test_complete,
     test_copy,
     test_days,
@@ -26,6 +27,7 @@ from tests.copies import (
     test_servers,
     test_servers_apart,
     test_servers_compared,
+    test_servers_dropped,
     test_servers_gone,
     test_servers_purge,
     test_shards,
@@ -91,6 +93,10 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "the marker of one server keeps out events of the other":
         test_servers_purge.test_m5_the_marker_of_one_server_keeps_out_no_event_of_the_other,
     "a purge is forgotten with its server's line": test_servers_gone.test_m5_the_marker_of_a_server_that_is_gone_stays,
+    "what has dropped a server's rows is a copy of it": test_servers_dropped.test_a_server_that_comes_back_is_read_anew,
+    "a server without rows is waited for":
+        test_servers_dropped.test_s9_the_time_is_told_again_without_a_server_whose_rows_are_gone,
+    "a comparison sees no purge": test_compared_long.test_s7_deleted_keys_that_were_purged_are_not_missing,
     "a purge sets one marker for all servers": test_servers_purge.test_m5_each_server_has_a_marker_of_its_own,
     "a purge does not wait for a copy":
         test_servers_purge.test_s7_tombstones_of_a_server_stay_while_a_copy_of_it_is_under_way,
@@ -157,6 +163,7 @@ def test_a_planted_bug_is_found(name: str, tmp_path: Path, request: pytest.Fixtu
 def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """What the test's fixture of that name would be."""
     begins = (
+        test_compared_long,
         test_complete,
         test_days,
         test_days_restored,
@@ -172,6 +179,7 @@ def _given(name: str, test: Callable[..., None], tmp_path: Path, request: pytest
         test_servers,
         test_servers_apart,
         test_servers_compared,
+        test_servers_dropped,
         test_servers_gone,
         test_servers_purge,
         test_shards,

@@ -35,6 +35,7 @@ class Cfg(Settings):
     turn = "server"  # S6: a round begins once the one before is over, of: its server | all
     order = "server"  # S6: a chunk is refused once a newer round is in the table, of: its server | all
     apart = False  # nobody waits for ever
+    dropped = "no copy"  # S11: what has dropped the rows of a server is: no copy | a copy of it, once it is back
     gone = "kept"  # M5: the purge of a server whose line goes, and comes back, is: kept | forgotten
     floor_of = "server"  # S7: a LOW is compared with the purge of: its server | all | none
     whole_by = "each"  # shown once: each server has a whole round | any of them
@@ -187,12 +188,16 @@ def chunk(s, cfg, r, v, at, rows):
 
 def sweep(s, cfg, r, v, at):
     """Drop what the round did not find, and what is older than it; leave its position as a marker (S5)."""
+    s["whole", v], s["over", v] = True, r
+    return sweep_rows(s, cfg, r, v, at)
+
+
+def sweep_rows(s, cfg, r, v, at):
     for k in [k for k in s if k[0] == "row" and s[k][3] in cfg.others(v, cfg.sweep_of)]:
         if s[k][0] < (at, r):
             del s[k]
     for w in cfg.others(v, cfg.marker_of):
         s["marker", w] = max(s["marker", w], (at, r))
-    s["whole", v], s["over", v] = True, r
     return "ok"
 
 
@@ -216,6 +221,16 @@ def leave(s, cfg, v):
     if cfg.gone == "forgotten":
         s["purged", v] = 0
     return "ok"
+
+
+def drop(s, cfg, v, r):
+    """A round that has read no row, above all that is known of the server: its rows go (S5). Its line is back later."""
+    at = max((at for w, at, *_ in s["topic"][: s["done"]] if w == v), default=0)
+    s["whole", v] = cfg.dropped == "a copy"
+    if not s["whole", v]:  # of a server that is not there the commit tells nothing
+        s["told"] = tuple(0 if w == v else place for w, place in zip(SERVERS, s.get("told", (0, 0)), strict=True))
+        s["time"] = 0
+    return sweep_rows(s, cfg, r, v, max(at, s["purged", v], s["marker", v][0]))
 
 
 # ---------------------------------------------------------------- what is told
@@ -331,6 +346,12 @@ def leaving(cfg, v):
     yield ("leave", v)
 
 
+def dropping(cfg, v, r):
+    """Its rows are dropped, and then it is back, and read anew."""
+    yield ("drop", v, r)
+    yield from reader(cfg, r + 1, v)
+
+
 def observer(cfg):
     looks = []
     for v in SERVERS:
@@ -339,8 +360,8 @@ def observer(cfg):
     yield ("tell", tuple(looks), end)
 
 
-PROGRAMS = {f.__name__: f for f in (source, late_source, copier, reader, dying, purger, leaving, observer)}
-DONE = (write, connect, deliver, deliver_late, merge, low, select, chunk, sweep, purge, leave, look, ends, tell)
+PROGRAMS = {f.__name__: f for f in (source, late_source, copier, reader, dying, purger, leaving, dropping, observer)}
+DONE = (write, connect, deliver, deliver_late, merge, low, select, chunk, sweep, purge, leave, drop, look, ends, tell)
 OPS = {f.__name__: f for f in DONE}
 
 

@@ -29,13 +29,22 @@ _NOT_WHOLE = "the copy is not whole yet"
 @surroundings.pipeline_argument
 @click.option("--dry-run", is_flag=True, help="Look at the ledger and the database, and read no rows.")
 @click.option("--again", is_flag=True, help="Read the whole source table once more; needs --why.")
+@click.option("--drop", is_flag=True, help="Drop the rows of a --server that is gone for good; needs --why.")
 @click.option("--from", "first", metavar="KEY", help="With --again: keys from this one on, no others.")
 @click.option("--until", "last", metavar="KEY", help="The last key, included.  [default: that of --from]")
-@click.option("--server", default="", metavar="NAME", help="With --again: this one of copy.servers, no other.")
+@click.option("--server", default="", metavar="NAME", help="With --again or --drop: this one, no other.")
 @why_option
 @json_option
 def copy(
-    pipeline: str, dry_run: bool, again: bool, first: str | None, last: str | None, server: str, why: str, as_json: bool
+    pipeline: str,
+    dry_run: bool,
+    again: bool,
+    drop: bool,
+    first: str | None,
+    last: str | None,
+    server: str,
+    why: str,
+    as_json: bool,
 ) -> None:
     """Read the source table of a mirror in chunks of its key, and merge the rows; what <pipeline>.copy does.
 
@@ -52,6 +61,10 @@ def copy(
     Where copy.servers names several servers they are read one after the other, each by a copy of its own; one that
     gives no answer is named, and holds up none of the others. --again needs --server then, and leaves all others alone.
 
+    --drop is for a server whose line in copy.servers is gone for good: its rows go, and what was under way of its
+    copies ends. If the line comes back, its table is read anew. Without --drop the rows stay as they are, and the table
+    tells no time since which nothing is older.
+
     \b
     Examples:
       tidegate copy orders
@@ -59,6 +72,7 @@ def copy(
       tidegate copy orders --again --why "rows were changed on the replica on 3 May"
       tidegate copy orders --again --from 1000 --until 1999 --why "rows were deleted by hand"
       tidegate copy orders --again --server shop_3 --why "that server was restored from a backup"
+      tidegate copy orders --drop --server shop_3 --why "its tables were moved to shop_4"
 
     \b
     Exit code: 0 all is read and merged; 1 refused (the source's table is another one, no event has come yet, ...);
@@ -71,13 +85,31 @@ def copy(
     keys = keys_of(first, last)
     if keys is not None and (dry_run or not again):
         raise click.UsageError("--from and --until go with --again, and without --dry-run")
-    if again and not dry_run and not why:
-        raise click.UsageError("--again needs --why: it is written to the event log")
+    if (again or drop) and not dry_run and not why:
+        raise click.UsageError(f"{'--drop' if drop else '--again'} needs --why: it is written to the event log")
+    if drop:
+        if again or dry_run or not server:
+            raise click.UsageError("--drop needs --server, and goes without --again and --dry-run")
+        _dropped(spec, server, why, as_json)
+        return
     _refuse_server(spec.copy, server, again)
     if dry_run:
         _preview(spec, again, as_json)
         return
     _run(spec, why if again else "", keys, server, as_json)
+
+
+def _dropped(spec: Pipeline, server: str, why: str, as_json: bool) -> None:
+    from tidegate.workflow.apply.apply import apply
+    from tidegate.workflow.copy.drop import drop
+
+    with surroundings.working(spec, progress) as ctx:
+        dropped, told = drop(ctx, server, why), apply(ctx).told
+    if as_json:
+        print_json({"pipeline": spec.name, "copy": dropped, "table": told})
+        return
+    stand = f"{many(told.rows, 'row')} up to batch {told.upto}"
+    click.echo(f"{spec.name}: the rows of server {server} are dropped; the table has {stand}")
 
 
 def _refuse_server(spec: Copy, server: str, again: bool) -> None:

@@ -269,6 +269,8 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
             asked=tuple(sorted(asked.get(name, {}).items())),
             whole=None if copied is None else copied.number,
             columns=_in_all(some),
+            columns_of=tuple((one.server, one.columns) for one in some),
+            dropped=tuple(one.server for one in some if one.drops),
             gaps=uncured(gaps.get(name, {}), some),
             others=tuple(others),
         )

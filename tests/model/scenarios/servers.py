@@ -45,6 +45,14 @@ SCENARIOS = {
         },
         {"what is purged of a server is forgotten with its line (M5)": {"gone": "forgotten"}},
     ),
+    "servers-dropped": (
+        {
+            "scripts": ((), (("u", "b", "1"), ("d", "a"), ("u", "a", "2"))),
+            **COPIED,
+            "procs": (*BOTH, ("D", ("dropping", 1, 1), 0), ("O", ("observer",), 0)),
+        },
+        {"what has dropped the rows of a server is a copy of it": {"dropped": "a copy"}},
+    ),
     "servers-purge-copy": (
         {
             "scripts": (DELETES[:1], (("u", "b", "0"), *DELETES)),

@@ -53,9 +53,10 @@ BRINGS_NOTHING = (RoundState.GIVEN_UP, RoundState.ENDED)
 @dataclass(frozen=True, kw_only=True)
 class Round:
     """One reading of the whole source table, or of all its shards, or of a `part` of its keys. `table`: as the spec
-    names it or them. `key`: its columns there, in the order of bounds. `columns`: the mirror's, when it began; those of
-    a whole one grow by what a comparison confirms. Empty: not known. `confirmed`: the newest comparison of all its keys
-    that has found no difference; 0: none.
+    names it or them; empty: none is read, all rows of a server that is gone go (`workflow.copy.drop`). `key`: its
+    columns there, in the order of bounds. `columns`: the mirror's, when it began; those of a whole one grow by what a
+    comparison confirms. Empty: not known. `confirmed`: the newest comparison of all its keys that has found no
+    difference; 0: none.
     `ended`: its last chunk is cut. `why`: of one that was asked for, or given up. UTC ms."""
 
     pipeline: str
@@ -75,6 +76,11 @@ class Round:
     def server(self) -> str:
         """The one that it reads, of several (S11); empty of the only one."""
         return server_of(self.part)
+
+    @property
+    def drops(self) -> bool:
+        """Whether it drops the rows of a server that is gone: it is no copy of one that comes back."""
+        return not self.table and self.state not in BRINGS_NOTHING
 
     @property
     def words(self) -> str:
@@ -151,7 +157,8 @@ class Reading:
     """How far a copy is, by the ledger: the newest round, the chunks that are cut of it, and how many of them are read,
     with their rows. `since_ms`: when the newest chunk was read (UTC); None: none was. `asked_ms`: when the connector
     last said how far it is (UTC); None: never. `whole`: the newest round of the whole table that is whole, with its
-    `columns`; None: none is, or the ledger has forgotten it. `gaps`: servers whose connector may have left out what no
+    `columns`; None: none is, or the ledger has forgotten it. `columns_of`: the same of each server; `dropped`: servers
+    whose rows a person has dropped since. `gaps`: servers whose connector may have left out what no
     copy has read since (S12), empty of the only one. `asked`: as `asked_ms`, by server.
 
     `others`: of older rounds that are under way, of other servers (S11)."""
@@ -166,6 +173,8 @@ class Reading:
     columns: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
     asked: tuple[tuple[str, int], ...] = field(default=(), metadata=LEFT_OUT)
+    columns_of: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), metadata=LEFT_OUT)
+    dropped: tuple[str, ...] = field(default=(), metadata=LEFT_OUT)
     others: tuple[Reading, ...] = field(default=(), metadata=LEFT_OUT)
 
     @property

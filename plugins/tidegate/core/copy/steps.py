@@ -39,11 +39,19 @@ def brings(one: Round, rounds: Sequence[Round], table: Copied) -> bool:
 # ---------------------------------------------------------------- reading
 
 
+def of_server(rounds: Iterable[Round], server: str) -> list[Round]:
+    """Its rounds, in order. Those of before its rows were dropped (S11) say nothing of it any more."""
+    mine = [one for one in rounds if one.server == server]
+    dropped = max((one.number for one in mine if one.drops), default=0)
+    return [one for one in mine if one.number > dropped]
+
+
 def unread_servers(names: Sequence[str], rounds: Sequence[Round]) -> list[str]:
     """Servers whose round is open, or which have no whole one of all their keys, in the order of `names`. Each has
     rounds of its own (S6): one that is down holds up no other."""
-    opened = {one.server for one in rounds if one.state == RoundState.OPEN}
-    whole = {one.server for one in rounds if one.state == RoundState.WHOLE and is_all(one.part)}
+    mine = {name: of_server(rounds, name) for name in names}
+    opened = {name for name in names if any(one.state == RoundState.OPEN for one in mine[name])}
+    whole = {name for name in names if any(one.state == RoundState.WHOLE and is_all(one.part) for one in mine[name])}
     return [name for name in names if name in opened or name not in whole]
 
 

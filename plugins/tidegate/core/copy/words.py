@@ -21,9 +21,10 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
     the ledger; None before the first copy. `asks`: whether anybody says how far the connector is. `unread`: columns
     that came after the newest whole copy."""
     table = NOTHING if told is None else told.copied
+    gone = [log.name for log in table.servers if log.gone]
     whole, said = table.whole, []
     if table.servers:
-        said.append(_of_servers(table))
+        said.append(_of_servers(table, () if reading is None else reading.dropped))
     elif whole is not None:
         said.append(f"whole since copy {whole.number}, read from {_position(whole.low[:2])} on")
     if told is not None and whole is None and table.complete is not None:
@@ -37,7 +38,7 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
             else _age(told, asks, None if reading is None else reading.asked_ms)
         )
         gaps = () if reading is None else reading.gaps
-        said += [f"the {connector_of(server)} may have left out changes" for server in gaps]
+        said += [f"the {connector_of(server)} may have left out changes" for server in gaps if server not in gone]
         if len(table.swept_parts) > MANY_PARTS:
             said.append(
                 f"each snapshot names {len(table.swept_parts)} copies of some keys: tidegate copy --again{one} reads "
@@ -47,6 +48,9 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
         said.append("nothing of the source's table is read yet")
         return "; ".join(said)
     for each in reading.under_way:
+        if each.round.server in gone:
+            said.append(f"{each.round.words} goes on no more")
+            continue
         is_open = each.round.state == RoundState.OPEN
         said.append(_under_way(each, table) if is_open else f"{each.round.words} is read to be compared")
     if reading.round.state in BRINGS_NOTHING:
@@ -54,15 +58,18 @@ def how_far(reading: Reading | None, told: Told | None, asks: bool, unread: Sequ
     return "; ".join(said)
 
 
-def _of_servers(table: Copied) -> str:
+def _of_servers(table: Copied, dropped: Sequence[str]) -> str:
     """`server a: whole since copy 1; server b: no copy is whole yet`."""
-    return "; ".join(f"server {log.name}: {_of_server(table, log)}" for log in table.servers)
+    return "; ".join(f"server {log.name}: {_of_server(table, log, dropped)}" for log in table.servers)
 
 
-def _of_server(table: Copied, log: ServerLog) -> str:
+def _of_server(table: Copied, log: ServerLog, dropped: Sequence[str]) -> str:
+    if log.gone and log.name in dropped and table.none_since(log):
+        return "copy.servers names it no more, and its rows were dropped"
     if log.gone:
-        return "copy.servers names it no more, and its rows stay as they are"
-    one = table.whole_of(log.name)
+        drops = f"tidegate copy --drop --server {log.name} drops them"
+        return f"copy.servers names it no more, and its rows stay as they are: {drops}"
+    one = None if log.name in dropped else table.whole_of(log.name)
     return "no copy is whole yet" if one is None else f"whole since copy {one.number}"
 
 
@@ -140,7 +147,7 @@ def _age(told: Told, asks: bool, asked_ms: int | None) -> str:
 def _silent(told: Told, known: Sequence[str]) -> Iterator[str]:
     """Servers of which nothing is known, and why if a purge is to blame."""
     for log in told.copied.servers:
-        if log.name not in known:
+        if log.name not in known and not log.gone:  # of that one it is said before
             why = ": a purge has kept events out" if told.of_server(log.name).below_purge else ""
             yield f"of server {log.name} it cannot say so{why}"
 

@@ -86,7 +86,8 @@ def _of_servers(copy: Copy, reading: Reading | None, merging: Merging | None) ->
     for log in (one for one in table.servers if one.name in [each.name for each in copy.servers]):
         if reading is not None:
             yield from _not_gone_on(reading, log.name)
-        if log.name in reads or table.whole_of(log.name) is not None:
+        dropped = reading is not None and log.name in reading.dropped
+        if log.name in reads or (table.whole_of(log.name) is not None and not dropped):
             continue
         first = f"the first copy of server {log.name}"
         if log.begins is None:

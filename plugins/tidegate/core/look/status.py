@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidegate.core.base.offsets import Interval
 from tidegate.core.batch.states import first_batch
 from tidegate.core.completeness.rules import Held
-from tidegate.core.copy.complete import unread
+from tidegate.core.copy.complete import kept, unread
 from tidegate.core.copy.rounds import Reading
 from tidegate.core.copy.words import how_far, how_far_by_days
 from tidegate.core.daily.purge import KeptOut
@@ -100,7 +100,17 @@ class PipelineStatus:
 
     @property
     def _unread(self) -> tuple[str, ...]:
-        return () if self.reading is None else unread(self.pipeline, self.reading.columns)
+        copy, reading = self.pipeline.copy, self.reading
+        if copy is None or reading is None:
+            return ()
+        if not copy.servers:
+            return unread(self.pipeline, reading.columns)
+        # nobody reads a server that is gone, and one that has come back is read anew
+        named = {one.name for one in copy.servers}.difference(reading.dropped)
+        lacks = {
+            name for server, columns in reading.columns_of if server in named for name in unread(self.pipeline, columns)
+        }
+        return tuple(name for name in kept(self.pipeline) if name in lacks)
 
     @property
     def is_copied(self) -> bool:

@@ -120,6 +120,11 @@ class Copied:
             return self.whole
         return next((r for r in reversed(self.rounds) if r.swept and r.server == server and is_all(r.part)), None)
 
+    def none_since(self, log: ServerLog) -> bool:
+        """Whether a server has a whole round, and no event of it has come that is newer."""
+        whole = self.whole_of(log.name)
+        return whole is not None and (log.last is None or log.last < whole.low)
+
     def floor(self, number: int, server: str = "") -> Position:
         """Below which no LOW of that round may be: it is newer than all that earlier ones have read (S5) of its
         server."""

@@ -12,6 +12,7 @@ from tidegate.core.copy.port import NOWHERE, Place
 from tidegate.core.copy.rounds import Round
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.copied import Complete, Copied, CopyStep
+from tidegate.core.mirror.jobs import ServerLog
 from tidegate.core.spec.pipeline import Pipeline
 from tidegate.workflow.base.context import ATTEMPTS, Context
 from tidegate.workflow.base.servers import names
@@ -134,18 +135,26 @@ def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> 
     if not names(ctx):
         return found[""]
     # how old rows of a server that is named no more are, nobody says
-    return of_all({log.name: None for log in after.servers} | found)
+    return of_all({log.name: None for log in after.servers if not _is_dropped(after, log, rounds)} | found)
+
+
+def _is_dropped(table: Copied, log: ServerLog, rounds: Iterable[Round]) -> bool:
+    """Whether the table has no rows of a server: they were dropped, and no event has come since."""
+    whole = table.whole_of(log.name)
+    drops = any(one.drops and whole is not None and one.number == whole.number for one in rounds)
+    return drops and table.none_since(log)
 
 
 def made_good(pipeline: Pipeline, table: Copied, server: str, rounds: Iterable[Round]) -> tuple[bool, int, bool]:
-    """Whether the newest copy of all keys lacks a column that came later; its number, or that of the comparison that
-    found the same later: what the connector has left out before is in the table (S12); and whether it is the latter."""
+    """Whether the newest copy of all keys lacks a column that came later, or has dropped all rows; its number, or that
+    of the comparison that found the same later: what the connector has left out before is in the table (S12); and
+    whether it is the latter."""
     whole = table.whole_of(server)
     number = 0 if whole is None else whole.number
     read = next((one for one in rounds if one.number == number), None)
     if read is None:
         return False, number, False
-    return bool(unread(pipeline, read.columns)), max(number, read.confirmed), read.confirmed > number
+    return read.drops or bool(unread(pipeline, read.columns)), max(number, read.confirmed), read.confirmed > number
 
 
 def further(ctx: Context, table: Told) -> Complete | None:

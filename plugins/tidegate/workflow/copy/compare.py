@@ -17,10 +17,10 @@ from tidegate.core.copy.checksums import fewer, read_all, spelled_keys
 from tidegate.core.copy.complete import unmerged
 from tidegate.core.copy.places import connector_of
 from tidegate.core.copy.port import Database, LogPosition
-from tidegate.core.copy.rounds import WAS_COMPARED, Chunk, ChunkState, Round, RoundState
+from tidegate.core.copy.rounds import RESUMED_MS, WAS_COMPARED, Chunk, ChunkState, Round, RoundState
 from tidegate.core.mirror.comparison import Compared, Sample
 from tidegate.core.mirror.copied import NOTHING, RoundIn
-from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn
+from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn, spelled
 from tidegate.core.mirror.parts import covers, is_all
 from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
 from tidegate.workflow.apply.apply import apply, keyed
@@ -136,7 +136,8 @@ def compare(
     to be put right: then what was read is merged, as a copy; where only some of it was read, these ranges are read
     again for that, or all tables where a copy has no parts.
 
-    Raises as `copy` and `apply` do; StorageError where rows cannot be compared."""
+    Raises as `copy` and `apply` do; StorageError where rows cannot be compared, NotReady where a purge has come between
+    (S7)."""
     round_ = to_compare(ctx, database, keys, server)
     counts = _counts(ctx, wait, server)
     columns = compared_columns(ctx, SourceTables(ctx, database, server))
@@ -153,7 +154,9 @@ def compare(
         held = begun(ctx, reader, tuple(c for c in columns if c in there), round_.part)
         if not everything:
             reader.within(keys_of(ctx, database, chunks, server))
-        return _held_against(ctx, reader, round_, chunks, held)
+        compared = _held_against(ctx, reader, round_, chunks, held)
+        _refuse_purged(ctx, round_, chunks, held, compared)
+        return compared
 
     found = rows() if chunks else []
     if not exact and any(one.differ for one in found):
@@ -359,6 +362,21 @@ def _held_against(ctx: Context, reader: TableReader, round_: Round, chunks: list
     if wrong:
         raise StorageError(f"{ctx.name}: rows cannot be compared: {wrong}")
     return found
+
+
+def _refuse_purged(ctx: Context, round_: Round, chunks: list[Chunk], held: Held, compared: list[Compared]) -> None:
+    """S7: purges wait for a comparison for a day. A row that was read before that, and then deleted, may have left no
+    tombstone: nothing tells it from one that the mirror lacks. Ends the comparison. Raises NotReady, LostComparison."""
+    below = held.told.of_server(round_.server).purged_below
+    if _smallest(chunks) >= below or not any(kind == "lacking" for one in compared for kind, _ in one.differ):
+        return
+    why = f"a purge at {spelled(below)} came behind rows that it has read"
+    ctx.ledger.copies.give_up(round_, why)
+    raise NotReady(
+        f"{ctx.name}: comparison {round_.number} has ended: {why}, so that keys which the mirror lacks may be deleted",
+        advice=f"compare again, fewer keys at a time if that takes longer than {span(RESUMED_MS)}: copy.compare_rows "
+        "in the YAML, or --from and --until",
+    )
 
 
 def _covers(one: RoundIn, round_: Round) -> bool:

@@ -27,7 +27,7 @@ from tidegate.core.copy.days import all_read
 from tidegate.core.copy.jobs import ChunkPlan, ChunkReceipt, CopiedTable
 from tidegate.core.copy.port import Database, ReadAfter, TableRange
 from tidegate.core.copy.rounds import BRINGS_NOTHING, RESUMED_MS, UNDER_WAY, Chunk, Round, RoundState, damaged
-from tidegate.core.copy.steps import cut, to_read, too_old, uncut
+from tidegate.core.copy.steps import cut, of_server, to_read, too_old, uncut
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.parts import KeyPart, covers, is_all
 from tidegate.core.spec.pipeline import Copy
@@ -39,6 +39,7 @@ from tidegate.workflow.base import preflight, servers
 from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.jobs import run_to_its_end
 from tidegate.workflow.copy import standing
+from tidegate.workflow.copy.drop import is_dropped, keep_rows
 from tidegate.workflow.copy.standing import Greatest, no_files
 from tidegate.workflow.copy.tables import Keys, SourceTables, section
 
@@ -112,8 +113,9 @@ def _next(
 ) -> tuple[Round | None, list[Chunk]]:
     """The round that is to go on, with the chunks to read now; no round if all is read. Begins the first one."""
     standing.refuse_forgotten(ctx, told)
+    keep_rows(ctx, tables.server)
     facts = gather(ctx, told)
-    mine = [one for one in facts.rounds if one.server == tables.server]
+    mine = of_server(facts.rounds, tables.server)
     if not compared and all(one.state in (*BRINGS_NOTHING, RoundState.COMPARED) for one in mine):
         _wait_for_comparison(ctx, mine)
         # a comparison is no copy, and one that was given up has no successor yet
@@ -157,7 +159,7 @@ def _whole_by_days(ctx: Context, facts: CopyFacts) -> None:
 def _told(ctx: Context, greatest: Greatest, server: str = "") -> Told:
     """What the table says. Raises NotReady (S4)."""
     told = standing.told(ctx, greatest, server)
-    if told.copied.whole_of(server) is None:
+    if told.copied.whole_of(server) is None or is_dropped(ctx, told.copied, server):
         _wait_for_the_connector(ctx, told.of_server(server), server)
     return told
 
@@ -278,13 +280,12 @@ def _reads(round_: Round, tables: SourceTables) -> bool:
 
 
 def _refuse_other(ctx: Context, round_: Round, tables: SourceTables) -> None:
-    if _reads(round_, tables):
-        return
-    raise SpecError(
-        f"{ctx.name}: copy {round_.number} reads {round_.table} by {', '.join(round_.key)}, and now it would be "
-        f"{tables.spelled} by {', '.join(tables.key)}",
-        advice=f"take the change back, or read all again: tidegate copy {ctx.name} --again --why ...",
-    )
+    if not _reads(round_, tables):
+        raise SpecError(
+            f"{ctx.name}: copy {round_.number} reads {round_.table} by {', '.join(round_.key)}, and now it would be "
+            f"{tables.spelled} by {', '.join(tables.key)}",
+            advice=f"take the change back, or read all again: tidegate copy {ctx.name} --again --why ...",
+        )
 
 
 def _cut(ctx: Context, database: Database, tables: SourceTables, round_: Round, facts: CopyFacts) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.jobs import START, Bucket, TableColumn
 from tidegate.core.mirror.parts import KeyPart
 from tidegate.workflow.apply.apply import keyed
@@ -14,10 +15,11 @@ from tidegate.workflow.base.context import Context
 
 @dataclass(frozen=True)
 class Held:
-    """A snapshot's `there`, buckets with rows, of `buckets` in all."""
+    """A snapshot's `there`, buckets with rows, of `buckets` in all; `told`: what it says of itself."""
 
     there: tuple[Bucket, ...]
     buckets: int
+    told: Told
 
 
 def begun(ctx: Context, reader: TableReader, columns: tuple[TableColumn, ...], part: KeyPart | None = None) -> Held:
@@ -38,4 +40,4 @@ def begun(ctx: Context, reader: TableReader, columns: tuple[TableColumn, ...], p
         part=part,
     )
     reader.begin(plan, range(plan.buckets))
-    return Held(tuple(held), plan.buckets)
+    return Held(tuple(held), plan.buckets, Told.by(prefix))
