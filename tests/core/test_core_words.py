@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import pickle
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ ROOT = Path(__file__).parents[2]
 WORDS = (BatchState, BatchKind, WindowState, GenerationState, GenerationKind, RefusalKind)
 STATES = {str(word) for kind in (BatchState, WindowState, GenerationState) for word in kind}
 KINDS = {str(word) for kind in (BatchKind, GenerationKind) for word in kind}
+SAYS = re.compile(rf"\b({'|'.join(sorted(STATES))})\b|\.kind\b")
+"""Other files need not be parsed."""
 HERE = ("core/batch/states.py", "core/window/states.py", "core/mirror/applies.py", "core/copy/rounds.py")
 """Where the states are defined."""
 
@@ -110,14 +113,14 @@ def test_no_code_says_a_state_as_a_text() -> None:
         *(ROOT / "spark_jobs").rglob("*.py"),
         *(ROOT / "dags").rglob("*.py"),
     ]:
-        if path.as_posix().endswith(HERE) or "migrations" in path.parts:
+        code = path.read_text()
+        if path.as_posix().endswith(HERE) or "migrations" in path.parts or not SAYS.search(code):
             continue
-        found += [
-            f"{path.relative_to(ROOT)}:{line}: {text[:60]}" for line, text in literals(ast.parse(path.read_text()))
-        ]
+        found += [f"{path.relative_to(ROOT)}:{line}: {text[:60]}" for line, text in literals(ast.parse(code))]
     assert not found, found
 
 
 def test_the_scan_sees_literals() -> None:
     seen = "if g.state == 'CURRENT': q = \"n.state = 'LANDED'\"\nif row.kind in ('heal', 'x'): '''Is LANDED.'''\n"
     assert {text for _, text in literals(ast.parse(seen))} == {"CURRENT", "n.state = 'LANDED'", "heal"}
+    assert all(SAYS.search(line) for line in seen.splitlines())

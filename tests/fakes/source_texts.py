@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from tests.fakes.source_table import TABLE, FakeSource
@@ -21,8 +22,7 @@ class FakeTexts(FakeSource):
         self.table = replace(TABLE, columns=(SourceColumn("id", "varchar(40)", nullable=False), TABLE.columns[1]))
 
     def order(self, key: Any) -> Any:
-        letters = unicodedata.normalize("NFKD", key.casefold())
-        return "".join(one for one in letters if not unicodedata.combining(one)).rstrip(" ")
+        return _order(key)
 
     def set(self, key: Any, word: str | None) -> None:
         """One that has another spelling goes: connectors tell a key that changes as a delete and an insert."""
@@ -37,3 +37,9 @@ class FakeTexts(FakeSource):
 
     def _spelled_otherwise(self, key: Any) -> list[Any]:
         return [k for k in self.rows if k != key and self.order(k) == self.order(key)]
+
+
+@cache
+def _order(key: str) -> str:
+    letters = unicodedata.normalize("NFKD", key.casefold())
+    return "".join(one for one in letters if not unicodedata.combining(one)).rstrip(" ")

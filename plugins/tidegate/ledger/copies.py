@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -313,7 +314,9 @@ def _round(row: Any) -> Round:
     return read_as(Round, row, number=row.round, table=row.table_name, key=key, part=part, columns=names)
 
 
+@functools.lru_cache(maxsize=4096)
 def _chunk(row: Any) -> Chunk:
+    """Each job of a copy looks at all chunks of its round, and most of them are as they were."""
     return read_as(
         Chunk,
         row,

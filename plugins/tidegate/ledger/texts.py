@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy.types import TypeDecorator
+from sqlalchemy.util import memoized_property
 
 from tidegate.core.base.choice import Choice
 
@@ -28,7 +29,13 @@ def storable(text: str) -> str:
     return _UNSTORABLE.sub(lambda m: f"\\u{ord(m.group()):04x}", whole)
 
 
-class _Storable(TypeDecorator):  # type: ignore[misc]  # SQLAlchemy 1.4 has no types
+class _Own(TypeDecorator):  # type: ignore[misc]  # SQLAlchemy 1.4 has no types
+    """SQLAlchemy 1.4 spells such a type anew in the key of each statement that it looks up: here once for each type."""
+
+    _static_cache_key = memoized_property(TypeDecorator._static_cache_key.fget)
+
+
+class _Storable(_Own):
     """Rows and comparisons alike: a compare-and-set on such a text finds what was written."""
 
     def process_bind_param(self, value: Any, dialect: Any) -> Any:
@@ -43,7 +50,7 @@ class String(_Storable):
     impl, cache_ok = sqlalchemy.String, True
 
 
-class Word(TypeDecorator):  # type: ignore[misc]
+class Word(_Own):
     """A state or a kind. Rows and comparisons hold the text of a member of `kind`, statements give the member: no other
     text is written or asked for. A text that only a newer release knows reads as `other`, else raises UnknownWord.
 

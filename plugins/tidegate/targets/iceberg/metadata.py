@@ -5,14 +5,15 @@ A catalogue server does this by itself.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import FromInputFile, ToOutputFile
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.serializers import Compressor, ToOutputFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV2
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Properties
@@ -83,7 +84,11 @@ def write(metadata: TableMetadata, io: FileIO, location: str) -> None:
 def read(name: str, io: FileIO, location: str) -> Loaded:
     """Raises CatalogueMismatch, StorageError."""
     try:
-        return Loaded(name, FromInputFile.table_metadata(io.new_input(location)), location, io)
+        with (
+            io.new_input(location).open() as file,
+            Compressor.get_compressor(location).stream_decompressor(file) as told,
+        ):
+            return Loaded(name, _parsed(told.read()), location, io)
     except PathMissing as error:
         raise CatalogueMismatch(
             f"{name}: its metadata file {location} is missing",
@@ -97,6 +102,13 @@ def read(name: str, io: FileIO, location: str) -> Loaded:
             f"{name}: its metadata file {location} cannot be read: {first_line(error) or type(error).__name__}",
             advice="restore it from a backup of the filesystem",
         ) from error
+
+
+@functools.lru_cache(maxsize=4)
+def _parsed(content: bytes) -> TableMetadata:
+    """A task looks at a table many times, and most looks find what the one before has found. Nobody changes it: what
+    is changed is a copy."""
+    return TableMetadataUtil.parse_raw(content.decode())
 
 
 def refuse_other_version(name: str, metadata: TableMetadata) -> None:
