@@ -30,12 +30,12 @@ def _still_its_row(original, self, row):
     return found is not None and found.token == row.token
 
 
-def _any_token(original, ctx, sender, row, one, rows):
+def _any_token(original, ctx, delivery, sender, row, one, rows):
     """What stands there is taken for the try's."""
     found = sender.standing(one.window_ms)
     if row.generation != one.generation or found.token is None:
         return False
-    ctx.ledger.deliveries.stands(row, found.content)
+    ctx.ledger.deliveries.stands(row, found.content, delivery.place)
     return True
 
 

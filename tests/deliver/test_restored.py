@@ -147,9 +147,9 @@ def test_a_try_that_was_under_way_then_and_says_that_it_stands_is_sent_again_by_
         ledger.again(ledger.get("readings", "shop", T0 + HOUR), "by hand")
         stands = ledger.stands
 
-        def told_late(row: Any, content: Any) -> Any:
+        def told_late(*args: Any) -> Any:
             lab.server.restore(backup)
-            return stands(row, content)
+            return stands(*args)
 
         ledger.stands = told_late
         assert [s.what for s in deliver.deliver(ctx, SHOP, ctx.sender(SHOP))] == ["delivered"]
