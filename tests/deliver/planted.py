@@ -123,6 +123,8 @@ DELIVERY_BUGS = {
         _bug("a commit without an answer is taken for done", "token", (seams.DELIVERY_COMMITTED, always(True))),
         _bug("a commit without an answer is taken for lost", "token", (seams.DELIVERY_COMMITTED, always(False))),
         _bug("rows are not read back", "D7", (seams.DELIVERY_REFUSE_OTHER, always(None))),
+        _bug("a try to another place may say that it stands", "place", (seams.DELIVERY_PLACE, always(None))),
+        _bug("hosts with different YAMLs send in turns", "place", (seams.DELIVERY_OUTDATED, always(None))),
         _bug("overflowing rows lose their values", "rows", (seams.DELIVERY_PARTITION_VALUE, _of_the_directory)),
     )
 }

@@ -73,18 +73,6 @@ def test_what_it_has_is_left_alone(lab: Lab) -> None:
     assert lab.deliver() == []
 
 
-def test_a_table_of_before_gets_what_was_sent_to_another_one_meanwhile(lab: Lab) -> None:
-    before = lab.server
-    lab.servers["shop"] = type(before)()
-    lab.world.change_spec(deliver=(replace(SHOP, table="another"),))
-    assert lab.deliver() == ["delivered"]
-    brings(lab)
-    lab.servers["shop"] = before
-    lab.world.change_spec(deliver=(SHOP,))
-    assert lab.deliver() == ["delivered", "delivered"]
-    assert (before.seen[T0], before.ids(T0 + HOUR)) == ([1, 2], ["1-0", "1-1"])
-
-
 @pytest.mark.parametrize("state", ["SKIPPED", "SENDING", "REFUSED"])
 def test_only_what_stood_there_is_touched(lab: Lab, state: str) -> None:
     backup = lab.server.backup()
