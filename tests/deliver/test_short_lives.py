@@ -190,7 +190,7 @@ class ShortLife:
         """Somebody takes a row away, or changes values, and says so: hours stand again once they were compared (D8)."""
         at = T0 + self.hour * HOUR
         if not isinstance(self.server, Cluster) and self.server.rows.get(at):
-            change = self.chance.choice((_without_a_row, _with_other_values))
+            change = self.chance.choice((lambda batch: batch.slice(1), _with_other_values))
             self.server.rows[at] = [change(batch) for batch in self.server.rows[at]]
             self.doubted = True
 
@@ -313,10 +313,6 @@ class ShortLife:
             self.time_passes()
             for of, key in [(of, key) for of in range(min(map(len, self.server.shards))) for key in hours(HOURS)]:
                 assert self.shown(key.start_ms, of) == self.shown(key.start_ms), "a replica shows something else"
-
-
-def _without_a_row(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.slice(1)
 
 
 def _with_other_values(batch: pa.RecordBatch) -> pa.RecordBatch:
