@@ -31,6 +31,7 @@ import pyarrow as pa
 from spark_jobs.engine.delivered import DeliveredRows, checksum
 from spark_jobs.engine.failures import JobError
 from spark_jobs.handlers.places import open_file
+from spark_jobs.handlers.still import watched
 from tidegate.core.base.errors import (
     DeliveryAhead,
     DeliveryDenied,
@@ -45,6 +46,8 @@ from tidegate.core.files.merge import Source
 from tidegate.kinds import delivery_kind
 
 Ask = Callable[[dict[str, Any]], Any]
+STATEMENTS = 3
+"""After so many times as long as a statement may take, a process that computes nothing is taken to hang."""
 
 
 def handler() -> Callable[[Any], dict[str, Any]]:
@@ -66,10 +69,16 @@ class Conversation:
         self._ask = ask
         self._system: FurtherSystem | None = None
         self._table: Table | None = None
+        self._limit_s = 0.0
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            return self._answer(request)
+            if "open" in request:
+                self._open(request["open"])
+                return {}
+            assert self._table is not None, "nothing was opened"
+            with watched(self._limit_s, f"sending to {self._table.name}"):
+                return self._answer(request)
         except DeliveryAhead as e:
             return _told("ahead", e) | {"generation": e.generation, "epoch": e.epoch}
         except DeliveryDenied as e:
@@ -87,9 +96,6 @@ class Conversation:
             return _told("refused" if e.retry else "denied", e)
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        if "open" in request:
-            self._open(request["open"])
-            return {}
         assert self._system is not None, "nothing was opened"
         if "missing" in request:
             return {"missing": to_plain(self._system.missing())}
@@ -109,6 +115,7 @@ class Conversation:
 
     def _open(self, asked: dict[str, Any]) -> None:
         self._table = from_plain(Table, asked["table"])
+        self._limit_s = STATEMENTS * asked["timeout_s"]
         opened = delivery_kind(asked["kind"]).opened
         self._system = opened(asked["settings"], self._table, checksum, asked["timeout_s"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contract.ledgers import NAME, built, ledger, now, open_ledger, url
+from tests.contract.test_ledger_deliveries import PLACE
 from tests.contract.test_ledger_redrives import dirty_batch, insert, sealed
 from tests.contract.test_ledger_reopenings import begun, late_batch, published
 from tidegate.core.base.errors import LostComparison
@@ -35,7 +36,7 @@ def taken(ledger: SqlLedger, delivery: str, one: Due) -> Delivered:
 
 def stands(ledger: SqlLedger, delivery: str, batch_id: int) -> None:
     row = taken(ledger, delivery, one_due(ledger, delivery, batch_id))
-    ledger.deliveries.stands(row, Content(rows=1, checksum=1))
+    ledger.deliveries.stands(row, Content(rows=1, checksum=1), PLACE)
 
 
 def hour(ledger: SqlLedger) -> Due:
@@ -81,6 +82,18 @@ def test_a_batch_that_nobody_has_sent_holds_its_hour_back(ledger: SqlLedger) -> 
     assert ledger.deliveries.not_left(NAME, "site", hour(ledger), SIDES) == [("late", 2)]
     ledger.deliveries.skip(NAME, LATE, one_due(ledger, LATE, 2), "digest", "not wanted")
     assert ledger.deliveries.not_left(NAME, "site", hour(ledger), SIDES) == []
+
+
+def test_side_tables_go_where_their_delivery_goes(ledger: SqlLedger) -> None:
+    """By the same commit: else the hour could be sent there while its late rows stand in a table there (D11)."""
+    published(ledger, built(ledger))
+    late_batch(ledger)
+    stands(ledger, LATE, 2)
+    ledger.deliveries.move(NAME, LATE, None, PLACE, "")
+    assert due(ledger, LATE) == []
+    assert ledger.deliveries.move(NAME, "site", ledger.deliveries.goes_to(NAME, "site"), "elsewhere", "") == 1
+    assert due(ledger, LATE) == [(2, 1)]
+    assert ledger.deliveries.goes_to(NAME, LATE) == ledger.deliveries.goes_to(NAME, "site")
 
 
 def test_what_an_hour_waits_for_is_in_its_backlog(ledger: SqlLedger) -> None:

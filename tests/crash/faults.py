@@ -72,7 +72,7 @@ CHANGING: dict[str, frozenset[str]] = {
         {"begin", "cut", "attempt", "accept", "again", "whole", "merge", "give_up", "confirm", "forget", "looked"}
     ),
     "schema_changes": frozenset({"accept"}),
-    "deliveries": frozenset({"take", "stands", "failed", "refuse", "again", "skip"}),
+    "deliveries": frozenset({"take", "stands", "failed", "refuse", "again", "skip", "move"}),
     "sender": frozenset({"prepare", "send", "sweep"}),
     "launcher": frozenset({"run"}),
     "source": frozenset({"remember"}),

@@ -30,12 +30,12 @@ def _still_its_row(original, self, row):
     return found is not None and found.token == row.token
 
 
-def _any_token(original, ctx, sender, row, one, rows):
+def _any_token(original, ctx, delivery, sender, row, one, rows):
     """What stands there is taken for the try's."""
     found = sender.standing(one.window_ms)
     if row.generation != one.generation or found.token is None:
         return False
-    ctx.ledger.deliveries.stands(row, found.content)
+    ctx.ledger.deliveries.stands(row, found.content, delivery.place)
     return True
 
 
@@ -123,6 +123,8 @@ DELIVERY_BUGS = {
         _bug("a commit without an answer is taken for done", "token", (seams.DELIVERY_COMMITTED, always(True))),
         _bug("a commit without an answer is taken for lost", "token", (seams.DELIVERY_COMMITTED, always(False))),
         _bug("rows are not read back", "D7", (seams.DELIVERY_REFUSE_OTHER, always(None))),
+        _bug("a try to another place may say that it stands", "place", (seams.DELIVERY_PLACE, always(None))),
+        _bug("hosts with different YAMLs send in turns", "place", (seams.DELIVERY_OUTDATED, always(None))),
         _bug("overflowing rows lose their values", "rows", (seams.DELIVERY_PARTITION_VALUE, _of_the_directory)),
     )
 }

@@ -161,6 +161,8 @@ def test_explain_names_the_deliveries(tide: Tide) -> None:
         (("--again", "--why", "x"), "need --why, and a WINDOW or a range"),
         (("2013-01-05T00", "--skip"), "need --why, and a WINDOW or a range"),
         (("2013-01-05T00", "--skip", "--again", "--why", "x"), "exclude each other"),
+        (("--move", "--why", "x"), "--move needs --why, and --to"),
+        (("2013-01-05T00", "--to", "shop", "--skip", "--move", "--why", "x"), "exclude each other"),
         (("--to", "none"), "there is no delivery none; there are: shop, other"),
         (("2013-01-05T00", "-s", "2013-01-05T00"), "name one WINDOW, or a range"),
         (("-e", "2013-01-05T00"), "-e needs -s"),

@@ -81,21 +81,21 @@ def test_a_try_that_read_its_rows_back_in_a_table_that_is_gone_says_nothing_of_t
         ctx.ledger.deliveries.again(ctx.ledger.deliveries.within("readings", "shop", T0, T0 + 1)[0], "by hand")
     told: list[list[str]] = []
 
-    def dropped_meanwhile(row: Any, content: Any) -> Any:
+    def dropped_meanwhile(*mine: Any) -> Any:
         drop(lab)
         with lab.context() as ctx:
             sender, again = ctx.sender(SHOP), ctx.ledger.deliveries.again
 
             def late(*args: Any) -> Any:
                 ctx.ledger.deliveries.again = again
-                stands(row, content)
+                stands(*mine)
                 return again(*args)
 
             if tells == "before it is due again":
                 ctx.ledger.deliveries.again = late
             ready.prepare(ctx, SHOP, sender)
             with suppress(LostComparison):
-                stands(row, content)
+                stands(*mine)
             told.append([s.what for s in deliver.deliver(ctx, SHOP, sender)])
 
     with lab.context() as ctx:

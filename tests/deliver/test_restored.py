@@ -73,18 +73,6 @@ def test_what_it_has_is_left_alone(lab: Lab) -> None:
     assert lab.deliver() == []
 
 
-def test_a_table_of_before_gets_what_was_sent_to_another_one_meanwhile(lab: Lab) -> None:
-    before = lab.server
-    lab.servers["shop"] = type(before)()
-    lab.world.change_spec(deliver=(replace(SHOP, table="another"),))
-    assert lab.deliver() == ["delivered"]
-    brings(lab)
-    lab.servers["shop"] = before
-    lab.world.change_spec(deliver=(SHOP,))
-    assert lab.deliver() == ["delivered", "delivered"]
-    assert (before.seen[T0], before.ids(T0 + HOUR)) == ([1, 2], ["1-0", "1-1"])
-
-
 @pytest.mark.parametrize("state", ["SKIPPED", "SENDING", "REFUSED"])
 def test_only_what_stood_there_is_touched(lab: Lab, state: str) -> None:
     backup = lab.server.backup()
@@ -147,9 +135,9 @@ def test_a_try_that_was_under_way_then_and_says_that_it_stands_is_sent_again_by_
         ledger.again(ledger.get("readings", "shop", T0 + HOUR), "by hand")
         stands = ledger.stands
 
-        def told_late(row: Any, content: Any) -> Any:
+        def told_late(*args: Any) -> Any:
             lab.server.restore(backup)
-            return stands(row, content)
+            return stands(*args)
 
         ledger.stands = told_late
         assert [s.what for s in deliver.deliver(ctx, SHOP, ctx.sender(SHOP))] == ["delivered"]

@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.clickhouse.memory import Cluster, InClickHouse, Newer, Quorum, Replicated
 from tests.deliver.lab import Staged, Transactional
 from tests.deliver.light_lab import LightLab, hours
+from tests.deliver.planted import DELIVERY_BUGS
 from tests.deliver.test_clickhouse_bugs import BUGS
+from tests.mutants.planting import Planted
 from tests.world import HOUR, T0, window
 from tidegate.core.base.errors import DeliveryUnsure, TidegateError
 from tidegate.core.deliver.states import STANDING
@@ -182,6 +186,14 @@ class ShortLife:
             self.server.named = 3 - self.server.named
             self.doubted = True
 
+    def is_changed_there(self) -> None:
+        """Somebody takes a row away, or changes values, and says so: hours stand again once they were compared (D8)."""
+        at = T0 + self.hour * HOUR
+        if not isinstance(self.server, Cluster) and self.server.rows.get(at):
+            change = self.chance.choice((lambda batch: batch.slice(1), _with_other_values))
+            self.server.rows[at] = [change(batch) for batch in self.server.rows[at]]
+            self.doubted = True
+
     def is_compared(self) -> None:
         with contextlib.suppress(TidegateError):
             drops = self.drops
@@ -228,8 +240,8 @@ class ShortLife:
         often = (self.delivers, self.overtakes) * 4
         steps = (
             *often, self.verifies, self.compares, self.one_comes_late, self.one_comes_late, self.publishes, self.skips,
-            self.forgets, self.gets_a_column, self.gets_other_shards, self.is_dropped, self.is_restored,
-            *[self.of_servers] * 4,
+            self.forgets, self.gets_a_column, self.gets_other_shards, self.is_changed_there, self.is_dropped,
+            self.is_restored, *[self.of_servers] * 4,
         )  # fmt: skip
         with contextlib.suppress(TidegateError):
             self.chance.choice(steps)()
@@ -303,6 +315,11 @@ class ShortLife:
                 assert self.shown(key.start_ms, of) == self.shown(key.start_ms), "a replica shows something else"
 
 
+def _with_other_values(batch: pa.RecordBatch) -> pa.RecordBatch:
+    at = batch.schema.get_field_index("value")
+    return batch.set_column(at, "value", pc.add(batch.column(at), 1_000).cast(batch.column(at).type))
+
+
 def lives(folder: Path, kind: type[Any], seed: int) -> None:
     """A whole one. Raises AssertionError."""
     folder.mkdir(exist_ok=True)
@@ -318,10 +335,10 @@ def short(folder: Path, kind: type[Any], seed: int) -> Iterator[ShortLife]:
     time = life.server.time() if isinstance(life.server, Cluster) else None
     stands = SqlDeliveries.stands
 
-    def told_late(self: Any, row: Any, content: Any) -> Any:
+    def told_late(*args: Any) -> Any:
         for _ in range(3):
             life.meanwhile(0.3)
-        return stands(self, row, content)
+        return stands(*args)
 
     with contextlib.ExitStack() as stack:
         for module in (table, replicas):
@@ -359,9 +376,20 @@ def test_a_rule_that_is_taken_out_is_missed(bug: str, tmp_path: Path) -> None:
     with contextlib.ExitStack() as planted:
         for each in BUGS[bug][0]():
             planted.enter_context(each)
-        for seed in range(40):
-            try:
-                lives(tmp_path / str(seed), RULES[bug], seed)
-            except (AssertionError, Failed, Unanswered, TidegateError):
-                return
+        is_missed(RULES[bug], tmp_path)
+
+
+def test_that_somebody_changed_rows_there_is_missed(tmp_path: Path) -> None:
+    """D8"""
+    with Planted(DELIVERY_BUGS["nothing is compared later"]):
+        is_missed(Staged, tmp_path)
+
+
+def is_missed(kind: type[Any], folder: Path) -> None:
+    """A rule that is taken out, by one of many lives."""
+    for seed in range(40):
+        try:
+            lives(folder / str(seed), kind, seed)
+        except (AssertionError, Failed, Unanswered, TidegateError):
+            return
     pytest.fail("no life has met what the rule is there for")

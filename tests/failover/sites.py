@@ -134,8 +134,9 @@ class TwoSites(World):
         return switch.apply(self.context(), decision, "the first site is away")
 
     def note(self, site: str = "oslo") -> Any:
+        newest = self.context().ledger.failovers.newest(self.pipeline.name)
         found = switch.ends_of(self.context(), site)
-        switch.note(self.context(), site, found)
+        switch.note(self.context(), site, found, 0 if newest is None else newest.number)
         return found
 
     def drain(self, run: str) -> None:

@@ -11,8 +11,9 @@ import pytest
 from tests.failover.sites import Copier, TwoSites
 from tests.failover.test_there_and_back import landed
 from tidegate.core.base.errors import AskedWrong, StorageAhead
+from tidegate.workflow.base import switches
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.failover import records
+from tidegate.workflow.failover import records, switch
 from tidegate.workflow.restore import adoption
 
 
@@ -127,3 +128,42 @@ def test_a_command_that_died_behind_the_switch_leaves_the_record_to_the_next_pla
 def test_there_is_nothing_to_adopt(world: TwoSites) -> None:
     with pytest.raises(AskedWrong, match="has lost no switch"):
         records.adopt(world.context(), "why not")
+
+
+def test_a_plan_of_before_the_ledger_lost_a_switch_is_not_applied(world: TwoSites) -> None:
+    """Two operators: one has a plan, the other switches, and a replica without that is promoted. The plan fits it."""
+    world.write("oslo", "a", "b")
+    world.there.run()
+    world.drain("r1")
+    plan = world.survey(fence=True)
+    world.close()
+    shutil.copy(world.database, world.folder / "backup.db")
+    world.write("bergen", "c")
+    done = world.fail_over(marks={0: 2})
+    world.close()
+    shutil.copy(world.folder / "backup.db", world.database)
+    with pytest.raises(StorageAhead, match="knows 0 switches of the site"):
+        switch.apply(world.context(), plan, "mine")
+    assert world.context().ledger.failovers.newest("readings") is None
+    (record,) = records.adopt(world.context(), "a replica was promoted")
+    assert record.failover == done
+
+
+def test_two_switches_of_one_number_are_never_read_by(world: TwoSites, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replica is promoted after the plan was held against storage."""
+    world.write("oslo", "a", "b")
+    world.there.run()
+    world.drain("r1")
+    plan = world.survey(fence=True)
+    world.close()
+    shutil.copy(world.database, world.folder / "backup.db")
+    world.write("bergen", "c")
+    world.fail_over(marks={0: 2})
+    world.close()
+    shutil.copy(world.folder / "backup.db", world.database)
+    monkeypatch.setattr(switches, "check", lambda ctx: None)
+    with pytest.raises(StorageAhead, match="failover 1 to site bergen .* is another one in storage"):
+        switch.apply(world.context(), plan, "mine")
+    monkeypatch.undo()
+    with pytest.raises(StorageAhead, match="is another one in storage"):
+        ingest.plan(world.context(), "r2")

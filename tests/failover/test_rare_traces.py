@@ -15,11 +15,11 @@ from tests.failover.test_refusals import only
 from tests.failover.test_there_and_back import landed
 from tests.fakes.kafka import FakeKafka
 from tests.world import TOPIC
-from tidegate.core.base.errors import FailoverRefused
+from tidegate.core.base.errors import FailoverRefused, LostComparison
 from tidegate.core.failover.crossing import RefusalKind
 from tidegate.core.spec.pipeline import Site
 from tidegate.workflow.batch import ingest
-from tidegate.workflow.failover import records
+from tidegate.workflow.failover import records, switch
 from tidegate.workflow.restore import adoption
 from tidegate.workflow.source import log_cut
 
@@ -88,6 +88,22 @@ def test_copies_of_a_site_between_are_no_records_of_the_one_that_returns(world: 
     world.drain("r3")
     with pytest.raises(FailoverRefused, match="was copied back already"):
         world.note("oslo")
+
+
+def test_ends_are_not_noted_after_a_switch_that_came_between(world: TwoSites) -> None:
+    """Its operator may have noted them too, and copied since: without coordinates nobody tells such copies apart."""
+    world.write("oslo", "a", "b")
+    world.there.run()
+    world.drain("r1")
+    first = world.fail_over().certificate
+    found, before = switch.ends_of(world.context(), "oslo"), world.context().ledger.failovers.newest("readings")
+    assert before is not None
+    world.note("oslo")
+    back_from(world, first).run()
+    world.fail_over("oslo")
+    world.drain("r2")
+    with pytest.raises(LostComparison, match="failover 2 of readings is the newest one, not 1"):
+        switch.note(world.context(), "oslo", found, before.number)
 
 
 def test_a_switch_is_adopted_before_the_batches_that_came_before_it(world: TwoSites) -> None:

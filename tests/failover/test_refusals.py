@@ -314,7 +314,7 @@ def test_ends_are_noted_once(world: TwoSites) -> None:
     away(world)
     found = world.note()
     with pytest.raises(Exception, match="somebody else"):
-        switch.note(world.context(), "oslo", found)
+        switch.note(world.context(), "oslo", found, 1)
 
 
 # ---------------------------------------------------------------- where the walk begins

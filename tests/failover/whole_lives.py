@@ -169,7 +169,7 @@ class Life(lives.Life):
         if newest is None or self._copier is not None:
             return
         if not ctx.ledger.unwrapped.failovers.noted("readings", newest.number, here):
-            switch.note(ctx, here, switch.ends_of(ctx, here))
+            switch.note(ctx, here, switch.ends_of(ctx, here), newest.number)
         self._copier = Copier(self.stage.at[newest.site], self.stage.at[here], starts=self._starts())
 
     def _switches(self) -> bool:

@@ -37,6 +37,7 @@ SHOWN = 20
 @click.option("--to", "wanted", multiple=True, metavar="NAME", help="This delivery only; may be repeated.")
 @click.option("--again", is_flag=True, help="Send also what stands there as it should; needs --why.")
 @click.option("--skip", is_flag=True, help="Leave the windows' generations in force out; needs --why.")
+@click.option("--move", is_flag=True, help="Go where the YAML says, though it went there before; needs --why.")
 @why_option
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, by the ledger alone.")
 @json_option
@@ -49,6 +50,7 @@ def deliver(
     wanted: Sequence[str],
     again: bool,
     skip: bool,
+    move: bool,
     why: str,
     dry_run: bool,
     as_json: bool,
@@ -72,6 +74,7 @@ def deliver(
       tidegate deliver flights -s 2013-01-05 -e 2013-01-05T23:00 --to warehouse
       tidegate deliver flights 2013-01-05T04:00Z --again --why "rows were deleted there by hand"
       tidegate deliver flights 2013-01-05T04:00Z --skip --why "its rows do not fit the table there"
+      tidegate deliver flights --to warehouse --move --why "back to the old table"
       tidegate deliver flights --batch 17 --to disaster_site.late --again --why "files were lost there"
 
     \b
@@ -86,6 +89,10 @@ def deliver(
     chosen, keys = meant(chosen, windows or None, batch)
     if (again or skip) and not (why and keys):
         raise click.UsageError("--again and --skip need --why, and a WINDOW or a range, or --batch")
+    if move and not (why and wanted):
+        raise click.UsageError("--move needs --why, and --to")
+    if move and skip:
+        raise click.UsageError("--move and --skip exclude each other")
     if again and skip:
         raise click.UsageError("--again and --skip exclude each other")
     if dry_run:
@@ -93,7 +100,7 @@ def deliver(
         return
 
     def work(ctx: Context, one: Delivery, found: list[Sent]) -> None:
-        found.extend(_send(ctx, one, keys, again, skip, why))
+        found.extend(_send(ctx, one, keys, again, skip, move, why))
 
     raise SystemExit(each(spec, chosen, work, lambda one: _nothing(one, bool(keys), skip), as_json))
 
@@ -198,7 +205,7 @@ def each(
 
 
 def _send(
-    ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None, again: bool, skip: bool, why: str
+    ctx: Context, one: Delivery, keys: Sequence[WindowKey] | None, again: bool, skip: bool, move: bool, why: str
 ) -> Iterator[Sent]:
     from tidegate.workflow.deliver import deliver as workflow
     from tidegate.workflow.deliver.ready import prepare
@@ -208,7 +215,7 @@ def _send(
         yield from workflow.skip(ctx, one, keys, why)
         return
     with closing(ctx.sender(one)) as sender:
-        prepare(ctx, one, sender)
+        prepare(ctx, one, sender, why if move else "")
         if keys is None:
             yield from workflow.deliver(ctx, one, sender)
         else:

@@ -182,7 +182,7 @@ def back(
         for line in _returned(name, found):
             click.echo(line)
         sure(why, yes, "Note these ends?")
-        switch.note(ctx, name, found)
+        switch.note(ctx, name, found, 0 if newest is None else newest.number)
         starts = dict.fromkeys(ctx.ledger.batches.planning_view(ctx.name).planned_ends, 0)  # of those that came since
         starts |= {} if newest is None else {c.partition: c.mark for c in newest.certificate.crossings}
         click.echo(f"noted. Now copy from site {ctx.pipeline.source.site} to site {name}, from these offsets on:")

@@ -6,21 +6,23 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import and_, case, func, or_, select
+from sqlalchemy import and_, case, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 
 from tidegate.core.base.errors import LostComparison
+from tidegate.core.base.plain import dumps, loads
 from tidegate.core.base.transition import Step
-from tidegate.core.deliver import transitions
+from tidegate.core.deliver import places, transitions
+from tidegate.core.deliver.places import Place
 from tidegate.core.deliver.port import Content, Tries
 from tidegate.core.deliver.states import REFUSED, SENDING, SKIPPED, STANDING, WANTED, Backlog, Delivered, Due
-from tidegate.core.deliver.units import base_of, side_of
+from tidegate.core.deliver.units import SIDES, base_of, name_of, side_of
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.window.states import CURRENT
 from tidegate.ledger import moves, schema, side_units
 from tidegate.ledger.store import Part, read_as, row_of
 
-d, g = schema.deliveries, schema.generations
+d, g, p = schema.deliveries, schema.generations, schema.delivery_places
 
 
 class SqlDeliveries(Part):
@@ -65,6 +67,11 @@ class SqlDeliveries(Part):
             held = c.scalar(select(d.c.epoch).where(mine, same, d.c.state == SENDING))
             return held is not None and _newest(c, row.pipeline, row.name, row.window_ms) == row.generation
 
+    def goes_to(self, name: str, delivery: str) -> Place | None:
+        with self._store.begin() as c:
+            row = row_of(c, p, pipeline=name, name=base_of(delivery))
+        return None if row is None else read_as(Place, row, earlier=loads(tuple[str, ...], row.earlier))
+
     def needed(self, name: str, delivery: str, stagings: Iterable[str]) -> set[str]:
         mine = and_(d.c.pipeline == name, d.c.name == delivery, d.c.state == SENDING)
         with self._store.begin() as c:
@@ -96,12 +103,31 @@ class SqlDeliveries(Part):
             moves.move(self._store, c, d, step, now=now)
         return replace(step.after, since_ms=now)
 
-    def stands(self, row: Delivered, content: Content) -> Delivered:
+    def stands(self, row: Delivered, content: Content, place: str) -> Delivered:
         step = transitions.stand(row, content)
         with self._store.begin() as c:
+            _compare_place(c, row.pipeline, row.name, place)
             now = self._store.read_now(c)
             moves.move(self._store, c, d, step, now=now)
         return replace(step.after, since_ms=now, stood_ms=now)
+
+    def move(self, name: str, delivery: str, known: Place | None, place: str, why: str) -> int:
+        base, after = base_of(delivery), places.moved(known, place)
+        named = {"pipeline": name, "name": base}
+        mine = and_(d.c.pipeline == name, d.c.name.in_([base, *(name_of(base, side) for side in SIDES)]))
+        with self._store.begin() as c:
+            now = self._store.read_now(c)
+            values = {"place": place, "number": after.number, "earlier": dumps(after.earlier), "since_ms": now}
+            if known is None:
+                c.execute(insert(p).values(**named, **values))
+                return 0
+            same = and_(p.c.pipeline == name, p.c.name == base, p.c.number == known.number, p.c.place == known.place)
+            self._store.compare_and_set(c, update(p).where(same).values(**values), f"the place of {base}")
+            stood = d.c.state.in_((SENDING, STANDING))
+            count = moves.move_all(self._store, c, d, transitions.AGAIN, mine, stood, sets={"why": why}, now=now)
+            detail = {"to": place, "from": known.place, "to be sent again": count, "why": why}
+            self._store.note(c, name, "delivery moved", f"delivery {base}", detail)
+        return count
 
     def failed(self, row: Delivered, why: str, content: Content | None = None) -> None:
         step = transitions.fail(row, why) if content is None else transitions.lack(row, why, content)
@@ -116,6 +142,15 @@ class SqlDeliveries(Part):
             now = self._store.read_now(c)
             moves.move(self._store, c, d, step, now=now)
         return replace(step.after, since_ms=now)
+
+
+def _compare_place(c: Connection, name: str, delivery: str, place: str) -> None:
+    """Raises LostComparison where the delivery goes elsewhere. A move under way is waited for: it may not see that this
+    try was begun."""
+    known = select(p.c.place).where(p.c.pipeline == name, p.c.name == base_of(delivery))
+    found = c.scalar(known.with_for_update(read=True))
+    if found is not None and found != place:
+        raise LostComparison(f"{delivery} goes to ({found}) by now, not to ({place})")
 
 
 def _not_left(c: Connection, name: str, delivery: str, due: Due, sides: Iterable[str]) -> list[tuple[str, int]]:

@@ -70,10 +70,12 @@ def move_all(
     *which: ColumnElement,
     sets: Mapping[str, object] = NOTHING,
     now: int | None = None,
-) -> None:
-    """All rows that `which` names, and that are where the arrow begins; another step's event tells of them."""
+) -> int:
+    """All rows that `which` names, and that are where the arrow begins; another step's event tells of them. Returns how
+    many."""
     values = _values(store, transition, sets, now)
-    c.execute(update(table).where(*which, table.c.state.in_(transition.start)).values(**values))
+    count: int = c.execute(update(table).where(*which, table.c.state.in_(transition.start)).values(**values)).rowcount
+    return count
 
 
 def _statement(

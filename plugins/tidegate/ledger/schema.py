@@ -333,6 +333,14 @@ deliveries = _table(  # what stands of windows in further systems; a window with
     Column("stood_ms", BigInteger),
     _partial_index("ix_deliveries_wanted", f"state IN ('{WANTED[0]}', '{WANTED[1]}')", "pipeline", "name"),
 )
+delivery_places = _table(  # where deliveries go, with their side tables
+    "delivery_places",
+    *_key(name=String(100)),
+    _required("place", Text),  # core.spec.delivery.Delivery.place
+    _required("number", Integer),  # how many there have been
+    _required("earlier", Text),  # those of before, as JSON
+    _required("since_ms", BigInteger),
+)
 failovers = _table(  # switches of the active site; the newest one's is active
     "failovers",
     *_key(number=Integer),

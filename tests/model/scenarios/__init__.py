@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.model import delivery_places
 from tests.model.scenarios import (
     batches,
     catalogue,
@@ -42,7 +43,7 @@ WALKS = walks.WALKS
 COPIES = (copies, rounds, forgotten, certificates, interleaved, places, servers)
 OF_COPIES = {name: settings for module in COPIES for name, settings in module.SCENARIOS.items()}
 OF_DAYS = days.SCENARIOS
-OF_DELIVERIES = deliveries.SCENARIOS | side_deliveries.SCENARIOS
+OF_DELIVERIES = deliveries.SCENARIOS | delivery_places.SCENARIOS | side_deliveries.SCENARIOS
 OF_SITES, OF_READINGS = sites.SCENARIOS, second_readings.SCENARIOS
 SCENARIOS = OF_BATCHES | OF_LOGS | OF_MIRRORS | OF_RECUTS | OF_LANDINGS | OF_COPIES | OF_DAYS | OF_DELIVERIES | OF_SITES
 SCENARIOS |= OF_READINGS
@@ -51,7 +52,7 @@ SCENARIOS |= OF_READINGS
 def run(name, flip=None, seconds=120, limit=3_000_000):
     """Explore a scenario, whole or with the rule `flip` taken out."""
     own = ((run_logs, OF_LOGS), (run_mirrors, OF_MIRRORS), (run_recuts, OF_RECUTS), (run_landings, OF_LANDINGS))
-    others = (*COPIES, days, deliveries, second_readings, side_deliveries, sites)
+    others = (*COPIES, days, deliveries, delivery_places, second_readings, side_deliveries, sites)
     for explore, of in (*own, *((module.run, module.SCENARIOS) for module in others)):
         if name in of:
             return explore(name, flip, seconds, limit)

@@ -13,6 +13,7 @@ from typing import Protocol
 from tidegate.core.base.choice import Choice
 from tidegate.core.base.fields import read_as
 from tidegate.core.deliver import units
+from tidegate.core.deliver.places import Place
 from tidegate.core.deliver.port import Attempt, Content, Tries
 from tidegate.core.files.receipt import FileEntry
 from tidegate.core.target.port import Token
@@ -171,8 +172,9 @@ class DeliveryLedger(Protocol):
         """Whether this try is still the row's, SENDING, and its generation in force (D5)."""
         ...
 
-    def stands(self, row: Delivered, content: Content) -> Delivered:
-        """SENDING -> STANDING, of this try."""
+    def stands(self, row: Delivered, content: Content, place: str) -> Delivered:
+        """SENDING -> STANDING, of this try, which has read it back at `place`. Raises LostComparison where the delivery
+        goes elsewhere by now, too."""
         ...
 
     def failed(self, row: Delivered, why: str, content: Content | None = None) -> None:
@@ -190,6 +192,17 @@ class DeliveryLedger(Protocol):
 
     def skip(self, name: str, delivery: str, due: Due, digest: str, why: str) -> Delivered:
         """Whatever state but STANDING -> SKIPPED, of this generation only: a later one is due again."""
+        ...
+
+    def goes_to(self, name: str, delivery: str) -> Place | None:
+        """Where the delivery goes; None: it has never been sent, or by a release that did not ask."""
+        ...
+
+    def move(self, name: str, delivery: str, known: Place | None, place: str, why: str) -> int:
+        """From now on it goes to `place`, and so do its side tables: what stands, or is under way, is PENDING by the
+        same commit, so that no try to another place says any more that it stands. How many rows that are.
+
+        The first place moves nothing. Raises LostComparison unless `known` is still what the ledger knows."""
         ...
 
     def needed(self, name: str, delivery: str, stagings: Iterable[str]) -> set[str]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_OF_THE_PLACE = ("location", "object_store_conn_id")
+"""Options that name where a table is, whatever kind has them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
@@ -21,3 +24,10 @@ class Delivery:
     sla_ms: int | None = None
     options: tuple[tuple[str, str], ...] = ()
     side: str = ""
+
+    @property
+    def place(self) -> str:
+        """What names its table, and those beside it. The ledger keeps it: other words are another place."""
+        options = dict(self.options)
+        further = (options[key] for key in _OF_THE_PLACE if key in options)
+        return " ".join((self.kind, self.conn_id, self.table, *further))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from tidegate.core.base.errors import PathExists, StorageAhead
-from tidegate.core.base.plain import dumps
+from tidegate.core.base.plain import dumps, loads
 from tidegate.core.batch.states import Plan
 from tidegate.core.failover.own_records import behind_of
-from tidegate.core.failover.states import Failover
+from tidegate.core.failover.states import Failover, FailoverRecord
 from tidegate.core.source.behind import Behind
 from tidegate.workflow.base.context import Context
 
@@ -40,11 +42,18 @@ def check(ctx: Context) -> None:
 
 
 def keep(ctx: Context, failover: Failover) -> None:
-    """Write its record, unless it is there."""
+    """Write its record, unless it is there. Raises StorageAhead where that is of another switch of this number: the
+    ledger has lost one, and somebody has switched since by a plan of before."""
     path = ctx.layout.failover(failover.number)
-    if ctx.storage.exists(path):
-        return
-    try:
-        ctx.storage.write_new(path, dumps(ctx.ledger.failovers.record(ctx.name, failover.number)).encode())
-    except PathExists:
-        pass  # another task's, of the same row
+    record = ctx.ledger.failovers.record(ctx.name, failover.number)
+    if not ctx.storage.exists(path):
+        with suppress(PathExists):  # another task's, of the same row
+            ctx.storage.write_new(path, dumps(record).encode())
+    if loads(FailoverRecord, ctx.storage.read(path).decode()) != record:
+        raise StorageAhead(
+            f"{ctx.name}: failover {failover.number} to site {failover.site} in the ledger is another one in storage: "
+            f"{path}",
+            advice="the ledger lost that one (a failover of its database?), and somebody has switched since; where "
+            "nothing was read at the site that the file names (no batch landed), move the file away; else restore the "
+            "ledger from a newer backup",
+        )

@@ -35,6 +35,7 @@ from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.outcome import FAILED, REFUSED, first_line
 from tidegate.workflow.deliver import content
 from tidegate.workflow.deliver.content import Content
+from tidegate.workflow.deliver.places import check
 
 AT_ONCE = 100
 """Windows that one look at the ledger names."""
@@ -44,7 +45,6 @@ DOWN = 3
 """After so many windows in a row that the next try may heal, the system is taken for down: the rest waits."""
 DELIVERED, UNCHANGED, OVERTAKEN, LEFT_OUT = "delivered", "unchanged", "overtaken", "skipped"
 DIFFERS, WAITS = "differs", "waits"
-_OLD_COLUMNS = "the YAML has changed since this task began: windows may hold columns by now that it does not know"
 CATCHES_UP = "it catches up by itself; if it does not, look there at why (of ClickHouse: system.replicas)"
 
 
@@ -216,10 +216,7 @@ def _each(
     for one in found:
         if not go_on():
             return
-        # Seen before anything was published by it. Once a look, after it, would be as right and end later: a question
-        # takes a fifth of a millisecond (SQLite), and a window asks the ledger four more.
-        if ctx.ledger.pipelines.newest(ctx.name) != known:
-            raise DeliveryRefused(_OLD_COLUMNS, advice="nothing: the next run goes on, by the YAML of today")
+        check(ctx, delivery, known)
         sent = _one(ctx, delivery, sender, one, to_send)
         down = down + 1 if sent.what == FAILED and not sent.behind else 0
         _say(ctx, delivery, sent)
@@ -308,13 +305,13 @@ def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
         advice = units.held_way_on(ctx.name, delivery.name, held)
         return _told(one, WAITS, why=units.held_in_words(delivery.name, held), advice=advice)
     found, row = content.of(ctx, one), one.row
-    if row is not None and row.state == SENDING and _stands(ctx, sender, row, one, found.rows):
+    if row is not None and row.state == SENDING and _stands(ctx, delivery, sender, row, one, found.rows):
         return _told(one, DELIVERED, found.rows)
     above = 0
     for _ in range(ATTEMPTS):
         tried = ctx.ledger.deliveries.take(ctx.name, delivery.name, one, found.digest, ctx.nonce(), above)
         try:
-            standing = _try(ctx, sender, tried, found)
+            standing = _try(ctx, delivery, sender, tried, found)
         except DeliveryAhead as e:
             above = _above(ctx, one, tried, e)
             one = replace(one, row=tried)
@@ -328,7 +325,7 @@ def _send(ctx: Context, delivery: Delivery, sender: Sender, one: Due) -> Sent:
     raise LostComparison(f"{one.unit}: other tries keep coming before this one")
 
 
-def _stands(ctx: Context, sender: Sender, row: Delivered, one: Due, rows: int) -> bool:
+def _stands(ctx: Context, delivery: Delivery, sender: Sender, row: Delivered, one: Due, rows: int) -> bool:
     """Whether the try whose end nobody has told of has come to its end: its own token says so, or it has read back what
     stands there still. Raises DeliveryUnsure as long as that does not count as delivered."""
     if row.generation != one.generation:
@@ -338,11 +335,11 @@ def _stands(ctx: Context, sender: Sender, row: Delivered, one: Due, rows: int) -
         return False
     if found.lacking:
         raise DeliveryUnsure(found.lacking, advice=CATCHES_UP)
-    ctx.ledger.deliveries.stands(row, found.content)
+    ctx.ledger.deliveries.stands(row, found.content, delivery.place)
     return True
 
 
-def _try(ctx: Context, sender: Sender, tried: Delivered, found: Content) -> Standing:
+def _try(ctx: Context, delivery: Delivery, sender: Sender, tried: Delivered, found: Content) -> Standing:
     attempt = tried.attempt(found.rows)
     standing = sender.send(attempt, found.generation, lambda: ctx.ledger.deliveries.holds(tried))
     if standing.content.rows != found.rows:
@@ -351,7 +348,7 @@ def _try(ctx: Context, sender: Sender, tried: Delivered, found: Content) -> Stan
     if standing.lacking:
         ctx.ledger.deliveries.failed(tried, standing.lacking, standing.content)
         raise DeliveryUnsure(standing.lacking, advice=CATCHES_UP)
-    ctx.ledger.deliveries.stands(tried, standing.content)
+    ctx.ledger.deliveries.stands(tried, standing.content, delivery.place)
     return standing
 
 

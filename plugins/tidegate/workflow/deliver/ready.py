@@ -16,22 +16,26 @@ from tidegate.workflow.base.context import ATTEMPTS, Context, guard
 from tidegate.workflow.base.outcome import first_line
 from tidegate.workflow.deliver import content
 from tidegate.workflow.deliver.deliver import AT_ONCE, EVER
+from tidegate.workflow.deliver.places import arrive, check_host
 
 _WHY = "the table was missing there"
 _WHY_PART = "a part of the table was missing there"
 _WHY_BEHIND = "its database lacked what was delivered: restored from a backup?"
 
 
-def prepare(ctx: Context, delivery: Delivery, sender: Sender) -> int:
+def prepare(ctx: Context, delivery: Delivery, sender: Sender, move: str = "") -> int:
     """How many windows stood in a table that is missing now, or had rows in a part of it that is, or in a database that
-    has lost commits: they are due again. Raises TidegateError.
+    has lost commits, or at another place: they are due again. `move`: why the delivery goes where it went before.
+    Raises TidegateError.
 
-    They are due before the table is there: an end in between finds it missing once more."""
+    They are due before the table is there: an end in between finds it missing once more. A place that does not answer
+    becomes no place of the delivery: it may be a slip in the YAML."""
     ctx.newest_spec()  # a later one ends the task, however many steps it has
     guard(ctx)
     preflight.check(ctx)
+    check_host(ctx, delivery, move)  # what such a host says is no word of the system
     try:
-        return _prepared(ctx, delivery, sender)
+        return _prepared(ctx, delivery, sender, move)
     except (LostComparison, LedgerError):
         raise
     except TidegateError as e:
@@ -55,9 +59,10 @@ def _remember(ctx: Context, delivery: Delivery, why: str) -> None:
             ledger.failed(row, why)
 
 
-def _prepared(ctx: Context, delivery: Delivery, sender: Sender) -> int:
+def _prepared(ctx: Context, delivery: Delivery, sender: Sender, move: str) -> int:
     missing = sender.missing()
-    again = 0 if missing is None else _sent_again(ctx, delivery, missing)
+    again = arrive(ctx, delivery, move)
+    again += 0 if missing is None else _sent_again(ctx, delivery, missing)
     for line in sender.prepare():
         ctx.say(f"{ctx.name}: {line}")
     return again + _sent_behind(ctx, delivery, sender)

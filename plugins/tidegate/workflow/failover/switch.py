@@ -19,11 +19,13 @@ from tidegate.workflow.failover.survey import cut_since, known_topic_id, site_na
 
 
 def apply(ctx: Context, decision: Decision, why: str) -> Failover:
-    """One compare-and-set (F4); an answer that was lost is looked for. Raises FailoverRefused, LostComparison."""
+    """One compare-and-set (F4); an answer that was lost is looked for. Raises FailoverRefused, LostComparison,
+    StorageAhead."""
     switch = decision.switch
     if switch is None:
         first = decision.refusals[0]
         raise FailoverRefused(f"{ctx.name}: {first.line}", advice=first.advice)
+    switches.check(ctx)  # a replica of the ledger that lacks a switch may fit a plan of before it
     try:
         ctx.ledger.failovers.switch(switch, why)
     except LostComparison:
@@ -100,13 +102,11 @@ def _measured(ctx: Context, history: Sequence[Failover], name: str, topic: str, 
     return found or 0
 
 
-def note(ctx: Context, name: str, found: tuple[Returned, ...]) -> None:
-    """Raises LostComparison where they are noted already, or another switch came between."""
-    newest = ctx.ledger.failovers.newest(ctx.name)
-    if newest is None:
-        raise FailoverRefused(f"{ctx.name} has never left its first site")
+def note(ctx: Context, name: str, found: tuple[Returned, ...], number: int) -> None:
+    """`number`: of the newest switch, read before the ends. Raises LostComparison where they are noted already, or
+    another switch came between: its operator may have noted them, and copied since."""
     ends: Mapping[int, int] = {one.partition: one.end for one in found}
-    ctx.ledger.failovers.note_ends(ctx.name, newest.number, name, ends)
+    ctx.ledger.failovers.note_ends(ctx.name, number, name, ends)
     count = sum(one.end - one.left for one in found)
     ctx.say(f"site {name} has returned: {many(count, 'offset')} at most never crossed")
 
