@@ -1,4 +1,4 @@
-"""A table that is taken back lacks what was compared: a comparison of before makes nothing good in it any more (S12)."""
+"""A mirror that is taken back lacks what was compared: a comparison of before makes nothing good any more (S12)."""
 
 from __future__ import annotations
 
