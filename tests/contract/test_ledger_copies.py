@@ -11,7 +11,10 @@ import pytest
 from tests.contract.ledgers import NAME, ledger, now, open_ledger, url
 from tidegate.core.base.errors import LostComparison
 from tidegate.core.copy.port import KeyRange, TableRange
-from tidegate.core.copy.rounds import Chunk, ChunkFile, ChunkState, Round, RoundState, parse_attempt
+from tidegate.core.copy.rounds import Chunk, ChunkFile, ChunkState, Claim, Round, RoundState, parse_attempt
+from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.copied import Copied, RoundIn
+from tidegate.core.mirror.jobs import START
 from tidegate.ledger import SqlLedger
 
 __all__ = ["ledger", "now", "open_ledger", "url"]  # fixtures
@@ -137,21 +140,31 @@ def test_a_round_is_compared_and_may_be_merged_then(ledger: SqlLedger) -> None:
 
 
 def test_a_whole_copy_has_what_a_comparison_confirms(ledger: SqlLedger) -> None:
-    ledger.copies.confirm(NAME, 1, ["later"], 2)  # the ledger has no such copy
+    claim = Claim(4, (RoundIn(1, START, START, ((1, 3),), swept=True),), ("also", "later", "word"))
+    ledger.copies.confirm(NAME, 1, 2, claim)  # the ledger has no such copy
     ledger.copies.begin(NAME, 1, TABLE, KEY, columns=["id", "word"])
     with pytest.raises(LostComparison):
-        ledger.copies.confirm(NAME, 1, ["later"], 2)
+        ledger.copies.confirm(NAME, 1, 2, claim)
     ledger.copies.whole(NAME, 1)
     for by in (3, 3, 2):
-        ledger.copies.confirm(NAME, 1, ["word", "later", "also"], by)
+        ledger.copies.confirm(NAME, 1, by, claim)
     whole = ledger.copies.newest(NAME)
     assert whole is not None
-    assert (whole.columns, whole.confirmed) == (("id", "word", "also", "later"), 3)
-    assert ledger.reads.readings([NAME])[NAME].columns == whole.columns
+    assert (whole.columns, whole.confirmed, whole.claim) == (("id", "word"), 3, claim)
+    told = None
+    for upto, rounds, columns in (
+        (3, claim.rounds, ("id", "word")),
+        (4, (), ("id", "word")),
+        (4, claim.rounds, ("id", "word", "also", "later")),
+    ):
+        now = Told(upto=upto, copied=Copied(rounds))
+        ledger.applies.stands(NAME, told, now)
+        told = now
+        assert whole.as_of(now).columns == ledger.reads.readings([NAME])[NAME].columns == columns
     assert _events(ledger, "copy 1").count("copy confirmed") == 1
     begun(ledger, 2)
     ledger.copies.whole(NAME, 2)
-    ledger.copies.confirm(NAME, 2, ["later"], 4)  # of a copy of before nobody knows what it has
+    ledger.copies.confirm(NAME, 2, 4, claim)  # of a copy of before nobody knows what it has
     assert ledger.reads.readings([NAME])[NAME].columns == ()
 
 

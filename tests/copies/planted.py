@@ -237,8 +237,8 @@ def _whole_or_not(original, self, found):
     return found
 
 
-def _whatever_keys(original, ctx, round_, compared):
-    original(ctx, replace(round_, part=None), compared)
+def _whatever_keys(original, ctx, round_, compared, seen):
+    original(ctx, replace(round_, part=None), compared, seen)
 
 
 COPY_BUGS = {

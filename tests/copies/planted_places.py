@@ -26,6 +26,10 @@ def _of_no_loss(original, self, name, look):
     return original(self, name, replace(look, gap=0))
 
 
+def _of_any_batches(original, self, table):
+    return original(self, replace(table, upto=2**31))
+
+
 def _all(original, looks, cured):
     return list(looks)
 
@@ -37,6 +41,8 @@ PLACE_BUGS = {
         _bug("a connector of another name goes on where that was", "S12", (seams.COPY_LOST, _whoever_it_is)),
         _bug("a look forgets what those before it have found", "S12", (seams.COPY_LOOKED, _of_no_loss)),
         _bug("every look counts", "S12", (seams.COPY_COUNTING, _all)),
+        _bug("a comparison counts whatever was taken back of batches", "S12", (seams.COPY_AS_OF, _of_any_batches)),
+        _bug("a comparison counts whatever was taken back of copies", "S12", (seams.COPY_HAS, always(True))),
         _bug("a copy counts that was under way", "S12", (seams.COPY_NEWEST, always(1))),
         _bug("the look that finds it at another place is as any other", "S12", (seams.COPY_LOST, _unless_it_is_back)),
     )

@@ -22,7 +22,7 @@ from tests.crash.short_life import Play, ShortLife, Step
 from tests.fakes.source_table import place
 from tests.mirror.test_faults import PLACES, counts
 from tidegate.core.base.errors import TidegateError
-from tidegate.core.copy.rounds import ChunkState, RoundState
+from tidegate.core.copy.rounds import ChunkState, Claim, RoundState
 from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.balance import imbalance
 from tidegate.core.mirror.copied import numbers
@@ -98,7 +98,7 @@ def _is_confirmed(world: CopyWorld) -> None:
     ctx = world.context()
     newest = ctx.ledger.copies.newest(ctx.name)
     assert newest is not None
-    ctx.ledger.copies.confirm(ctx.name, newest.number, ["shade"], newest.number + 1)
+    ctx.ledger.copies.confirm(ctx.name, newest.number, newest.number + 1, Claim(0, (), ("shade",)))
     world.close()
 
 

@@ -322,7 +322,7 @@ FOUND_BY = {
 }
 
 
-@pytest.mark.parametrize("name", PLACE_BUGS)
+@pytest.mark.parametrize("name", FOUND_BY)
 def test_a_planted_bug_is_found(world: CopyWorld, name: str) -> None:
     test, *loses = FOUND_BY[name]
     with Planted(PLACE_BUGS[name]) as planted:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,7 @@ FLOATS = ("-0e0", "1e-45", "5e-324", "1e-310", "0.1", "1e16", "16777217", "90071
 MOMENTS = ("'2026-01-02 03:04:05'", "'2026-01-02 03:04:05.1'", "'1999-12-31 23:59:59.123456'",
            "'2026-10-25 00:30:00.000001'", "'2026-10-25 01:30:00.12'")  # fmt: skip
 FIRST = ("'1901-02-03 04:05:06.5'", "'1500-02-28 12:00:00'")
+DAYS = ("'2026-10-25'", "'1969-12-31'", "'1901-02-03'", "'1500-02-28'")
 TEXTS = ("'a  '", "''", "' '", "'NULL'", "'\"\"'", "'a,b'")
 
 
@@ -72,6 +74,7 @@ MARIADB = [
     Case("DOUBLE", ["double"], (*FLOATS[:1], *FLOATS[2:])), Case("FLOAT", ["float"], (*FLOATS[:2], *FLOATS[4:])),
     *_times("DATETIME", ("bigint", "bigint"), (*MOMENTS, *FIRST)),
     *_times("TIMESTAMP", ("string", "string"), MOMENTS),
+    Case("DATE", ["int", "bigint"], DAYS), Case("TIMESTAMP(6) NULL", ["timestamp"], MOMENTS),
     Case("CHAR(8)", ["string"], TEXTS), Case("VARCHAR(40)", ["string"], (*TEXTS, "CHAR(0)", "_utf8mb4 x'efbbbf'")),
     Case("ENUM('a','it''s','Ä',' f','g(h)','')", ["string"], ("'invalid'", "1", "2", "3", "4", "5", "6")),
     Case("SET('a','it''s','Ä')", ["string"], ("''", "1", "2", "4", "7")),
@@ -88,6 +91,7 @@ POSTGRESQL = [
     Case("double precision", ["double"], ("'-0'", *FLOATS[2:])),
     Case("real", ["float"], ("'-0'", FLOATS[1], *FLOATS[4:])),
     *_times("timestamp", ("bigint", "bigint"), (*MOMENTS, *FIRST)),
+    Case("date", ["int", "bigint"], DAYS), Case("timestamptz", ["timestamp"], MOMENTS),
     *_times("timestamptz", ("string", "string"), (*MOMENTS, *FIRST, "'2026-10-25 02:30:00+02'")),
     Case("char(8)", ["string"], TEXTS), Case("text", ["string"], (*TEXTS, "E'\\uFEFFa'", "'\\.'", "'\\N'")),
     Case("uuid", ["string"], ("'{A0EEBC99-9C0B4EF8-BB6D6BB9-BD380A11}'",)),
@@ -99,10 +103,27 @@ UNDEFINED = "?"
 """What MariaDB makes of a byte that a character set does not define; the connector makes U+FFFD."""
 
 
+ZONES = {
+    "mariadb": ("SET GLOBAL time_zone = '{}'", "+05:30", "SYSTEM"),
+    # the stack's own knows no zones by name
+    "postgresql": ("ALTER DATABASE tidegate SET timezone = '{}'", "<+0530>-05:30", "UTC"),
+}
+"""How a server gets its time zone, one that it may have, and the one that it had."""
+
+
 @pytest.fixture(params=CASES)
-def server(request: pytest.FixtureRequest) -> Server:
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """The server, Kafka Connect and this process are in three time zones: no value goes by any of them."""
     found: Server = request.getfixturevalue(request.param)
-    return found
+    sets, zone, before = ZONES[request.param]
+    found.run(sets.format(zone))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Duser.timezone=America/St_Johns")
+    monkeypatch.setenv("TZ", "NOWHERE+09:15")
+    time.tzset()
+    yield found
+    found.run(sets.format(before))
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.copies.test_later_columns import takes_up
 from tests.copies.worlds import COPYING, CopyWorld
 from tidegate.adapters.connections import ConnectionMissing
 from tidegate.cli import examined_copy
@@ -50,6 +51,16 @@ def found(world: CopyWorld, monkeypatch: pytest.MonkeyPatch, **server: Any) -> l
 def test_tables_that_can_be_read_are_well(world: CopyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     (one,) = found(world, monkeypatch)
     assert (one.check, one.level, one.what) == ("copy", OK, "shop.readings can be read, and its log")
+
+
+def test_a_column_that_the_source_may_get_later_is_a_warning(world: CopyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it puts into rows then has no event."""
+    takes_up(world)
+    (one,) = found(world, monkeypatch)
+    assert (one.level, one.what) == (WARNING, "shop.readings can be read, but has no column shade")
+    world.source_table.alter("shade", "grey")
+    (one,) = found(world, monkeypatch)
+    assert one.level == OK
 
 
 def test_what_stops_a_copy_is_wrong(world: CopyWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,16 +29,22 @@ class Cfg(Settings):
     contents = 99  # so many transactions in a row have different ones
     compares = False  # a comparison, and no copy
     waits = True  # S12: a comparison counts once what was in the topic is merged
+    mends = False  # before it compares, some keys are read; the copy is given up then, and its chunk stays
+    backs = False  # a person takes the table back to before all that
+    batches = True  # S12: a comparison counts while the table has the batches that it had
+    chunks = True  # S12: and the chunks of copies
 
     always = (("deliver",), ("apply",))
     procs = (
         ("S", ("source",), 0),
         ("C", ("connector",), 1),
-        ("O", ("observer", 2), 0),
+        ("O", ("observer",), 0),
         ("K", ("copier",), 0),
+        ("P", ("person",), 0),
     )
+    looks = 2
     budget = (1, 0, 0, 0)
-    no_crash = ("source", "observer", "copier")
+    no_crash = ("source", "observer", "copier", "person")
 
     def init(self, _cfg):
         row = (0, 0)  # position, the transaction whose value it has
@@ -51,6 +57,8 @@ class Cfg(Settings):
             "topic": (),
             "done": 0,
             "row": row,
+            "chunk": 0,
+            "claimed": (0, 0),  # what was in the table when it was compared: events, and a chunk
             "round": 1,
             "whole": 1,
             "open": False,
@@ -138,7 +146,19 @@ def equal(s, cfg, number, end):
     if cfg.waits and s["done"] < end:
         return BLOCK
     if s["row"][1] % cfg.contents == s["n"] % cfg.contents:
-        s["whole"] = number
+        s["whole"], s["claimed"] = number, (s["done"], s["chunk"])
+    return "ok"
+
+
+def mend(s, cfg):
+    """A chunk of some keys, the row among them; it is older than what commits later."""
+    s["row"], s["chunk"] = max(s["row"], (s["n"], s["n"])), s["n"]
+    return "ok"
+
+
+def back(s, cfg):
+    """The table is what it was at first, and tells what it told then; the chunk is of a copy that was given up."""
+    s["done"], s["row"], s["chunk"], s["told"] = 0, (0, 0), 0, 0
     return "ok"
 
 
@@ -187,7 +207,10 @@ def tell(s, cfg, found, carried, end):
     """Tell the place of a look once the topic's end is merged, and nothing is lost that no copy has read since."""
     if s["done"] < end:
         return BLOCK
-    if found[0] is not None and s["whole"] > carried:
+    events, chunk = s["claimed"]
+    stands = (not cfg.batches or s["done"] >= events) and (not cfg.chunks or s["chunk"] >= chunk)
+    whole = s["whole"] if stands else 1
+    if found[0] is not None and whole > carried:
         s["told"] = max(s["told"], found[0])
     return "ok"
 
@@ -219,8 +242,8 @@ def connector(cfg):
         yield ("send",)
 
 
-def observer(cfg, looks):
-    for _ in range(looks):
+def observer(cfg):
+    for _ in range(cfg.looks):
         log = (yield ("oldest",)) if cfg.asked == "before" else None
         found = yield ("place",)
         if log is None:
@@ -233,6 +256,8 @@ def observer(cfg, looks):
 
 
 def copier(cfg):
+    if cfg.mends:
+        yield ("mend",)
     number = yield ("begin",)
     if cfg.compares:
         end = yield ("ends",)
@@ -242,9 +267,14 @@ def copier(cfg):
     yield ("whole", number)
 
 
-PROGRAMS = {f.__name__: f for f in (source, connector, observer, copier)}
+def person(cfg):
+    if cfg.backs:
+        yield ("back",)
+
+
+PROGRAMS = {f.__name__: f for f in (source, connector, observer, copier, person)}
 OPS = {f.__name__: f for f in (write, purge, forget, resume, send, deliver, down, apply, begin, copy, whole, equal)}
-OPS |= {f.__name__: f for f in (place, oldest, ends, newest, note, tell)}
+OPS |= {f.__name__: f for f in (place, oldest, ends, newest, note, tell, mend, back)}
 
 
 def build(**settings):

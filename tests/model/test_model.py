@@ -12,7 +12,7 @@ import pytest
 
 from tests.model.scenarios import OF_COPIES, OF_DELIVERIES, OF_MIRRORS, OF_READINGS, OF_RECUTS, OF_SITES, SCENARIOS, run
 
-LARGE = ("copy-two-attempts", "interleaved-logged", "interleaved-three", "place-renamed")
+LARGE = ("copy-two-attempts", "interleaved-logged", "interleaved-three", "place-mended", "place-renamed")
 SMALL = (
     *("seal-vs-plan", "vanished-partition", "late-add", "open-batch-new-spec", "rollback-batch", "rollback-landing"),
     *(
@@ -37,6 +37,7 @@ BEGINNINGS = {
     "log-cut": 8_000,
     "late-partition": 8_000,
     "failover-switch": 8_000,
+    "place-mended": 8_000,
     "place-renamed": 8_000,
 }
 BEGINNINGS |= {"days-record-lost": 8_000, "days-restored-number": 8_000, "days-purge": 8_000}

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 def examined(ctx: Context, server: CopiedServer, lookup: Lookup, seconds: float) -> list[Finding]:
     """Of one server, and of its connector where the YAML names it. `seconds`: for each answer."""
-    found = [_tables(ctx, server, lookup, seconds)]
+    found = _tables(ctx, server, lookup, seconds)
     return found if not server.is_told else found + _connector(ctx, server, lookup, seconds)
 
 
-def _tables(ctx: Context, server: CopiedServer, lookup: Lookup, seconds: float) -> Finding:
+def _tables(ctx: Context, server: CopiedServer, lookup: Lookup, seconds: float) -> list[Finding]:
     whose = f"server {server.name}: " if server.name else ""
     means = "nothing can be copied or compared"
     try:
@@ -41,14 +41,20 @@ def _tables(ctx: Context, server: CopiedServer, lookup: Lookup, seconds: float) 
                 planned(kind, wanted.table, [(c.of, c.type) for c in wanted.columns], "base64")
             database.position()
             database.log_begin()
+            lacking = tables.lacking()
     except NotReady as e:
-        return refused("copy", ctx.name, f"{whose}{e.args[0]}", "the copy waits", e.advice, WARNING)
+        return [refused("copy", ctx.name, f"{whose}{e.args[0]}", "the copy waits", e.advice, WARNING)]
     except JobError as e:
-        return refused("copy", ctx.name, f"{whose}{e.failure.what}", means, e.failure.advice)
+        return [refused("copy", ctx.name, f"{whose}{e.failure.what}", means, e.failure.advice)]
     except TidegateError as e:
-        return refused("copy", ctx.name, f"{whose}{e.args[0]}", means, e.advice)
+        return [refused("copy", ctx.name, f"{whose}{e.args[0]}", means, e.advice)]
     which = tables.names[0] if len(tables.names) == 1 else many(len(tables.names), "table")
-    return ok("copy", f"{whose}{which} can be read, and its log", ctx.name)
+    if lacking:
+        columns = f"column{'s' * (len(lacking) > 1)} {', '.join(lacking)}"
+        means = "if the source gets it with a default, rows that do not change then stay null, and nothing says so"
+        mend = f"after that: tidegate compare {ctx.name}; where the source has dropped it, nothing is to be done"
+        return [Finding("copy", WARNING, f"{whose}{which} can be read, but has no {columns}", means, mend, ctx.name)]
+    return [ok("copy", f"{whose}{which} can be read, and its log", ctx.name)]
 
 
 def _connector(ctx: Context, server: CopiedServer, lookup: Lookup, seconds: float) -> list[Finding]:

@@ -230,6 +230,11 @@ def _tried(row: Any) -> Tried:
     return read_as(Tried, row, apply=_apply(row))
 
 
+def told(c: Connection, names: Sequence[str]) -> dict[str, Told]:
+    """The copies of what these pipelines' tables say, of those that were looked at."""
+    return {row.pipeline: _read(row) for row in c.execute(select(p).where(p.c.pipeline.in_(names)))}
+
+
 def _told(c: Connection, name: str) -> Told | None:
     row = row_of(c, p, pipeline=name)
     return None if row is None else _read(row)

@@ -19,10 +19,22 @@ from tidegate.core.copy import transitions
 from tidegate.core.copy.complete import Look
 from tidegate.core.copy.places import uncured
 from tidegate.core.copy.port import KeyRange, LogPosition, TableRange
-from tidegate.core.copy.rounds import LOOKS_KEPT, UNDER_WAY, Chunk, ChunkFile, ChunkState, Reading, Round, RoundState
+from tidegate.core.copy.rounds import (
+    LOOKS_KEPT,
+    UNDER_WAY,
+    Chunk,
+    ChunkFile,
+    ChunkState,
+    Claim,
+    Reading,
+    Round,
+    RoundState,
+)
 from tidegate.core.files.receipt import DIRTY
+from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.parts import KeyPart
 from tidegate.ledger import moves, schema, schema_copies
+from tidegate.ledger.applies import told
 from tidegate.ledger.store import Part, in_parts, matched, read_as, row_of, rows_of
 
 r, k, s = schema_copies.copies, schema_copies.chunks, schema_copies.source_looks
@@ -185,18 +197,18 @@ class SqlCopies(Part):
         done = step(arrow, named, after, state=round_.state, sets=said, detail=said)
         return moves.alone(self._store, r, done)
 
-    def confirm(self, name: str, number: int, columns: Iterable[str], by: int) -> None:
+    def confirm(self, name: str, number: int, by: int, claim: Claim) -> None:
         with self._store.begin() as c:
             row = row_of(c, r, pipeline=name, round=number)
-            if row is None or _round(row).confirmed >= by:
+            if row is None or row.confirmed >= by:
                 return
-            known = _round(row).columns
-            more = [one for one in sorted(columns) if one not in known] if known else []
             still = and_(r.c.pipeline == name, r.c.round == number, r.c.confirmed == row.confirmed)
-            sets: dict[str, Any] = {"confirmed": by} | ({"columns": dumps([*known, *more])} if more else {})
-            grown = update(r).where(still, r.c.state == RoundState.WHOLE).values(**sets)
-            self._store.compare_and_set(c, grown, f"copy {number} of {name}")
-            said = {"comparison": by} | ({"columns": more} if more else {})
+            sets = {"confirmed": by, "claim": dumps(claim)}
+            confirmed = update(r).where(still, r.c.state == RoundState.WHOLE).values(**sets)
+            self._store.compare_and_set(c, confirmed, f"copy {number} of {name}")
+            known = _round(row).columns
+            more = [one for one in claim.columns if one not in known] if known else []
+            said = {"comparison": by, "upto": claim.upto} | ({"columns": more} if more else {})
             self._store.note(c, name, "copy confirmed", f"copy {number}", said)
 
     def forget(self, round_: Round, why: str) -> None:
@@ -222,7 +234,7 @@ def _of(arrow: Any, chunk: Chunk, after: Chunk, sets: dict[str, Any], detail: An
 
 def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
     """How far the newest round of these pipelines is, and others that are under way; pipelines that have none are left
-    out. Four statements."""
+    out, by what the ledger has copied of their tables. Seven statements."""
     newest = select(r.c.pipeline, func.max(r.c.round).label("round")).where(r.c.pipeline.in_(names))
     under_way = select(r.c.pipeline, r.c.round).where(r.c.pipeline.in_(names), r.c.state.in_(UNDER_WAY))
     last = union(newest.group_by(r.c.pipeline), under_way).subquery()
@@ -256,9 +268,10 @@ def readings(c: Connection, names: Sequence[str]) -> dict[str, Reading]:
     newest_whole = select(r.c.pipeline, func.max(r.c.round).label("round")).where(done).group_by(r.c.pipeline, r.c.part)
     last_whole = newest_whole.subquery()
     of_whole = select(r).select_from(r.join(last_whole, matched(r, last_whole, "round")))
+    tables = told(c, names)
     whole: dict[str, list[Round]] = {}
     for row in c.execute(of_whole):
-        whole.setdefault(row.pipeline, []).append(_round(row))
+        whole.setdefault(row.pipeline, []).append(_round(row).as_of(tables.get(row.pipeline, Told())))
     found = {}
     for name, each in rounds.items():
         some = whole.get(name, [])
@@ -311,7 +324,8 @@ def _round(row: Any) -> Round:
     part = None if row.part is None else loads(KeyPart, row.part)
     names = () if row.columns is None else tuple(loads(list[str], row.columns))
     key = tuple(loads(list[str], row.key))
-    return read_as(Round, row, number=row.round, table=row.table_name, key=key, part=part, columns=names)
+    claim = None if row.claim is None else loads(Claim, row.claim)
+    return read_as(Round, row, number=row.round, table=row.table_name, key=key, part=part, columns=names, claim=claim)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -23,6 +23,7 @@ copies = _table(  # rounds: each reads the whole source table of a keyed one
     Column("part", Text),  # core.mirror.parts.Part; null: the whole table
     Column("columns", Text),  # a list of the mirror's columns; null: not known
     _required("confirmed", Integer),  # the newest comparison without a difference; 0: none
+    Column("claim", Text),  # core.copy.rounds.Claim, of that
 )
 chunks = _table(  # key ranges of rounds
     "chunks",

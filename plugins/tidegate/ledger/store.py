@@ -45,7 +45,7 @@ from tidegate.ledger.texts import storable
 T = TypeVar("T")
 V = TypeVar("V", int, str)
 
-HEAD = "0022"
+HEAD = "0023"
 """The schema revision that this code reads and writes."""
 FIRST = "0006"
 """The schema revision of 0.1.0, the oldest one that can be upgraded."""

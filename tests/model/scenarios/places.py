@@ -26,6 +26,14 @@ SCENARIOS = {
         {"compares": True, "contents": 2, "writes": 2},
         {"a comparison counts while events wait in the topic": {"waits": False}},
     ),
+    "place-taken-back": (
+        {"compares": True, "backs": True, "writes": 2, "looks": 1},
+        {"a comparison counts whatever the table has lost of its batches": {"batches": False}},
+    ),
+    "place-mended": (
+        {"compares": True, "backs": True, "mends": True, "writes": 2, "looks": 1},
+        {"a comparison counts whatever the table has lost of copies": {"chunks": False}},
+    ),
     "place-renamed": (
         {"forgets": "renamed", "writes": 2},
         {"a connector of another name goes on where the other one was": {"names": False}},

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tidegate.core.base.choice import Choice
 from tidegate.core.base.plain import LEFT_OUT
 from tidegate.core.copy.complete import Look
 from tidegate.core.copy.port import KeyRange, LogPosition, TableRange
+from tidegate.core.mirror.applies import Told
+from tidegate.core.mirror.copied import RoundIn
 from tidegate.core.mirror.jobs import Position
 from tidegate.core.mirror.parts import KeyPart, server_of
 
@@ -50,14 +52,23 @@ BRINGS_NOTHING = (RoundState.GIVEN_UP, RoundState.ENDED)
 """Nothing more of it is read or merged."""
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a comparison without a difference says of a table that has batches 1 to `upto`, and these `rounds`: what the
+    newest whole copy did not read is in these `columns` as the source has it."""
+
+    upto: int
+    rounds: tuple[RoundIn, ...]
+    columns: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Round:
     """One reading of the whole source table, or of all its shards, or of a `part` of its keys. `table`: as the spec
     names it or them; empty: none is read, all rows of a server that is gone go (`workflow.copy.drop`). `key`: its
-    columns there, in the order of bounds. `columns`: the mirror's, when it began; those of a whole one grow by what a
-    comparison confirms. Empty: not known. `confirmed`: the newest comparison of all its keys that has found no
-    difference; 0: none.
-    `ended`: its last chunk is cut. `why`: of one that was asked for, or given up. UTC ms."""
+    columns there, in the order of bounds. `columns`: the mirror's, when it began; empty: not known. `confirmed`: the
+    newest comparison of all its keys that has found no difference, and its `claim`; 0: none. `ended`: its last chunk is
+    cut. `why`: of one that was asked for, or given up. UTC ms."""
 
     pipeline: str
     number: int
@@ -71,6 +82,15 @@ class Round:
     part: KeyPart | None = None
     columns: tuple[str, ...] = ()
     confirmed: int = 0
+    claim: Claim | None = None
+
+    def as_of(self, table: Told) -> Round:
+        """The same with the columns that a comparison has confirmed; not confirmed where the table was taken back since
+        (S12), so that it lacks what was compared."""
+        if self.claim is None or table.upto < self.claim.upto or not table.copied.has(self.claim.rounds):
+            return replace(self, confirmed=0, claim=None)
+        more = tuple(one for one in self.claim.columns if one not in self.columns)
+        return replace(self, columns=(*self.columns, *more) if self.columns else ())
 
     @property
     def server(self) -> str:
@@ -266,9 +286,9 @@ class CopyLedger(Protocol):
         """OPEN -> GIVEN_UP, COMPARED -> ENDED. Raises LostComparison."""
         ...
 
-    def confirm(self, name: str, number: int, columns: Iterable[str], by: int) -> None:
-        """The comparison `by` of all keys found no difference in these columns: a WHOLE round has them, too, if it
-        knows its own. Nothing where the ledger has no such round. Raises LostComparison."""
+    def confirm(self, name: str, number: int, by: int, claim: Claim) -> None:
+        """The comparison `by` of all keys of a WHOLE round found no difference. Nothing where the ledger has no such
+        round, or a later one of those. Raises LostComparison."""
         ...
 
     def forget(self, round_: Round, why: str) -> None:

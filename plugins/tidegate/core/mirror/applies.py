@@ -103,6 +103,11 @@ class Told(Totals):
         mine = replace(self, begins=log.begins, last_position=log.last, purged_below=log.purged_below)
         return replace(mine, below_purge=kept_out)
 
+    def has(self, before: Told) -> bool:
+        """Whether it holds all that made the table what it was `before`; not if it was taken back, and what was in it
+        is not merged again."""
+        return self.upto >= before.upto and self.copied.has(before.copied.rounds)
+
     @property
     def purge_words(self) -> str:
         """The marker of the newest purge, or those."""

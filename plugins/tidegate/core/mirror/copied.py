@@ -6,7 +6,7 @@ number is the `n` in the position of its rows (S1). Once all of its chunks are i
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from tidegate.core.base.plain import LEFT_OUT
@@ -133,6 +133,16 @@ class Copied:
     def round(self, number: int) -> RoundIn | None:
         """None if no chunk of it is in the table."""
         return next((r for r in self.rounds if r.number == number), None)
+
+    def has(self, rounds: Iterable[RoundIn]) -> bool:
+        """Whether all that it once had of these is in it, or what was read of their keys later."""
+        return all(self._has(one) for one in rounds)
+
+    def _has(self, one: RoundIn) -> bool:
+        mine = self.round(one.number)
+        if mine is not None and mine.swept >= one.swept and set(numbers(one.chunks)) <= set(numbers(mine.chunks)):
+            return True
+        return any(r.swept and r.number > one.number and covers(r.part, one.part) for r in self.rounds)
 
     def with_chunks(self, step: CopyStep) -> Copied:
         """The same once these chunks of the round are in it, too."""

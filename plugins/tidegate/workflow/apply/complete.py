@@ -127,8 +127,9 @@ def told(ctx: Context, table: Told, upto: int, step: CopyStep | None = None) -> 
     have left out something since that copy began (S12). Of several servers it tells of each that it can (S11)."""
     after = table.copied if step is None else step.after(table.copied)
     found, rounds = dict[str, Complete | None](), ctx.ledger.copies.rounds(ctx.name)
+    then = replace(Told.by(table), upto=upto, copied=after)
     for server in names(ctx) or ("",):
-        lacks, cured, compared = made_good(ctx.pipeline, after, server, rounds)
+        lacks, cured, compared = made_good(ctx.pipeline, then, server, rounds)
         one = None if lacks else caught_up_with(ctx, table, upto, server, cured)
         # a comparison knows no place of its rows (S9)
         found[server] = one if one is None or not compared else replace(one, exact=False)
@@ -145,13 +146,13 @@ def _is_dropped(table: Copied, log: ServerLog, rounds: Iterable[Round]) -> bool:
     return drops and table.none_since(log)
 
 
-def made_good(pipeline: Pipeline, table: Copied, server: str, rounds: Iterable[Round]) -> tuple[bool, int, bool]:
+def made_good(pipeline: Pipeline, table: Told, server: str, rounds: Iterable[Round]) -> tuple[bool, int, bool]:
     """Whether the newest copy of all keys lacks a column that came later, or has dropped all rows; its number, or that
     of the comparison that found the same later: what the connector has left out before is in the table (S12); and
     whether it is the latter."""
-    whole = table.whole_of(server)
+    whole = table.copied.whole_of(server)
     number = 0 if whole is None else whole.number
-    read = next((one for one in rounds if one.number == number), None)
+    read = next((one.as_of(table) for one in rounds if one.number == number), None)
     if read is None:
         return False, number, False
     return read.drops or bool(unread(pipeline, read.columns)), max(number, read.confirmed), read.confirmed > number

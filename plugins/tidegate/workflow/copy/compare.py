@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from tidegate.core.base.errors import LostComparison, NotReady, StorageError, TidegateError
 from tidegate.core.base.instants import span
@@ -17,9 +18,10 @@ from tidegate.core.copy.checksums import fewer, read_all, spelled_keys
 from tidegate.core.copy.complete import unmerged
 from tidegate.core.copy.places import connector_of
 from tidegate.core.copy.port import Database, LogPosition
-from tidegate.core.copy.rounds import RESUMED_MS, WAS_COMPARED, Chunk, ChunkState, Round, RoundState
+from tidegate.core.copy.rounds import RESUMED_MS, WAS_COMPARED, Chunk, ChunkState, Claim, Round, RoundState
+from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.comparison import Compared, Sample
-from tidegate.core.mirror.copied import NOTHING, RoundIn
+from tidegate.core.mirror.copied import RoundIn
 from tidegate.core.mirror.jobs import START, Bucket, Position, TableColumn, spelled
 from tidegate.core.mirror.parts import covers, is_all
 from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
@@ -30,12 +32,10 @@ from tidegate.workflow.audit.keyed import TableReader, take_up
 from tidegate.workflow.base import servers
 from tidegate.workflow.base.context import Context
 from tidegate.workflow.base.pace import Pace
-from tidegate.workflow.copy import standing
 from tidegate.workflow.copy.copy import again, copy, to_compare
 from tidegate.workflow.copy.each import of_each
 from tidegate.workflow.copy.held import Held, begun
 from tidegate.workflow.copy.narrow import Narrowed, keys_of, narrow
-from tidegate.workflow.copy.standing import no_files
 from tidegate.workflow.copy.tables import Keys, SourceTables, copied_columns, section
 
 LOOK_S = 5.0
@@ -140,8 +140,11 @@ def compare(
     (S7)."""
     round_ = to_compare(ctx, database, keys, server)
     counts = _counts(ctx, wait, server)
+    seen = [] if counts is None else [counts]
     columns = compared_columns(ctx, SourceTables(ctx, database, server))
     narrowed = _narrowed(ctx, database, reader, round_, columns)
+    if isinstance(narrowed, Narrowed):
+        seen.append(narrowed.told)
     copy(ctx, database, compared=True, server=server)
     chunks = _read(ctx, round_)
     high = max((c.high for c in chunks if c.high is not None), default=(0, 0))
@@ -152,6 +155,7 @@ def compare(
         # of what the source has dropped since some of what was read may have no values
         there = compared_columns(ctx, SourceTables(ctx, database, server))
         held = begun(ctx, reader, tuple(c for c in columns if c in there), round_.part)
+        seen.append(held.told)
         if not everything:
             reader.within(keys_of(ctx, database, chunks, server))
         compared = _held_against(ctx, reader, round_, chunks, held)
@@ -184,8 +188,8 @@ def compare(
     if fix and wrong and everything:
         ctx.ledger.copies.merge(round_, fix)
         return replace(report, mended=_is_whole(apply(ctx).told.copied.rounds, round_))
-    if not wrong and counts and narrowed is not None:  # what a task before has summed, and when, nobody knows
-        _confirm(ctx, round_, {c.of for c in columns})
+    if not wrong and counts is not None and narrowed is not None:  # of what a task before has summed nobody knows when
+        _confirm(ctx, round_, {c.of for c in columns}, seen)
     ctx.ledger.copies.give_up(round_, f"{WAS_COMPARED}{wrong:,} of {report.rows:,} keys differ")
     return replace(report, mended=_read_again(ctx, database, chunks, fix, server)) if fix and wrong else report
 
@@ -232,12 +236,19 @@ def compare_each(
     ] or [of_one(server)]
 
 
-def _confirm(ctx: Context, round_: Round, compared: set[str]) -> None:
+def _confirm(ctx: Context, round_: Round, compared: set[str], seen: Sequence[Told]) -> None:
     """What the newest whole copy did not read is as the source has it, of columns that were there from the beginning of
-    this comparison."""
-    whole = standing.told(ctx, no_files).copied.whole_of(round_.server)
-    if whole is not None and is_all(round_.part):
-        ctx.ledger.copies.confirm(ctx.name, whole.number, compared.intersection(round_.columns), round_.number)
+    this comparison; nothing where the table was taken back meanwhile. `seen`: what it said each time."""
+    table = seen[-1]
+    whole = table.copied.whole_of(round_.server)
+    if whole is None or not is_all(round_.part) or not all(later.has(one) for one, later in pairwise(seen)):
+        return
+    rounds = ctx.ledger.copies.rounds(ctx.name)
+    known = next((one.as_of(table).columns for one in rounds if one.number == whole.number), ())
+    columns = sorted({*known, *compared.intersection(round_.columns)})
+    mine = tuple(one for one in table.copied.rounds if one.server == round_.server)
+    claim = Claim(table.upto, mine, tuple(columns))
+    ctx.ledger.copies.confirm(ctx.name, whole.number, round_.number, claim)
 
 
 def _narrowed(
@@ -285,29 +296,30 @@ def _ended(ctx: Context, round_: Round) -> LostComparison:
     return LostComparison(f"{ctx.name}: another task has ended comparison {round_.number}; compare again")
 
 
-def _counts(ctx: Context, wait: Callable[[], bool], server: str) -> bool:
-    """S12: whether to find no difference makes something good, and what is in the topic as the comparison begins is
-    merged before any row is compared: rows can be equal by chance while a change waits. It waits for that."""
+def _counts(ctx: Context, wait: Callable[[], bool], server: str) -> Told | None:
+    """S12: the table that has what is in the topic as the comparison begins, if to find no difference makes something
+    good; before that no row is compared: rows can be equal by chance while a change waits. It waits for that."""
     told, look = ctx.ledger.applies.told(ctx.name), ctx.ledger.copies.newest_looks(ctx.name).get(server)
     rounds = ctx.ledger.copies.rounds(ctx.name)
-    lacks, cured, _ = made_good(ctx.pipeline, NOTHING if told is None else told.copied, server, rounds)
+    lacks, cured, _ = made_good(ctx.pipeline, told or Told(), server, rounds)
     if look is None or not (lacks or look.gap >= max(cured, 1)):
-        return lacks
+        return told if lacks else None
     table, now = apply(ctx).told, ctx.ledger.copies.newest_looks(ctx.name)[server]
 
     def left(upto: int) -> int:
         return len(unmerged(now, ctx.ledger.copies.merged_ends(ctx.name, upto)))
 
     if not left(table.upto):
-        return True
+        return table
     if not ctx.ledger.copies.merged_ends(ctx.name, table.upto):
-        return False  # records were lost, or left out: nothing is told anyway
+        return None  # records were lost, or left out: nothing is told anyway
     ctx.say(f"{ctx.name}: waiting until what was in {many(left(table.upto), 'partition')} of the topic is merged (S12)")
     while wait():
-        if not left(apply(ctx).told.upto):
-            return True
+        table = apply(ctx).told
+        if not left(table.upto):
+            return table
     ctx.say(f"{ctx.name}: nobody waits any longer: rows that are equal do not say that nothing is missing")
-    return False
+    return None
 
 
 def _caught_up(ctx: Context, high: LogPosition, server: str) -> bool:

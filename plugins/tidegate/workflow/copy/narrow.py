@@ -32,6 +32,7 @@ from tidegate.core.copy.checksums import (
 )
 from tidegate.core.copy.port import Checksum, Checksums, Database, Form, KeyGroups, KeyRange, SourceTable, TableRange
 from tidegate.core.copy.rounds import Chunk
+from tidegate.core.mirror.applies import Told
 from tidegate.core.mirror.jobs import Bucket, TableColumn
 from tidegate.core.mirror.parts import KeyPart, server_of
 from tidegate.core.spec.change_events import SAYS_HOW, SHARD_PATHS
@@ -52,11 +53,12 @@ _CUTS = 100
 @dataclass(frozen=True, kw_only=True)
 class Narrowed:
     """`differing`: what is to be read. `rows`: of the source, in all parts; `parts`: number of checksums that it
-    computed."""
+    computed. `told`: what the mirror said of itself that was summed."""
 
     differing: tuple[TableRange, ...]
     rows: int
     parts: int
+    told: Told
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,8 @@ def _narrowed(sides: _Sides, tables: Sequence[_Table], whole: KeyRange) -> Narro
         found, more = _once_more(sides, parts, found)
         count += more
     ranges = tuple(TableRange(part.of.name, keys) for part, some in zip(parts, found, strict=True) for keys in some)
-    return Narrowed(differing=ranges, rows=sum(one.rows for part in parts for one in part.sums), parts=count)
+    summed = sum(one.rows for part in parts for one in part.sums)
+    return Narrowed(differing=ranges, rows=summed, parts=count, told=sides.held.told)
 
 
 def _once_more(

@@ -133,6 +133,12 @@ class SourceTables:
                 return f"column {of} of the key is {types[of]} in the source and {mine.type} in the mirror"
         return None
 
+    def lacking(self) -> list[str]:
+        """The source's columns that the spec has, and none of the tables. A copy reads null there: if one of them comes
+        later with a default, rows that have not changed since stay so, and nothing says it."""
+        there = {c.name for name in self.names for c in self.described(name).columns}
+        return [of_source(c) for c in _wanted(self._ctx) if of_source(c) not in there]
+
     def unchanged(self, name: str) -> bool:
         """Whether the table has the columns that it had when it was looked at."""
         return self._database.describe(name).columns == self.described(name).columns
@@ -153,8 +159,11 @@ class SourceTables:
 def copied_columns(ctx: Context, table: SourceTable) -> tuple[CopiedColumn, ...]:
     """Those of the spec that the source has, too: one that it has dropped is null."""
     known = {c.name for c in table.columns}
-    wanted = [c for c in ctx.pipeline.decoded_columns if c.name not in _EVENT and c.path not in SHARD_PATHS]
-    return tuple(CopiedColumn(c.name, of_source(c), c.type) for c in wanted if of_source(c) in known)
+    return tuple(CopiedColumn(c.name, of_source(c), c.type) for c in _wanted(ctx) if of_source(c) in known)
+
+
+def _wanted(ctx: Context) -> list[Column]:
+    return [c for c in ctx.pipeline.decoded_columns if c.name not in _EVENT and c.path not in SHARD_PATHS]
 
 
 def key_of(ctx: Context, key: Sequence[str]) -> tuple[Column, ...]:
