@@ -1,4 +1,4 @@
-"""The sums over all landed batches, added up row by row: what running sums are held against."""
+"""The sums over all landed batches, added up row by row: what running sums are compared with."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@
 
 A file that cannot be read gives {"path", "error"}; the others go on. `columns`, [["name", "type"], ...], are those of a
 file that does not say them itself. It has no footer either: its rows are counted, kind and checksum are null. Rows of
-files that are read `apart`, or without a slab, are held against no span.
+files that are read `apart`, or without a slab, are compared with no span.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ before, which is the plan's base: asked by a deep audit. Requests, and their ans
     {"plan": "...", "buckets": [number, ...]}             an apply's; forgets whatever was asked before. {}
     {"events": [["batch", "uri", rows, bytes, n], ...]}      takes up their events. {"unread": why they cannot be read}
     {"bucket": [number, [["uri", rows, bytes], ...]]}     `core.mirror.comparison.Compared`, plain; with
-      "below": [commit, row, n]                           held against rows of the source, whose smallest LOW it is
+      "below": [commit, row, n]                           compared with rows of the source, whose smallest LOW it is
     {"greatest": ["uri", ...]}                            [commit, row, n] of their events; null: one is not there.
                                                           It needs no plan
     {"within": [TableKeys, plain, ...]}                   these keys alone are read of the source, or summed. {}

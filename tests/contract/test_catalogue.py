@@ -1,4 +1,4 @@
-"""What the workflow may expect of Hive, held against Spark's Thrift server, a real HiveServer2 and the fake."""
+"""What the workflow may expect of Hive, compared with Spark's Thrift server, a real HiveServer2 and the fake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workflow may expect of a source, held against a real Kafka broker, the fake, and a fake that can do less.
+"""What the workflow may expect of a source, compared with a real Kafka broker, the fake, and a fake that can do less.
 
 What every source must do is in `tests.source_suite`; what only Kafka does is here."""
 

@@ -1,4 +1,4 @@
-"""What the workflow may expect of a source, held against a real RocketMQ."""
+"""What the workflow may expect of a source, compared with a real RocketMQ."""
 
 from __future__ import annotations
 

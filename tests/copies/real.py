@@ -1,7 +1,7 @@
 """A mirror of a table in a real database, through real Debezium and Kafka, copied while random transactions go on.
 
 Tasks run in this process and die at random calls, Kafka Connect is killed, copies are begun again, rows vanish without
-an event (MariaDB). What a snapshot tells of itself (S9', S10) is held against what was known of the table at quiet
+an event (MariaDB). What a snapshot tells of itself (S9', S10) is compared with what was known of the table at quiet
 moments; in the end the mirror is the table.
 """
 

@@ -1,4 +1,4 @@
-"""A mirror held against its source: what differs is named, what only moves is not, and `fix` puts it right."""
+"""A mirror compared with its source: what differs is named, what only moves is not, and `fix` puts it right."""
 
 from __future__ import annotations
 

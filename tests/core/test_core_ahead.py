@@ -66,7 +66,7 @@ def test_offsets_that_the_source_was_told_of_and_nobody_planned() -> None:
     assert "planned up to 5" in str(ahead.unplanned_offset("flights", "the group", 0, 9, view(p0=5)))
 
 
-def test_a_first_generation_alone_is_held_against_its_close() -> None:
+def test_a_first_generation_alone_is_compared_with_its_close() -> None:
     assert ahead.held_against_the_close([(T0, 1), (T0 + HOUR, 2)]) == [T0]
     assert ahead.held_against_the_close([(T0, 1), (T0, 2), (T0 + HOUR, 1)]) == [T0 + HOUR]
 

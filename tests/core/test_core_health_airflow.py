@@ -182,7 +182,7 @@ def parse_levels(seconds: float | None, **limits: float) -> list[str]:
         (100.0, {"import_s": 300.0, "file_s": 300.0, "stale_s": 300.0, "interval_s": 600.0}, [OK]),
     ],
 )
-def test_a_parse_is_held_against_what_airflow_allows(
+def test_a_parse_is_compared_with_what_airflow_allows(
     seconds: float | None, limits: dict[str, float], expected: list[str]
 ) -> None:
     assert parse_levels(seconds, **limits) == expected

@@ -1,4 +1,4 @@
-"""The fault-free life as a reference, and one case held against it: a fault, tasks run again, then the audit."""
+"""The fault-free life as a reference, and one case compared with it: a fault, tasks run again, then the audit."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_the_ledger_is_held_against_itself_and_the_files(world: World, name: str) -> None:
+def test_the_ledger_is_compared_with_itself_and_the_files(world: World, name: str) -> None:
     statement, words = CHANGES[name]
     sql(world, statement)
     assert words in problems(world)

@@ -1,4 +1,4 @@
-"""How long Airflow takes for the DAG file, held against what Airflow allows for it."""
+"""How long Airflow takes for the DAG file, compared with what Airflow allows for it."""
 
 from __future__ import annotations
 

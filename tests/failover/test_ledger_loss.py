@@ -150,7 +150,7 @@ def test_a_plan_of_before_the_ledger_lost_a_switch_is_not_applied(world: TwoSite
 
 
 def test_two_switches_of_one_number_are_never_read_by(world: TwoSites, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The replica is promoted after the plan was held against storage."""
+    """The replica is promoted after the plan was compared with storage."""
     world.write("oslo", "a", "b")
     world.there.run()
     world.drain("r1")

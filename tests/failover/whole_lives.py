@@ -1,5 +1,5 @@
 """Random lives of a whole pipeline with two sites: tasks of every kind cut into each other, die there and lose
-replies, while the active site changes. What must be true at the end is held against the producers' own log."""
+replies, while the active site changes. What must be true at the end is compared with the producers' own log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pure core between two planners, zombies, replays and cleaners, held against a model of what may happen.
+"""The pure core between two planners, zombies, replays and cleaners, compared with a model of what may happen.
 
 The model knows the log of each Kafka partition as a list of event times; the ledger here is a few dictionaries whose
 changes are compare-and-sets, as the real one's are; storage is a set of directories, and renames may be late.

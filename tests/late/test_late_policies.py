@@ -226,7 +226,7 @@ def test_the_audit_holds_the_two_counts_of_rerouted_rows_against_each_other(worl
 def test_a_replay_that_would_take_a_rerouted_row_for_its_own_windows_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the ledger owes each window is what a rebuild is held against."""
+    """What the ledger owes each window is what a rebuild is compared with."""
     policy(world, REROUTE)
     world.produce(record("late", 0.7), record("fine", 1.9))
     world.ingest("r2")

@@ -1,5 +1,5 @@
 """A life of a mirror by days by a seed: events late and repeated, days published, replayed and rolled back in between,
-each day held against an oracle.
+each day compared with an oracle.
 
 python -m tests.mirror.days_lives <first seed> <how many>
 """

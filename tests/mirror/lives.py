@@ -1,4 +1,4 @@
-"""A life of a mirror by a seed: merged in random cuts, again on an old base, purged in between, held against an oracle.
+"""A life of a mirror by a seed: merged in random cuts, again on an old base, purged, compared with an oracle.
 
 python -m tests.mirror.lives <first seed> <how many>
 """

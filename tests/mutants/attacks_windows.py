@@ -196,7 +196,7 @@ def a_zombie_alters_after_the_next_swap(stage: Stage) -> None:
 
 
 def a_file_is_gone_when_the_hour_is_published(stage: Stage) -> None:
-    """What is renamed into the table is held against the manifest first: `_SUCCESS` stands for a whole hour."""
+    """What is renamed into the table is compared with the manifest first: `_SUCCESS` stands for a whole hour."""
     stage.first_hours()
     stage.ingest("r1")
 

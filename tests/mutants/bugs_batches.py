@@ -109,7 +109,7 @@ BUGS = (
         "an_hour_closes_while_a_batch_is_written",
         BALANCE,
         (Patch(seams.JOB_OF_A_BATCH, _by_todays_windows), Patch(seams.CHECK_WINDOWS, nothing)),
-        why="what is sealed is held against the plan's floor and policy",
+        why="what is sealed is compared with the plan's floor and policy",
     ),
     Bug(
         "an attempt takes the spec of its own time",

@@ -36,7 +36,7 @@ BUGS = (
         "late_rows_go_to_a_window_that_begins_to_close",
         FATE,
         (Patch(seams.JOB_OF_A_BATCH, _to_todays_target), Patch(seams.CHECK_WINDOWS, nothing)),
-        why="what is sealed is held against the plan's floor and policy",
+        why="what is sealed is compared with the plan's floor and policy",
     ),
     Bug(
         "rerouted rows are a term of the sum",

@@ -76,7 +76,7 @@ BUGS = (
         "landed_rows_wait_for_a_year",
         THERE,
         (Patch(seams.CLEAN_LANDED, _unpublished_too), Patch(seams.CLEAN_LANDED_FILES, _manifest_is_not_asked)),
-        why="the files themselves are held against the manifest too",
+        why="the files themselves are compared with the manifest too",
     ),
     Bug(
         "landed batches are cleaned before their late rows have moved",
@@ -87,7 +87,7 @@ BUGS = (
             Patch(seams.CLEAN_LANDED, _before_side_files_have_moved),
             Patch(seams.CLEAN_LANDED_FILES, _manifest_is_not_asked),
         ),
-        why="the files are held against the manifest too; and the batch of the trace is the newest",
+        why="the files are compared with the manifest too; and the batch of the trace is the newest",
     ),
     Bug(
         "a window that is being assembled is cleaned",

@@ -175,7 +175,7 @@ BUGS = (
         (Patch(seams.ALIGN_CATALOGUE, _success_first),),
     ),
     Bug(
-        "what is renamed into the table is not held against the manifest",
+        "what is renamed into the table is not compared with the manifest",
         "rename before verify",
         "a_file_is_gone_when_the_hour_is_published",
         WHOLE,

@@ -170,7 +170,7 @@ def test_a_reading_that_was_killed_is_read_again_whole(world: TableWorld) -> Non
     balanced(world)
 
 
-def test_a_second_complete_reading_is_not_held_against_the_first(world: TableWorld) -> None:
+def test_a_second_complete_reading_is_not_compared_with_the_first(world: TableWorld) -> None:
     """The first attempt's receipt is lost with its seal; the next one reads what is there by then."""
     world.ends(0)
     ingest.plan(world.context(), "run")

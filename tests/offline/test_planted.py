@@ -30,7 +30,7 @@ FOUND_BY: dict[str, Callable[..., None]] = {
     "half of the chunks are read": test_life.test_a_day_is_one_reading,
     "half of the chunks are a window": test_life.test_a_day_is_one_reading,
     "rows say how far a table is read": test_life.test_an_empty_table_is_an_empty_window,
-    "a second reading must be the first": test_life.test_a_second_complete_reading_is_not_held_against_the_first,
+    "a second reading must be the first": test_life.test_a_second_complete_reading_is_not_compared_with_the_first,
     "the database's clock is not asked": test_life.test_a_window_that_goes_on_by_the_databases_clock_is_waited_for,
     "a table may be altered while it is read": test_real.test_a_table_that_is_altered_while_it_is_read_is_read_again,
     "a rebuild owes what the first reading had": test_reread.test_what_follows_goes_by_the_reading_in_force,

@@ -167,7 +167,7 @@ def test_a_lost_file_of_the_earlier_generation(world: World) -> None:
 
 
 def test_other_bytes_of_the_same_length_are_not_copied(world: World) -> None:
-    """The rows are held against the manifest, not only the length; what was begun is discarded."""
+    """The rows are compared with the manifest, not only the length; what was begun is discarded."""
     one = min((world.folder / "lake/readings/date=2013-01-05/hour=00").rglob("*.parquet"))
     content = bytearray(one.read_bytes())
     content[8] ^= 0xFF

@@ -1,4 +1,4 @@
-"""One row of the page: messages are made and mutated, and the engine's answers are held against the oracle's."""
+"""One row of the page: messages are made and mutated, and the engine's answers are compared with the oracle's."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def _fails(*_: Any) -> None:
 
 
 @pytest.mark.parametrize("what", ["receipt", "file", "source"])
-def test_what_a_merge_tells_is_held_against_the_manifests(world: World, what: str) -> None:
+def test_what_a_merge_tells_is_compared_with_the_manifests(world: World, what: str) -> None:
     three_batches(world)
     ctx = world.context()
     root = world.folder / "lake/readings/_tidegate"

@@ -1,4 +1,4 @@
-"""Sources of a rewrite: found, read, held against their manifest; their rows wait until they are worth a row group."""
+"""Sources of a rewrite: found, read, compared with their manifest; their rows wait until they are worth a row group."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _keep(path: Path, found: Any) -> None:
 
 
 class Lenient:
-    """A judge for who must not fail: without an answer nothing is held against a pipeline; its worker decides."""
+    """A judge for who must not fail: without an answer no pipeline is blamed; its worker decides."""
 
     def __init__(self, checker: ExpressionChecker) -> None:
         self._checker: ExpressionChecker | None = checker

@@ -1,4 +1,4 @@
-"""Keyed tables held against their batches by a child process: see `spark_jobs/handlers/mirror.py`."""
+"""Keyed tables compared with their batches by a child process: see `spark_jobs/handlers/mirror.py`."""
 
 from __future__ import annotations
 

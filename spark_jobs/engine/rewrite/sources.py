@@ -1,4 +1,4 @@
-"""Finished files to be read again: found where they lie now, each held against its manifest's entry."""
+"""Finished files to be read again: found where they lie now, each compared with its manifest's entry."""
 
 from __future__ import annotations
 

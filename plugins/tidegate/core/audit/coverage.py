@@ -68,7 +68,7 @@ class Span:
 
 
 def twin_of(redrive: int) -> int:
-    """A batch id that no batch has. Under it the rows of a redrive's sources are held against the redrive's own: the
+    """A batch id that no batch has. Under it the rows of a redrive's sources are compared with the redrive's own: the
     same coordinates, each once."""
     return -redrive
 

@@ -1,4 +1,4 @@
-"""The promise, proved: the ledger held against itself, and against what was found in files and catalogue.
+"""The promise, proved: the ledger compared with itself, and with what was found in files and catalogue.
 
 Everything here is arithmetic on what was gathered; `workflow.audit.audit` gathers it, page by page.
 """

@@ -1,4 +1,4 @@
-"""The records in storage (`hwm/`) held against the ledger: if one is lost, it is rebuilt from the other (R11)."""
+"""The records in storage (`hwm/`) compared with the ledger: if one is lost, it is rebuilt from the other (R11)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ each look reads are other ones each time, and only those that are wrong are foun
 class Part:
     """The files that are looked at: those of the windows that start `within`, and of them a `share` that `seed` draws.
 
-    The ledger is always held against itself as a whole."""
+    The ledger is always compared with itself as a whole."""
 
     within: Interval | None = None
     share: float = 1.0

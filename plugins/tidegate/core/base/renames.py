@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Seen(Enum):
-    """A directory (or file) held against a manifest."""
+    """A directory (or file) compared with a manifest."""
 
     ABSENT = "absent"
     MATCHES = "matches"

@@ -337,7 +337,7 @@ def retired_place(
     current_files: dict[str, int],
     pointing: Iterable[str],
 ) -> Verdict:
-    """R4: what lies at a retired generation's location is held against the manifest in force, before it is deleted.
+    """R4: what lies at a retired generation's location is compared with the manifest in force, before it is deleted.
 
     `listing`, `current_files`: path -> bytes, below `location` and `current_location`; `pointing`: locations of the
     window's partitions in the catalogue."""

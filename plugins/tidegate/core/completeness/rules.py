@@ -1,7 +1,7 @@
 """Whether a window holds what another system says that it should, and what follows from that.
 
 The other system (an audit topic, a table of counts, a service) is asked once the watermark has passed the window's end.
-An answer carries our own count, taken **before** the question: only rows that had landed by then are held against it.
+An answer carries our own count, taken **before** the question: only rows that had landed by then are compared with it.
 So "complete" means that everything the other system knew of at some instant had landed by that instant. Rows that land
 after the question cannot stand in for ones that are missing, and need not: a closed window takes the rows of every
 batch planned before. An answer that says so is asked for again only if more lands for the window while it is open; any

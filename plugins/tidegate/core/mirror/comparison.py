@@ -1,4 +1,4 @@
-"""A keyed table held against what its landed batches make, bucket by bucket."""
+"""A keyed table compared with what its landed batches make, bucket by bucket."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Compared:
     """A bucket. `rows` and `tombstones`: read from the table. `differ`: number of keys by
     `Kind`, those with any. `unread`: why its files cannot be read; `unmade`: why nobody can say what they should hold.
     `kept_out`: keys that have no row since a purge has kept their events out (M5). `read`: rows of the source that it
-    was held against."""
+    was compared with."""
 
     bucket: int
     rows: int = 0
@@ -54,7 +54,7 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed:
-    """A whole table that was held against its batches 1 to `upto`: `buckets` that were compared, with the rows and the
+    """A whole table beside its batches 1 to `upto`: `buckets` that were compared, with the rows and the
     tombstones that were read in them, and the `events` that were read of the batches. `kept_out`: keys that a purge
     keeps out. `days`: of a table by days, how many of them were compared, each bucket of each; `upto` is 0 then."""
 

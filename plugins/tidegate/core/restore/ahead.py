@@ -90,7 +90,7 @@ def unplanned_offset(name: str, group: str, partition: int, offset: int, view: P
 
 def held_against_the_close(unknown: Iterable[tuple[int, int]]) -> list[int]:
     """Starts of windows whose only unknown generation is the first one: while such a window is CLOSING, what that one
-    is of is not decided; the record is held against the ledger when the window is CLOSED (R14)."""
+    is of is not decided; the record is compared with the ledger when the window is CLOSED (R14)."""
     found = list(unknown)
     return [start for start, number in found if number == 1 and not any(s == start and n > 1 for s, n in found)]
 

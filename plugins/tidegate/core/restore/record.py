@@ -102,7 +102,7 @@ def unpack(kind: type[T], content: bytes) -> T:
 
 
 class RecoveryLedger(Protocol):
-    """What is held against storage's records, and how lost rows come back from them (R11)."""
+    """What is compared with storage's records, and how lost rows come back from them (R11)."""
 
     def identity(self, name: str) -> str:
         """Tells this ledger's pipeline from one of the same name in another ledger."""

@@ -1,4 +1,4 @@
-"""Files on their way to another cluster: copied byte by byte, read back there, and held against their manifest."""
+"""Files on their way to another cluster: copied byte by byte, read back there, and compared with their manifest."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A table of another cluster (`core.deliver.port.FurtherSystem`), whatever kind of table it is.
 
-A generation's files are copied into a staging directory of the try's own (D1), each read back and held against the
+A generation's files are copied into a staging directory of the try's own (D1), each read back and compared with the
 manifest (D3); one rename brings them to a place of their own, which the table is told of: `hive.py`, `iceberg.py`.
 
     copies/<staging>/                                   files on their way; a later try takes those that are whole

@@ -63,7 +63,7 @@ def _rename_both(table: Places, fence: Fence, hour: str, retired: str | None) ->
 
 
 def _seen(storage: Storage, generation: BuiltGeneration) -> Seen:
-    """The built directory held against the manifest; the certificate is part of what must have arrived."""
+    """The built directory compared with the manifest; the certificate is part of what must have arrived."""
     listing = storage.list_files(generation.directory)
     if listing is not None and CERTIFICATE not in {f.path for f in listing}:
         return Seen.DIFFERS

@@ -65,7 +65,7 @@ class Report:
     """`rows_in_files` and `coordinates` are None where they were not looked at, `notes` say why. `unsettled`: findings
     that the pipeline moved at each look. `part` is None if all files were looked at.
 
-    `keyed`: of a mirror, what its table says of itself; `recomputed`: what it was held against, batch by batch."""
+    `keyed`: of a mirror, what its table says of itself; `recomputed`: what it was compared with, batch by batch."""
 
     pipeline: str
     balanced: bool

@@ -25,7 +25,7 @@ CHUNK = 500
 class Inside:
     """Looks into the files that were found, and counts what it saw.
 
-    `rows`: every row is read; `spans`: their coordinates are held against what batches have read, slab by slab."""
+    `rows`: every row is read; `spans`: their coordinates are compared with what batches have read, slab by slab."""
 
     def __init__(
         self, pipeline: Pipeline, reader: FileReader, meter: Meter, part: Part, *, rows: bool, spans: bool
@@ -63,7 +63,7 @@ class Inside:
         self._reader.expect(spans)
 
     def look(self, listing: Listing, again: bool = False) -> Iterator[Problem]:
-        """`again`: these files were looked into before; their rows are held against other spans now."""
+        """`again`: these files were looked into before; their rows are compared with other spans now."""
         for wanted in listing.lost:
             self._absent(wanted)
         drawn = [f for f in listing.found if self._part.draws(f.wanted.subject, f.wanted.entry.path)]

@@ -28,7 +28,7 @@ Expected = dict[PartitionValues, tuple[str, str]]
 
 
 class Partitions:
-    """The partitions that the ledger's manifests need, gathered page by page, held against the three tables."""
+    """The partitions that the ledger's manifests need, gathered page by page, compared with the three tables."""
 
     def __init__(self, ctx: Context, spine: Spine, later: Callable[[], Spine | None] = lambda: None) -> None:
         """`later` reads the spine anew."""

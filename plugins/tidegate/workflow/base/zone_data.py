@@ -1,4 +1,4 @@
-"""This host's zone data held against those by which windows were cut and spelled before (R1).
+"""This host's zone data compared with those by which windows were cut and spelled before (R1).
 
 Whether and where windows of local days begin is read from zone data, which change with every release of tzdata. What
 has landed or been published by other zone data is never cut again: the step is refused, and nothing is changed.

@@ -158,7 +158,7 @@ def compare(
         seen.append(held.told)
         if not everything:
             reader.within(keys_of(ctx, database, chunks, server))
-        compared = _held_against(ctx, reader, round_, chunks, held)
+        compared = _compared_with(ctx, reader, round_, chunks, held)
         _refuse_purged(ctx, round_, chunks, held, compared)
         return compared
 
@@ -364,7 +364,7 @@ def compared_columns(ctx: Context, source: SourceTables) -> tuple[TableColumn, .
     return tuple(c for c in keyed(ctx).columns() if c.of in wanted)
 
 
-def _held_against(ctx: Context, reader: TableReader, round_: Round, chunks: list[Chunk], held: Held) -> list[Compared]:
+def _compared_with(ctx: Context, reader: TableReader, round_: Round, chunks: list[Chunk], held: Held) -> list[Compared]:
     _, unread = take_up(ctx, reader, (chunk_files(ctx, c) for c in chunks), sum(c.rows for c in chunks))
     if unread:
         raise StorageError(f"{ctx.name}: what copy {round_.number} has read cannot be read again: {unread}")

@@ -169,7 +169,7 @@ class Chooser:
         return self._cut[plan.batch_id]
 
     def _with_files(self, spans: list[Span], files: _Files | _Landed) -> list[Span]:
-        """Each that may come from files is held against them: with those that have to, all that cannot be told apart
+        """Each that may come from files is compared with them: with those that have to, all that cannot be told apart
         from them."""
         if self._wanted == KAFKA:
             return spans

@@ -130,7 +130,7 @@ def _is_of(record: BatchRecord, batch: OpenBatch) -> bool:
 
 def _of_another_plan(ctx: Context, batch: OpenBatch) -> bool:
     if isinstance(batch, SealedBatch):
-        return False  # what has landed is held against its manifest by the land task (R10)
+        return False  # what has landed is compared with its manifest by the land task (R10)
     try:
         sealing.landed_receipt(ctx, batch)
     except StorageAhead:

@@ -55,7 +55,7 @@ def is_closed(ctx: Context, record: GenerationRecord) -> bool:
 
 
 def waits(ctx: Context, record: GenerationRecord, pending: Collection[int]) -> str:
-    """What is to come before the record can be held against the ledger, in words (R14)."""
+    """What is to come before the record can be compared with the ledger, in words (R14)."""
     at, batches = iso(record.window.start_ms), ", ".join(str(i) for i in pending)
     return (
         f"{at} waits for batch {batches}, planned before it closes: let {ctx.name}.ingest land it, then clear "
