@@ -43,6 +43,6 @@ def stranded(name: str, windows: Windows, start_ms: int, published: Iterable[Int
         return Stranded(
             start_ms,
             "it counts as published, but no generation of it is in force",
-            f"publish it: airflow dags backfill {name}.archive -s {at} -e {at}",
+            f"publish it: airflow dags backfill --reset-dagruns -y {name}.archive -s {at} -e {at}",
         )
     return None
