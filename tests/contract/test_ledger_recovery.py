@@ -287,3 +287,12 @@ def test_the_nonce_tells_two_histories_apart(ledger: SqlLedger) -> None:
     assert ledger.batches.get(NAME, 1) == taken
     assert plan() == taken.plan
     assert WindowKey(0, HOUR) == WINDOW
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+@pytest.mark.parametrize(("told", "meant"), [("off", "on"), ("local", "local"), ("remote_apply", "remote_apply")])
+def test_no_commit_is_lost_by_a_server_that_is_tuned_for_it(url: str, told: str, meant: str) -> None:
+    """Airflow's own database is sometimes set so: the ledger's transactions wait for the disk all the same."""
+    found = SqlLedger(f"{url}?options=-csynchronous_commit%3D{told}", "test")
+    with found.store.begin() as c:
+        assert c.exec_driver_sql("SHOW synchronous_commit").scalar() == meant

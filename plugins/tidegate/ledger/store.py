@@ -52,6 +52,11 @@ FIRST = "0006"
 
 IDLE_MS = 60_000
 """PostgreSQL ends a transaction whose client says nothing for so long: a frozen or lost host would keep its locks."""
+_BEGUN = (
+    f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}; SELECT set_config('synchronous_commit', 'on', true) "
+    "WHERE current_setting('synchronous_commit') = 'off'"
+)
+"""The latter: a server that is tuned so would lose the commits of its last moments when it dies."""
 
 LIMITS = {
     "connect_timeout": 15,  # s
@@ -141,7 +146,7 @@ class Store:
                 self.check_revision()
             with self.engine.begin() as connection:
                 if self.engine.dialect.name == "postgresql":
-                    connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}")
+                    connection.exec_driver_sql(_BEGUN)
                 yield connection
         except SQLAlchemyError as e:
             raise in_our_words(e) from e
