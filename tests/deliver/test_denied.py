@@ -36,7 +36,8 @@ class Failing:
 def told(error: Exception) -> TidegateError:
     """What the control plane is told by the process."""
     process = Conversation(lambda question: None)
-    process._table, process._system = table("t"), Failing(error)  # type: ignore[assignment]
+    process._table, process._limit_s = table("t"), 60.0
+    process._system = Failing(error)  # type: ignore[assignment]
     with pytest.raises(TidegateError) as caught:
         delivery._refuse(process.answer({"standing": 0}))
     return caught.value

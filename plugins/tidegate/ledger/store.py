@@ -52,11 +52,8 @@ FIRST = "0006"
 
 IDLE_MS = 60_000
 """PostgreSQL ends a transaction whose client says nothing for so long: a frozen or lost host would keep its locks."""
-_BEGUN = (
-    f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}; SELECT set_config('synchronous_commit', 'on', true) "
-    "WHERE current_setting('synchronous_commit') = 'off'"
-)
-"""The latter: a server that is tuned so would lose the commits of its last moments when it dies."""
+_KEPT = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+"""A server that is tuned so would lose the commits of its last moments when it dies."""
 
 LIMITS = {
     "connect_timeout": 15,  # s
@@ -98,9 +95,11 @@ def make_engine(url: str) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         limits = {key: value for key, value in LIMITS.items() if key not in parsed.query}
-        return create_engine(
+        found = create_engine(
             url, connect_args=limits, pool_size=2, max_overflow=4, pool_pre_ping=True, pool_recycle=600
         )
+        event.listen(found, "connect", _keeps_commits)
+        return found
     engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False})
 
     def _own_transactions(connection: Any, _record: Any) -> None:
@@ -112,6 +111,12 @@ def make_engine(url: str) -> Engine:
     event.listen(engine, "connect", _own_transactions)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+def _keeps_commits(connection: Any, _record: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_KEPT)
+    connection.commit()
 
 
 class Store:
@@ -146,7 +151,7 @@ class Store:
                 self.check_revision()
             with self.engine.begin() as connection:
                 if self.engine.dialect.name == "postgresql":
-                    connection.exec_driver_sql(_BEGUN)
+                    connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MS}")
                 yield connection
         except SQLAlchemyError as e:
             raise in_our_words(e) from e
