@@ -37,7 +37,7 @@ def right() -> tuple[pa.Table, Mirror, Topic]:
     rows = pa.table({name: values.cast(long.get(name, values.type)) for name, values in columns.items()})
     summary = {f"tidegate.{name}": str(n) for name, n in TOLD.items()}
     mirror = Mirror(rows.append_column("_op", pa.array(["u", "u", "u", "d"], pa.large_string())), summary)
-    return source, mirror, Topic(9, 2, frozenset(KEYS))
+    return source, mirror, Topic(9, 2, frozenset(KEYS), frozenset(KEYS[3:]))
 
 
 def failures(source: pa.Table, mirror: Mirror, topic: Topic) -> list[str]:
@@ -103,6 +103,16 @@ def test_each_damage_is_found(name: str):
 def test_a_key_that_never_came_is_found():
     source, mirror, topic = right()
     assert failures(source, mirror, replace(topic, keys=topic.keys | {("b", 3)})) == ["tombstones"]
+
+
+def test_only_a_delete_from_before_the_copy_leaves_nothing():
+    source, mirror, topic = right()
+    told = {**mirror.summary, "tidegate.copied": "all", "tidegate.tombstones": "0", "tidegate.inserted": "3"}
+    gone = Mirror(mirror.rows.slice(0, 3), told)
+    assert failures(source, gone, topic) == []
+    assert failures(source, gone, replace(topic, deleted=frozenset())) == ["tombstones"]
+    assert failures(source.slice(1), gone, topic) == ["content"]
+    assert failures(source, replace(gone, rows=gone.rows.slice(1)), topic) == ["content", "tombstones", SUMS]
 
 
 def test_what_differs_is_named():

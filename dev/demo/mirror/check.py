@@ -59,11 +59,13 @@ class Mirror:
 
 @dataclass(frozen=True)
 class Topic:
-    """What went through Kafka: events, those among them that came before, and all keys."""
+    """What went through Kafka: events, those among them that came before, all keys, and those whose last event is a
+    delete."""
 
     events: int
     repeated: int
     keys: frozenset[Key]
+    deleted: frozenset[Key]
 
 
 # ---------------------------------------------------------------- who is asked
@@ -126,7 +128,8 @@ def read_topic(bootstrap: str, name: str) -> Topic:
     partitions = [TopicPartition(name, p, 0) for p in consumer.list_topics(name, timeout=30).topics[name].partitions]
     left = {p.partition: consumer.get_watermark_offsets(p, timeout=30)[1] for p in partitions}
     consumer.assign(partitions)
-    total, seen, events, keys = sum(left.values()), set(), 0, set()
+    total, seen, events = sum(left.values()), set(), 0
+    newest: dict[Key, tuple[str, int, int, str]] = {}
     while total:
         for message in consumer.consume(10_000, 30.0):
             if message.error() or message.offset() >= left[message.partition()]:
@@ -138,10 +141,12 @@ def read_topic(bootstrap: str, name: str) -> Topic:
                 value = value.get("payload", value)  # it may come with its schema
                 source = value["source"]
                 key = (source["table"], json.loads(message.key())[ID])
-                keys.add(key)
-                seen.add((key, value["op"], source["file"], source["pos"], source["row"]))
+                event = (source["file"], source["pos"], source["row"], value["op"])
+                newest[key] = max(newest.get(key, event), event)
+                seen.add((key, event))
     consumer.close()
-    return Topic(events, events - len(seen), frozenset(keys))
+    deleted = frozenset(key for key, (*_, op) in newest.items() if op == "d")
+    return Topic(events, events - len(seen), frozenset(newest), deleted)
 
 
 # ---------------------------------------------------------------- what must hold
@@ -202,12 +207,13 @@ def _differs(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _history(keys: set[Key], there: set[Key], topic: Topic, mirror: Mirror) -> Check:
-    """Each key of the topic is a row or a tombstone, unless it was gone before the table was copied: then it counts as
-    purged. Other keys are those of rows that were copied."""
+    """Each key of the topic is a row or a tombstone, unless it counts as purged; a delete from before the table was
+    copied may have left none. Other keys are those of rows that were copied."""
     gone = topic.keys - keys
     off = (gone & there) | (keys - topic.keys - there)
-    if len(gone) > int(mirror.summary.get("tidegate.purged", 0)):
-        off |= gone
+    lost = gone - topic.deleted if "tidegate.copied" in mirror.summary else gone
+    if len(lost) > int(mirror.summary.get("tidegate.purged", 0)):
+        off |= lost
     told = f"{len(topic.keys):,} keys went through the topic, {len(keys):,} are rows or tombstones"
     return Check("tombstones", not off, told + (f"; such as {sorted(off)[:SHOWN]}" if off else ""))
 
