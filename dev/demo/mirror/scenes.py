@@ -174,7 +174,8 @@ def copy(world: World, first: int, last: int) -> None:
 
     wait_until(began, _MERGE_S, lambda: f"{APPLY} has merged nothing; runs: {world.airflow.runs(APPLY)}")
     world.airflow.trigger(COPY, "demo_copy")
-    world.out.line(f"triggered {COPY}: it reads the orders that were there before, and changes go on")
+    begun = wait_until(lambda: world.ledger.copies.newest(NAME), _COPY_S, lambda: f"{world.airflow.runs(COPY)}")
+    world.out.line(f"{COPY}: {begun.words} has begun, of the orders that were there before; changes go on")
     done = first
     while done < last and not _read(world):
         done, since = min(done + _SMALL, last), done
