@@ -23,7 +23,7 @@ demo: setup ## run the main job on real parts and print what happened
 demo-failover: setup ## a broker killed in the middle of a batch, its topic's copy at a second site, and the way back
 	@$(VENV)/python -m dev.demo.failover
 
-demo-mirror: setup ## a table of a real MariaDB, changed 200,000 times, and its mirror, by Debezium, Spark and Airflow
+demo-mirror: setup ## two tables of a real MariaDB, 1,000,000 rows, changed 200,000 times, and their mirror, by Debezium, Spark and Airflow
 	@$(VENV)/python -m dev.demo.mirror
 
 test: setup ## every test, of the slowest a sample

@@ -1,18 +1,16 @@
-"""`make demo-mirror`: a table of a real MariaDB that changes, Debezium, and its mirror, equal at the end."""
+"""`make demo-mirror`: two shards of a table in a real MariaDB, Debezium, and their mirror, equal at the end."""
 
 from __future__ import annotations
 
 import json
-import random
 import sys
 from pathlib import Path
 
 from dev.demo.airflow_rest import Airflow
 from dev.demo.commands import Commands
-from dev.demo.mirror import connect, scenes
+from dev.demo.mirror import connect, orders, scenes
 from dev.demo.mirror.connect import Connect
 from dev.demo.mirror.mariadb import MariaDB
-from dev.demo.mirror.orders import Shop
 from dev.demo.mirror.scenes import CHANGES, FIRST, MORE, World
 from dev.demo.output import Output
 from dev.demo.run import launcher_of, run
@@ -57,6 +55,7 @@ def _world(info: StackInfo, out: Output, ports: dict[str, int]) -> World:
     database = MariaDB(root / "mariadb", ports["mariadb"], launcher)
     database.start()
     source = connect.mariadb(database.port, "shop", root / "connect" / "history", snapshot="no_data")
+    source |= connect.to_one_topic(scenes.TOPIC, orders.TABLES)
     folder, bootstrap = root / "connect", info.kafka_bootstrap
     worker = Connect(folder, bootstrap, ports["connect"], {"orders": source}, launcher, scenes.PARTITIONS, 10_000)
     out.line(f"MariaDB ready; orders and their changes are made with seed {SEED}")
@@ -64,7 +63,7 @@ def _world(info: StackInfo, out: Output, ports: dict[str, int]) -> World:
         info=info,
         mariadb=database,
         connect=worker,
-        shop=Shop(random.Random(SEED)),
+        shop=orders.Shop(SEED),
         ledger=SqlLedger(info.ledger_url, actor="demo"),
         airflow=Airflow(info.airflow_url, info.airflow_user, info.airflow_password),
         commands=Commands(launcher, info.env | {"PGPASSWORD": info.postgres_password}, root),
@@ -76,15 +75,14 @@ def _world(info: StackInfo, out: Output, ports: dict[str, int]) -> World:
 
 def _play(world: World) -> None:
     out, half, most = world.out, CHANGES // 2, CHANGES * 3 // 4
-    out.heading(f"A table of {FIRST:,} orders, whose changes Debezium reads from now on; the pipeline's DAGs begin")
+    out.heading(f"{FIRST:,} orders in two tables, whose changes Debezium reads from now on; the pipeline's DAGs begin")
     scenes.begin(world)
     scenes.wait_for_airflow(world)
     scenes.unpause(world)
 
-    out.heading(f"{CHANGES:,} changes while batches land and are merged; ALTER TABLE in the middle of them")
-    scenes.change(world, 0, half // 2)
-    scenes.copy(world)
-    scenes.change(world, half // 2, half)
+    out.heading(f"{CHANGES:,} changes while batches land, and while the orders of before are copied; ALTER TABLE")
+    scenes.change(world, 0, CHANGES // 8)
+    scenes.copy(world, CHANGES // 8, half)
     scenes.alter(world)
     scenes.change(world, half, most)
     scenes.kill_connect(world)
@@ -102,7 +100,7 @@ def _play(world: World) -> None:
     scenes.evolve(world, CHANGES, CHANGES + MORE)
     scenes.copied(world)
 
-    out.heading("Rows change behind the log's back: compare, and put right")
+    out.heading("Rows of one table change behind the log's back: compare, and put right")
     scenes.repair(world)
     scenes.audit(world)
 

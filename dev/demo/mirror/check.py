@@ -1,12 +1,13 @@
 """The independent checker: is the mirror's table what the database holds? Imports nothing of Tidegate; pyiceberg,
-psycopg2, confluent_kafka and MariaDB's own client only.
+pyarrow, psycopg2, confluent_kafka and MariaDB's own client only.
 
     python check.py --catalogue postgresql://user@host:port/iceberg --table lake.orders --kafka HOST:PORT --topic NAME
-        --source shop.orders -- mariadb --batch --raw ...
+        --source shop.orders_a shop.orders_b -- mariadb --batch --raw ...
 
-It asks the database for its rows by the client whose command comes last, finds the table's metadata by SQL, reads its
-newest snapshot by pyiceberg, and compares row by row, in all columns that the source's table has. Then it reads the
-topic and compares what the table says of itself: events, keys, tombstones. Exit code 0 only if all of it holds.
+It asks the database for the rows of each shard by the client whose command comes last, finds the table's metadata by
+SQL, reads its newest snapshot by pyiceberg, and compares each row in all columns that the source's tables have. Then it
+reads the topic and compares what the table says of itself: events, keys, tombstones. Exit code 0 only if all of it
+holds.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from decimal import Decimal
+from functools import reduce
+from io import BytesIO
 from pathlib import Path
-from typing import Any
 
-Row = tuple[Any, ...]
-_EPOCH = datetime(1970, 1, 1)
-CONVERSIONS: dict[str, Callable[[str], Any]] = {
-    "bigint": int, "int": int, "varchar": str, "decimal": Decimal, "date": date.fromisoformat,
-    "datetime": lambda text: (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1),
-}  # fmt: skip
-"""What a value of the source, as text, is in the mirror."""
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+Key = tuple[str, int]
+SHARD, ID = "shard", "id"
+KEY = [SHARD, ID]
+"""Of a row: the table that it is of, and its number there."""
+OTHER = " of the mirror"
 SHOWN = 3
 
 
@@ -43,58 +45,68 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Source:
-    """The database's table: its columns, in order, and its rows by key (the first column)."""
-
-    columns: tuple[str, ...]
-    rows: Mapping[int, Row]
-
-
-@dataclass(frozen=True)
 class Mirror:
-    """The table's rows as dicts, tombstones too, and the summary of its newest snapshot."""
+    """The table's rows, tombstones too, and the summary of its newest snapshot."""
 
-    columns: tuple[str, ...]
-    rows: Sequence[Mapping[str, Any]]
+    rows: pa.Table
     summary: Mapping[str, str]
 
     @property
-    def seen(self) -> list[Mapping[str, Any]]:
+    def seen(self) -> pa.Table:
         """What readers see."""
-        return [row for row in self.rows if row["_op"] != "d"]
+        return self.rows.filter(pc.not_equal(self.rows["_op"], "d"))
 
 
 @dataclass(frozen=True)
 class Topic:
-    """What went through Kafka: events, those among them that came before, and all keys."""
+    """What went through Kafka: events, those among them that came before, all keys, and those whose last event is a
+    delete."""
 
     events: int
     repeated: int
-    keys: frozenset[int]
+    keys: frozenset[Key]
+    deleted: frozenset[Key]
 
 
 # ---------------------------------------------------------------- who is asked
 
 
-def read_source(client: Sequence[str], table: str) -> Source:
-    """By the client: one JSON array of texts a row, for its own form cannot tell NULL from a text."""
+def read_source(client: Sequence[str], tables: Sequence[str]) -> pa.Table:
+    """By the client: one JSON object of texts a row, for its own form cannot tell NULL from a text."""
+    return pa.concat_tables([_read_shard(client, *table.split(".")) for table in tables])
 
-    def ask(sql: str) -> list[list[str | None]]:
-        done = subprocess.run(client, input=sql.encode(), capture_output=True, check=True)
-        return [json.loads(line) for line in done.stdout.decode().splitlines()]
 
-    schema, _, name = table.partition(".")
-    kinds = dict(
-        ask(
-            "SELECT JSON_ARRAY(column_name, data_type) FROM information_schema.columns "
-            f"WHERE table_schema = '{schema}' AND table_name = '{name}' ORDER BY ordinal_position"
-        )
+def _read_shard(client: Sequence[str], schema: str, name: str) -> pa.Table:
+    def ask(sql: str) -> bytes:
+        return subprocess.run(client, input=sql.encode(), capture_output=True, check=True).stdout
+
+    described = ask(
+        "SELECT JSON_ARRAY(column_name, column_type) FROM information_schema.columns "
+        f"WHERE table_schema = '{schema}' AND table_name = '{name}' ORDER BY ordinal_position"
     )
-    texts = ", ".join(f"CAST(`{column}` AS CHAR)" for column in kinds)
-    found = ask(f"SET NAMES utf8mb4; SELECT JSON_ARRAY({texts}) FROM {table}")
-    convert = [CONVERSIONS[str(kind)] for kind in kinds.values()]
-    rows = [tuple(None if v is None else c(v) for c, v in zip(convert, row, strict=True)) for row in found]
-    return Source(tuple(map(str, kinds)), {row[0]: row for row in rows})
+    kinds = dict(json.loads(line) for line in described.decode().splitlines())
+    texts = ", ".join(f"'{column}', CAST(`{column}` AS CHAR)" for column in kinds)
+    found = BytesIO(ask(f"SET NAMES utf8mb4; SELECT JSON_OBJECT({texts}) FROM {schema}.{name}"))
+    parsed = arrow_json.ParseOptions(explicit_schema=pa.schema([(column, pa.string()) for column in kinds]))
+    rows = arrow_json.read_json(found, parse_options=parsed)
+    columns = {column: _converted(rows[column], kind) for column, kind in kinds.items()}
+    return pa.table({SHARD: pa.array([name] * rows.num_rows, pa.string()), **columns})
+
+
+def _converted(texts: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:
+    """What values of the source, as texts, are in the mirror."""
+    name, _, size = kind.rstrip(")").partition("(")
+    if name in ("bigint", "int"):
+        return texts.cast(pa.int64())
+    if name == "decimal":
+        return texts.cast(pa.decimal128(*map(int, size.split(","))))
+    if name == "date":
+        return texts.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())  # days since 1970
+    if name == "datetime":
+        return texts.cast(pa.timestamp("us")).cast(pa.int64())
+    if name != "varchar":
+        raise SystemExit(f"what is {kind} in the mirror?")
+    return texts
 
 
 def read_mirror(catalogue: str, table: str) -> Mirror:
@@ -105,8 +117,7 @@ def read_mirror(catalogue: str, table: str) -> Mirror:
     snapshot = None if opened is None else opened.current_snapshot()
     if opened is None or snapshot is None:
         raise SystemExit(f"{table} does not exist, or nothing was merged")
-    rows = opened.scan().to_arrow()
-    return Mirror(tuple(rows.column_names), rows.to_pylist(), dict(snapshot.summary.additional_properties))
+    return Mirror(opened.scan().to_arrow(), dict(snapshot.summary.additional_properties))
 
 
 def read_topic(bootstrap: str, name: str) -> Topic:
@@ -117,71 +128,100 @@ def read_topic(bootstrap: str, name: str) -> Topic:
     partitions = [TopicPartition(name, p, 0) for p in consumer.list_topics(name, timeout=30).topics[name].partitions]
     left = {p.partition: consumer.get_watermark_offsets(p, timeout=30)[1] for p in partitions}
     consumer.assign(partitions)
-    total, seen, events, keys = sum(left.values()), set(), 0, set()
+    total, seen, events = sum(left.values()), set(), 0
+    newest: dict[Key, tuple[str, int, int, str]] = {}
     while total:
         for message in consumer.consume(10_000, 30.0):
             if message.error() or message.offset() >= left[message.partition()]:
                 raise SystemExit(f"{name}: {message.error() or 'it has grown meanwhile'}")
             total -= 1
-            keys.add(json.loads(message.key())["id"])
             if message.value() is not None:
                 events += 1
                 value = json.loads(message.value())
                 value = value.get("payload", value)  # it may come with its schema
                 source = value["source"]
-                seen.add((message.key(), value["op"], source["file"], source["pos"], source["row"]))
+                key = (source["table"], json.loads(message.key())[ID])
+                event = (source["file"], source["pos"], source["row"], value["op"])
+                newest[key] = max(newest.get(key, event), event)
+                seen.add((key, event))
     consumer.close()
-    return Topic(events, events - len(seen), frozenset(keys))
+    deleted = frozenset(key for key, (*_, op) in newest.items() if op == "d")
+    return Topic(events, events - len(seen), frozenset(newest), deleted)
 
 
 # ---------------------------------------------------------------- what must hold
 
 
-def compare(source: Source, mirror: Mirror, topic: Topic) -> list[Check]:
+def compare(source: pa.Table, mirror: Mirror, topic: Topic) -> list[Check]:
     """All claims."""
-    lacking = [c for c in source.columns if c not in mirror.columns]
-    checks = [Check("columns", not lacking, f"{', '.join(source.columns)}; missing in the mirror: {lacking or 'none'}")]
-    keys, key = [row[source.columns[0]] for row in mirror.rows], source.columns[0]
-    twice = len(keys) - len(set(keys))
-    checks.append(Check("keys", not twice, f"{len(keys):,} rows and tombstones, {twice} keys twice"))
+    columns = source.column_names
+    lacking = [c for c in columns if c not in mirror.rows.column_names]
+    checks = [Check("columns", not lacking, f"{', '.join(columns)}; missing in the mirror: {lacking or 'none'}")]
+    keys, there = _keys(mirror.rows), _keys(source)
+    twice = mirror.rows.num_rows - len(keys)
+    checks.append(Check("keys", not twice, f"{mirror.rows.num_rows:,} rows and tombstones, {twice} keys twice"))
     if not lacking:
-        checks.append(_contents(source, {row[key]: tuple(row[c] for c in source.columns) for row in mirror.seen}))
-    checks += [_history(set(keys), topic, source, mirror), *_balance(mirror, topic)]
-    return checks
+        checks.append(_contents(source, there, mirror.seen.select(columns)))
+    return [*checks, _history(keys, there, topic, mirror), *_balance(mirror, topic)]
 
 
-def _contents(source: Source, seen: Mapping[int, Row]) -> Check:
-    missing, foreign = sorted(source.rows.keys() - seen.keys()), sorted(seen.keys() - source.rows.keys())
-    other = sorted(k for k in source.rows.keys() & seen.keys() if not _same(source.rows[k], seen[k]))
-    told = f"{len(source.rows):,} rows in the database, {len(seen):,} in the mirror"
-    for what, found in (("missing", missing), ("gone from the database", foreign), ("different", other)):
-        if found:
-            told += f"; {len(found):,} {what}, such as {found[:SHOWN]}"
-    if other:
-        told += f": {source.rows[other[0]]} and {seen[other[0]]}"
-    return Check("content", not (missing or foreign or other), told)
+def _keys(rows: pa.Table) -> set[Key]:
+    return set(zip(rows[SHARD].to_pylist(), rows[ID].to_pylist(), strict=True))
 
 
-def _same(one: Row, other: Row) -> bool:
-    """Equal, and of one type: 1 and Decimal(1) are two things."""
-    return one == other and list(map(type, one)) == list(map(type, other))
+def _contents(source: pa.Table, there: set[Key], seen: pa.Table) -> Check:
+    found = _keys(seen)
+    shards = ", ".join(f"{one['counts']:,} of {one['values']}" for one in source[SHARD].value_counts().to_pylist())
+    told = f"{source.num_rows:,} rows in the database ({shards}), {seen.num_rows:,} in the mirror"
+    both = source.join(_plain(seen), KEY, join_type="inner", right_suffix=OTHER)
+    other = both.filter(_any_differs(both, source.column_names))
+    off = {"missing": there - found, "gone from the database": found - there, "different": _keys(other)}
+    for what, keys in off.items():
+        if keys:
+            told += f"; {len(keys):,} {what}, such as {sorted(keys)[:SHOWN]}"
+    if other.num_rows:
+        told += f": {other.slice(0, 1).to_pylist()[0]}"
+    return Check("content", not any(off.values()), told)
 
 
-def _history(keys: set[int], topic: Topic, source: Source, mirror: Mirror) -> Check:
-    """Each key of the topic is a row or a tombstone, unless it was gone before the table was copied: then it counts as
-    purged. Other keys are those of rows that were copied."""
+def _any_differs(both: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray:
+    return reduce(pc.or_, [_differs(both[c], both[c + OTHER]) for c in columns if c not in KEY])
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Whole numbers and texts, of whatever length they may be."""
+
+    def kind(field: pa.Field) -> pa.DataType:
+        if pa.types.is_integer(field.type):
+            return pa.int64()
+        return pa.string() if pa.types.is_large_string(field.type) else field.type
+
+    return rows.cast(pa.schema([(field.name, kind(field)) for field in rows.schema]))
+
+
+def _differs(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    """True for each pair that is not equal; 1 and Decimal(1) are two things."""
+    if one.type != other.type:
+        return pa.chunked_array([pa.array([True] * len(one), pa.bool_())])
+    return pc.or_(pc.xor(one.is_null(), other.is_null()), pc.not_equal(one, other).fill_null(False))
+
+
+def _history(keys: set[Key], there: set[Key], topic: Topic, mirror: Mirror) -> Check:
+    """Each key of the topic is a row or a tombstone, unless it counts as purged; a delete from before the table was
+    copied may have left none. Other keys are those of rows that were copied."""
     gone = topic.keys - keys
-    off = (gone & source.rows.keys()) | (keys - topic.keys - source.rows.keys())
-    if len(gone) > int(mirror.summary.get("tidegate.purged", 0)):
-        off |= gone
+    off = (gone & there) | (keys - topic.keys - there)
+    lost = gone - topic.deleted if "tidegate.copied" in mirror.summary else gone
+    if len(lost) > int(mirror.summary.get("tidegate.purged", 0)):
+        off |= lost
     told = f"{len(topic.keys):,} keys went through the topic, {len(keys):,} are rows or tombstones"
     return Check("tombstones", not off, told + (f"; such as {sorted(off)[:SHOWN]}" if off else ""))
 
 
 def _balance(mirror: Mirror, topic: Topic) -> Iterable[Check]:
     said = {name: int(mirror.summary.get(f"tidegate.{name}", -1)) for name in _TOLD}
-    seen = len(mirror.seen)
-    counted = {"rows": seen, "tombstones": len(mirror.rows) - seen, "events": topic.events}
+    seen = mirror.seen.num_rows
+    counted = {"rows": seen, "tombstones": mirror.rows.num_rows - seen, "events": topic.events}
     off = [f"{name} {said[name]:,}, counted {n:,}" for name, n in counted.items() if said[name] != n]
     told = f"{topic.events:,} events, {topic.repeated:,} of them sent again"
     yield Check("the table's own word", not off, "; ".join([told, *off]))
@@ -199,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--table", required=True)
     parser.add_argument("--kafka", metavar="HOST:PORT", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--source", metavar="SCHEMA.TABLE", required=True)
+    parser.add_argument("--source", metavar="SCHEMA.TABLE", required=True, nargs="+", help="shards of one table")
     parser.add_argument("client", nargs="+", help="command of MariaDB's client")
     asked = parser.parse_args(argv)
     sys.path.append(str(Path(__file__).parents[1]))  # python -I leaves it out

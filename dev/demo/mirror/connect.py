@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dev.stack import keeper
@@ -36,6 +36,15 @@ def mariadb(port: int, prefix: str, history: Path, server_id: int = 100, snapsho
         "heartbeat.interval.ms": "5000",
         "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
         "schema.history.internal.file.filename": str(history),
+    }  # fmt: skip
+
+
+def to_one_topic(topic: str, tables: Sequence[str]) -> Settings:
+    """Settings of a connector that sends the events of these tables, shards of one, to one topic."""
+    return {
+        "table.include.list": ",".join(tables), "transforms": "route",
+        "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.route.regex": f".*({'|'.join(tables)})", "transforms.route.replacement": topic,
     }  # fmt: skip
 
 

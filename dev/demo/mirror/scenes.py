@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,16 @@ from dev.demo.mirror.orders import Shop
 from dev.demo.world import DemoFailed, Stage, wait_until
 from dev.stack.info import StackInfo
 from dev.stack.postgres import ICEBERG
+from tidegate.core.copy.rounds import ChunkState
 
-NAME, TABLE, TOPIC, PARTITIONS = "orders", "lake.orders", f"shop.{orders.TABLE}", 4
+NAME, TABLE, TOPIC, PARTITIONS = "orders", "lake.orders", "shop.orders", 4
 INGEST, APPLY, COPY = f"{NAME}.ingest", f"{NAME}.apply", f"{NAME}.copy"
-FIRST, CHANGES, MORE = 100_000, 200_000, 5_000
+FIRST, CHANGES, MORE = 1_000_000, 200_000, 5_000
 _PIECE, _TELL = 10_000, 50_000
+_STATEMENTS = 50  # that fill the tables, at once
+_SMALL, _PAUSE_S = 200, 0.1  # changes beside the copy, as a shop has them: a piece, and some rest
 _MOST_INGESTS = 5  # runs that a drained topic may need beside those of its landings
-_EVENTS_S, _BATCHES_S, _MERGE_S = 300.0, 900.0, 300.0
+_EVENTS_S, _BATCHES_S, _MERGE_S, _COPY_S = 300.0, 900.0, 300.0, 600.0
 
 
 @dataclass(kw_only=True)
@@ -42,17 +47,21 @@ class World(Stage):
 
 
 def begin(world: World) -> None:
-    """A table with orders, and a connector that reads none of them, but what happens from now on."""
-    world.mariadb.run(orders.CREATE + "".join(sql for sql, _ in world.shop.changes(FIRST, only_new=True)))
+    """Tables with orders, and a connector that reads none of them, but what happens from now on."""
+    world.mariadb.run(orders.CREATE)
+    filling = world.shop.fill(FIRST)
+    while piece := "".join(islice(filling, _STATEMENTS)):
+        world.mariadb.run(piece)
+    world.out.line(f"{FIRST:,} orders are in the tables {' and '.join(orders.TABLES)}")
     world.connect.start()
 
     def heard() -> bool:
         """One more order: those of before the connector has found where it begins are in no topic."""
-        world.mariadb.run("".join(sql for sql, _ in world.shop.changes(1, only_new=True)))
+        world.mariadb.run("".join(shard.insert(1) for shard in world.shop.shards))
         return sum(_ends(world).values()) > 0
 
     wait_until(heard, _EVENTS_S, lambda: f"the topic {TOPIC} has no event")
-    world.out.line(f"{FIRST:,} orders are in the table, and none of them in the topic {TOPIC}")
+    world.out.line(f"none of them is in the topic {TOPIC}, which has the changes of both tables from now on")
 
 
 def change(world: World, first: int, last: int) -> None:
@@ -64,19 +73,18 @@ def change(world: World, first: int, last: int) -> None:
         done += rows
         if done - since >= _PIECE or done == last:
             world.mariadb.run("".join(piece))
-            piece, since = [], done
             world.say_landed(NAME)
-            if done % _TELL < _PIECE:
+            if done // _TELL > since // _TELL:
                 sent = sum(_ends(world).values())
                 world.out.line(f"{done:,} changes made; {sent:,} records in the topic")
+            piece, since = [], done
 
 
 def alter(world: World) -> None:
-    """The source's table gets a column, while its events are on their way."""
-    statement = orders.ALTER[world.shop.altered]
-    world.out.line(f"> {statement}")
-    world.mariadb.run(statement)
-    world.shop.altered += 1
+    """Both tables of the source get a column, while their events are on their way."""
+    for statement in world.shop.alter():
+        world.out.line(f"> {statement}")
+        world.mariadb.run(statement)
 
 
 def kill_connect(world: World) -> None:
@@ -88,12 +96,13 @@ def kill_connect(world: World) -> None:
 
 def finish(world: World, customer: str) -> None:
     """The last orders, one at least in each Kafka partition; return when the topic ends with them."""
-    world.mariadb.run(world.shop.last(customer)[0])
+    world.mariadb.run(world.shop.last(customer))
     wait_until(
         lambda: _all_sent(world, customer), _EVENTS_S, lambda: f"the topic ends at {_ends(world)}, not with {customer}"
     )  # fmt: skip
-    (count,) = world.mariadb.run(f"SELECT count(*) FROM {orders.TABLE}").split()
-    world.out.line(f"the topic is complete: {sum(_ends(world).values()):,} records; {int(count):,} orders are left")
+    counts = world.mariadb.run("".join(f"SELECT count(*) FROM {table};" for table in orders.TABLES)).split()
+    left = sum(map(int, counts))
+    world.out.line(f"the topic is complete: {sum(_ends(world).values()):,} records; {left:,} orders are left")
 
 
 def _all_sent(world: World, customer: str) -> bool:
@@ -156,8 +165,8 @@ def _ingest(world: World) -> None:
     world.airflow.trigger(INGEST, f"demo_{world.ingests}")
 
 
-def copy(world: World) -> None:
-    """The rows that were there before are read in chunks, while changes go on."""
+def copy(world: World, first: int, last: int) -> None:
+    """The rows that were there before are read in chunks, while the changes `first` to `last` are made."""
 
     def began() -> bool:
         told = world.ledger.applies.told(NAME)
@@ -165,44 +174,74 @@ def copy(world: World) -> None:
 
     wait_until(began, _MERGE_S, lambda: f"{APPLY} has merged nothing; runs: {world.airflow.runs(APPLY)}")
     world.airflow.trigger(COPY, "demo_copy")
-    world.out.line(f"triggered {COPY}: it reads the orders that were there before, and changes go on")
+    begun = wait_until(lambda: world.ledger.copies.newest(NAME), _COPY_S, lambda: f"{world.airflow.runs(COPY)}")
+    world.out.line(f"{COPY}: {begun.words} has begun, of the orders that were there before; changes go on")
+    done = first
+    while done < last and not _read(world):
+        done, since = min(done + _SMALL, last), done
+        change(world, since, done)
+        time.sleep(_PAUSE_S)
+    beside = done - first
+    wait_until(lambda: _read(world), _COPY_S, lambda: f"the copy is not read; runs: {world.airflow.runs(COPY)}")
+    chunks = world.ledger.copies.chunks(NAME, 1)
+    places = len({chunk.low for chunk in chunks})
+    said = f"read {sum(c.rows for c in chunks):,} orders in {len(chunks)} chunks, beside {beside:,} changes"
+    world.out.check(places > len(chunks) // 4, f"{said}: as of {places} places in the database's log")
+    change(world, done, last)
+
+
+def _read(world: World) -> bool:
+    """Whether all chunks of the copy are read; they are merged by and by."""
+    newest = world.ledger.copies.newest(NAME)
+    if newest is None or not newest.ended:
+        return False
+    return all(chunk.state == ChunkState.READ for chunk in world.ledger.copies.chunks(NAME, newest.number))
 
 
 def copied(world: World) -> None:
-    """Return when the copy is whole: another run reads again what was read while the source's table was altered."""
-    world.airflow.trigger(COPY, "demo_copy_again")
+    """Return when the copy is whole: all of it is merged."""
 
     def whole() -> bool:
         told = world.ledger.applies.told(NAME)
         return told is not None and told.copied.whole is not None
 
-    wait_until(whole, _MERGE_S, lambda: f"the copy is not whole; runs: {world.airflow.runs(COPY)}")
-    chunks = world.ledger.copies.chunks(NAME, 1)
-    read = sum(c.rows for c in chunks)
-    world.out.check(read >= FIRST // 2, f"the copy is whole: {read:,} rows in {len(chunks)} chunks, beside the changes")
+    wait_until(whole, _MERGE_S, lambda: f"the copy is not whole; runs: {world.airflow.runs(APPLY)}")
+    rows = sum(chunk.rows for chunk in world.ledger.copies.chunks(NAME, 1))
+    world.out.check(rows > FIRST * 9 // 10, f"the copy is whole: its {rows:,} rows are merged")
 
 
-CATCH_UP = ("--wait", "30s")
-"""An idle connector notes how far it is by its heartbeats alone."""
+CATCH_UP = ("--wait", "2m")
+"""A connector that is idle says within a minute how far it is."""
+_OTHER, _HARMED = orders.TABLES
+_IN_BOTH = f"WHERE id IN (SELECT id FROM {_OTHER}) ORDER BY id"
 SILENT = f"""
 SET SESSION sql_log_bin = 0;
-DELETE FROM {orders.TABLE} ORDER BY id LIMIT 3;
-UPDATE {orders.TABLE} SET city = 'changed in silence' ORDER BY id LIMIT 4;
+DELETE FROM {_HARMED} {_IN_BOTH} LIMIT 3;
+UPDATE {_HARMED} SET city = 'changed in silence' {_IN_BOTH} LIMIT 4;
 """
+"""Of one shard; the other one has orders of the same numbers."""
 
 
 def repair(world: World) -> None:
-    """Rows that changed behind the log's back: no event tells of them, a comparison does, and puts them right."""
-    out = world.out
+    """Rows of one shard that changed behind the log's back: no event tells of them, a comparison does, and puts them
+    right."""
+    out, harmed, other = world.out, _shard(_HARMED), _shard(_OTHER)
     world.mariadb.run(SILENT)
-    out.line("deleted 3 orders and changed 4 with sql_log_bin=0: the connector hears nothing of it")
+    out.line(f"deleted 3 orders of {harmed} and changed 4 with sql_log_bin=0: the connector hears nothing of it")
+    out.line(f"{other} has orders of the same numbers, which are as they were")
     found = world.tidegate("compare", NAME, *CATCH_UP)
     told = "3 keys in the mirror, not in the source" in found.text and "4 keys in both, with other values" in found.text
-    out.check(not found.ok and told, "tidegate compare names all seven, and changes nothing")
+    named = found.text.count(f"shard={harmed}") == 7 and f"shard={other}" not in found.text
+    out.check(not found.ok and told and named, f"tidegate compare names all seven, of {harmed}, and changes nothing")
     fixed = world.tidegate("compare", NAME, *CATCH_UP, "--fix", "--why", "rows were changed with sql_log_bin=0")
     out.check(
         fixed.ok and world.tidegate("compare", NAME, *CATCH_UP).ok, "--fix puts them right: nothing differs any more"
     )
+
+
+def _shard(table: str) -> str:
+    """As its events have it."""
+    return table.partition(".")[2]
 
 
 def take_up(world: World) -> None:
@@ -332,7 +371,7 @@ def count(world: World) -> None:
     server = f"{world.info.postgres_user}@{world.info.postgres_host}:{world.info.postgres_port}"
     words = [
         "--catalogue", f"postgresql://{server}/{ICEBERG}", "--table", TABLE, "--kafka", world.info.kafka_bootstrap,
-        "--topic", TOPIC, "--source", orders.TABLE,
+        "--topic", TOPIC, "--source", *orders.TABLES,
         "--", "env", f"LD_LIBRARY_PATH={world.mariadb.libraries}", *world.mariadb.client(),
     ]  # fmt: skip
     confirmed = world.confirmed(check, words, "pyiceberg, psycopg2, MariaDB's client")
