@@ -130,7 +130,7 @@ def test_targets_of_make_that_pages_name_exist() -> None:
 GENERATED = ("pipeline.md", "cli.md")
 FOREIGN = [
     r"\bmend(s|ed|ing)?\b", r"\bof ours\b", r"\b(is|are) none\b", r"\bwho(m)?ever\b", r"\bspoilt\b", r"\binside of\b",
-    r"\bcompared with\b", r"(?m)^(What|Who) [a-z ]{1,30} (is|are|has|was|stays|comes|can|cannot|may)\b",
+    r"\bheld against\b", r"(?m)^(What|Who) [a-z ]{1,30} (is|are|has|was|stays|comes|can|cannot|may)\b",
 ]  # fmt: skip
 
 
