@@ -113,7 +113,7 @@ def test_rows_that_no_run_publishes_are_told_whatever_is_due() -> None:
     (one,) = found(due(), due(), None, replace(NOTE, stranded=at(5), published=(Interval(T0, NOW),)))
     assert (one.kind, one.subject) == ("late_window", f"stranded {T0 + 5 * HOUR}")
     assert one.what.startswith("landed rows of window 2013-01-05T05:00Z will never be published: it counts as")
-    assert "backfill p.archive -s 2013-01-05T05:00Z" in one.advice
+    assert "backfill --reset-dagruns -y p.archive -s 2013-01-05T05:00Z" in one.advice
     (more,) = found(due(), due(), None, replace(NOTE, stranded=(T0 + 1, T0 + 2, T0 + 3)))
     assert "of window 2013-01-05T00:00:00.001Z and 2 other windows will never" in more.what
     (two,) = found(due(), due(), None, replace(NOTE, stranded=(T0 + 1, T0 + 2)))
