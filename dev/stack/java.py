@@ -55,7 +55,7 @@ def find_java() -> Java:
 
 
 def spark_home() -> Path:
-    """The folder of the installed PySpark. Raises StackError when there is none."""
+    """The folder of the installed PySpark. Raises StackError when it is missing."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.origin:
         raise StackError("pyspark is not installed; run `make setup`")

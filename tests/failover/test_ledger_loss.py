@@ -11,6 +11,8 @@ import pytest
 from tests.failover.sites import Copier, TwoSites
 from tests.failover.test_there_and_back import landed
 from tidegate.core.base.errors import AskedWrong, StorageAhead
+from tidegate.core.failover.decision import Decision
+from tidegate.core.failover.states import Failover
 from tidegate.workflow.base import switches
 from tidegate.workflow.batch import ingest
 from tidegate.workflow.failover import records, switch
@@ -130,7 +132,7 @@ def test_there_is_nothing_to_adopt(world: TwoSites) -> None:
         records.adopt(world.context(), "why not")
 
 
-def test_a_plan_of_before_the_ledger_lost_a_switch_is_not_applied(world: TwoSites) -> None:
+def lose_anothers_switch(world: TwoSites) -> tuple[Decision, Failover]:
     """Two operators: one has a plan, the other switches, and a replica without that is promoted. The plan fits it."""
     world.write("oslo", "a", "b")
     world.there.run()
@@ -142,6 +144,11 @@ def test_a_plan_of_before_the_ledger_lost_a_switch_is_not_applied(world: TwoSite
     done = world.fail_over(marks={0: 2})
     world.close()
     shutil.copy(world.folder / "backup.db", world.database)
+    return plan, done
+
+
+def test_a_plan_of_before_the_ledger_lost_a_switch_is_not_applied(world: TwoSites) -> None:
+    plan, done = lose_anothers_switch(world)
     with pytest.raises(StorageAhead, match="knows 0 switches of the site"):
         switch.apply(world.context(), plan, "mine")
     assert world.context().ledger.failovers.newest("readings") is None
@@ -151,16 +158,7 @@ def test_a_plan_of_before_the_ledger_lost_a_switch_is_not_applied(world: TwoSite
 
 def test_two_switches_of_one_number_are_never_read_by(world: TwoSites, monkeypatch: pytest.MonkeyPatch) -> None:
     """The replica is promoted after the plan was compared with storage."""
-    world.write("oslo", "a", "b")
-    world.there.run()
-    world.drain("r1")
-    plan = world.survey(fence=True)
-    world.close()
-    shutil.copy(world.database, world.folder / "backup.db")
-    world.write("bergen", "c")
-    world.fail_over(marks={0: 2})
-    world.close()
-    shutil.copy(world.folder / "backup.db", world.database)
+    plan, _ = lose_anothers_switch(world)
     monkeypatch.setattr(switches, "check", lambda ctx: None)
     with pytest.raises(StorageAhead, match="failover 1 to site bergen .* is another one in storage"):
         switch.apply(world.context(), plan, "mine")

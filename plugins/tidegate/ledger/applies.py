@@ -231,13 +231,12 @@ def _tried(row: Any) -> Tried:
 
 
 def told(c: Connection, names: Sequence[str]) -> dict[str, Told]:
-    """The copies of what these pipelines' tables say, of those that were looked at."""
+    """What the tables of these pipelines said when somebody last looked; nothing of one that nobody has looked at."""
     return {row.pipeline: _read(row) for row in c.execute(select(p).where(p.c.pipeline.in_(names)))}
 
 
 def _told(c: Connection, name: str) -> Told | None:
-    row = row_of(c, p, pipeline=name)
-    return None if row is None else _read(row)
+    return told(c, [name]).get(name)
 
 
 def _read(row: Any) -> Told:

@@ -77,7 +77,7 @@ def test_manifests_have_the_bounds_that_jobs_have_written(lab: Lab) -> None:
 
 @pytest.mark.parametrize("kind", ["branch", "tag"])
 def test_somebodys_branch_by_the_name_of_a_first_copys_means_nothing(lab: Lab, kind: str) -> None:
-    """Only keyed tables have one of ours: here a commit on it would take back what came since, or show what it has."""
+    """Tidegate has such a branch in keyed tables alone. A commit on this one would take back what came since."""
     lab.until_done(publish)
     old = loaded(lab).metadata.current_snapshot_id
     lab.other_columns()

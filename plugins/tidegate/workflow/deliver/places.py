@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.core.base.errors import DeliveryRefused, LostComparison
 from tidegate.core.base.wording import many
-from tidegate.core.deliver.places import elsewhere, outdated
+from tidegate.core.deliver.places import Place, elsewhere, outdated
 from tidegate.core.spec.pipeline import Delivery
 from tidegate.workflow.base.context import ATTEMPTS, Context
 
@@ -27,7 +27,11 @@ def check(ctx: Context, delivery: Delivery, spec: int) -> None:
 
 def check_host(ctx: Context, delivery: Delivery, move: str = "") -> None:
     """Raises DeliveryRefused where the YAML names a place of before. `move`: why it goes there again."""
-    refused = outdated(ctx.name, delivery, ctx.ledger.deliveries.goes_to(ctx.name, delivery.name))
+    _refuse_outdated(ctx, delivery, ctx.ledger.deliveries.goes_to(ctx.name, delivery.name), move)
+
+
+def _refuse_outdated(ctx: Context, delivery: Delivery, known: Place | None, move: str) -> None:
+    refused = outdated(ctx.name, delivery, known)
     if refused is not None and not move:
         raise refused
 
@@ -38,8 +42,8 @@ def arrive(ctx: Context, delivery: Delivery, move: str = "") -> int:
     Raises DeliveryRefused as `check_host`."""
     ledger = ctx.ledger.deliveries
     for _ in range(ATTEMPTS):
-        check_host(ctx, delivery, move)
         known = ledger.goes_to(ctx.name, delivery.name)
+        _refuse_outdated(ctx, delivery, known, move)
         if known is not None and known.place == delivery.place:
             return 0
         try:
